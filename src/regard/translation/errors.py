@@ -1,0 +1,25 @@
+"""What goes wrong through no fault of the program: each message is written for the person at the keyboard."""
+
+
+class RegardError(Exception):
+    """A mistake or a fault outside the program. Its text says what, where and what to do."""
+
+
+class ConfigurationError(RegardError):
+    """A configuration or an argument that cannot be used (exit code 2)."""
+
+
+class DataError(RegardError):
+    """A corpus or a text that cannot be used; names the file and the line."""
+
+
+class ModelError(RegardError):
+    """A model that cannot be opened or that answers nonsense; names the file or the tensor."""
+
+
+class CheckpointError(ModelError):
+    """A checkpoint that is corrupted, truncated or from another configuration."""
+
+
+class TrainingError(RegardError):
+    """A training that had to stop: not-a-number loss, memory, or space."""

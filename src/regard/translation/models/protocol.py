@@ -1,0 +1,87 @@
+"""The protocol every translation model keeps, so that search, training and pictures never ask which it is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol, Self
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.looks.look import Look
+
+# "encoder.0.self", "decoder.1.cross", ... -> a look over (batch, heads, queries, keys)
+Looks = dict[str, Look]
+
+
+class Encoded(Protocol):
+    """Source sentences as the decoder reads them: one row a sentence."""
+
+    @property
+    def rows(self) -> int: ...
+
+    def select(self, rows: Int[Tensor, " kept"]) -> Self: ...
+
+
+class State(Protocol):
+    """What a decoder knows after some words, its source included: one row a hypothesis."""
+
+    def select(self, rows: Int[Tensor, " kept"]) -> Self: ...
+
+
+class TranslationModel(nn.Module, ABC):
+    """An encoder-decoder: p(target | source), one word at a time.
+
+    Word ids are those of the vocabularies; a target that is read begins with the begin-of-sentence id.
+    """
+
+    padding: int
+
+    @abstractmethod
+    def encode(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
+    ) -> Encoded:
+        """The sources as memories to read. Positions from `lengths` on are padding and never read."""
+
+    @abstractmethod
+    def hidden(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target width"]:
+        """Teacher forcing: what the decoder holds after each word of `target` (the output layer's input)."""
+
+    @abstractmethod
+    def logits(
+        self, hidden: Float[Tensor, "*batch width"]
+    ) -> Float[Tensor, "*batch vocabulary"]:
+        """The output layer, apart, so that a loss can call it in chunks and on real positions only."""
+
+    @abstractmethod
+    def start(self, encoded: Encoded) -> State:
+        """The decoder before its first word."""
+
+    @abstractmethod
+    def step(
+        self, words: Int[Tensor, " batch"], state: State
+    ) -> tuple[Float[Tensor, "batch vocabulary"], State]:
+        """Read one word a row. Equals teacher forcing. The state given is used up: go on with the one returned."""
+
+    @abstractmethod
+    def looks(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+    ) -> Looks:
+        """Every look of a forced translation: queries are the words read, keys the words looked at."""
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target vocabulary"]:
+        """The logits of the word after each word of `target`."""
+        return self.logits(self.hidden(source, lengths, target))
