@@ -1,0 +1,57 @@
+"""What every test stands on: one hypothesis profile, one thread, a plain terminal, the data if it is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+# The same examples on every machine and every run; hypothesis has a profile of its own for CI=true,
+# so ours is loaded by name. A slow machine is not a failure: no deadline, no check of the generation's speed.
+settings.register_profile(
+    "regard",
+    deadline=None,
+    derandomize=True,
+    max_examples=25,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("regard")
+
+# Sums in one order: with more threads the last bits, and so ties, would depend on the machine.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the terminal, the colours or the settings of the person who runs it."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "REGARD_KERNEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real corpora; a test that needs it is skipped where REGARD_DATA names none."""
+    named = os.environ.get("REGARD_DATA")
+    if not named:
+        pytest.skip("real corpora: set REGARD_DATA to the folder that holds them")
+    folder = Path(named)
+    if not folder.is_dir():
+        pytest.skip("real corpora: REGARD_DATA names a folder that does not exist")
+    return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
