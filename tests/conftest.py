@@ -1,4 +1,4 @@
-"""What every test stands on: one hypothesis profile, one thread, a plain terminal, the data if it is there."""
+"""What every test stands on: one hypothesis profile, one thread, a plain terminal, the data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 # The same examples on every machine and every run; hypothesis has a profile of its own for CI=true,
-# so ours is loaded by name. A slow machine is not a failure: no deadline, no check of the generation's speed.
+# so ours is loaded by name. A slow machine is no failure: no deadline, no check of the speed.
 settings.register_profile(
     "regard",
     deadline=None,
