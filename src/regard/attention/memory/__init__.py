@@ -1,0 +1,1 @@
+"""Memories: keys and values to be read by queries."""

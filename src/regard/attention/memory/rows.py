@@ -1,0 +1,65 @@
+"""A tensor that grows along its last but one axis."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.attention.shapes import ShapeError
+
+SMALLEST_ROOM = 16
+
+
+class Rows:
+    """Rows ``(*batch, length, width)`` with room to spare, so that appending is cheap.
+
+    Where gradients flow into the rows, room cannot be reused (an earlier reading may still need
+    the old contents), so appending concatenates instead.
+    """
+
+    def __init__(self, rows: Tensor) -> None:
+        self._room = rows.contiguous()
+        self._length = rows.shape[-2]
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def filled(self) -> Tensor:
+        """The rows written so far: a view."""
+        return self._room.narrow(-2, 0, self._length)
+
+    def fits(self, rows: Tensor, name: str) -> None:
+        """Raise ShapeError unless ``rows`` differ from these in their number only."""
+        expected = (*self._room.shape[:-2], rows.shape[-2], self._room.shape[-1])
+        if tuple(rows.shape) != expected:
+            raise ShapeError(f"new {name}s have shape {tuple(rows.shape)}, expected {expected}")
+
+    def append(self, rows: Tensor) -> None:
+        """Write rows behind the last one."""
+        steps = rows.shape[-2]
+        if torch.is_grad_enabled() and (rows.requires_grad or self._room.requires_grad):
+            self._room = torch.cat([self.filled, rows.to(self._room)], dim=-2)
+        else:
+            with torch.no_grad():
+                self._make_room(self._length + steps)
+                # .data: rows handed out earlier do not change, so autograd need not hear of this.
+                self._room.data.narrow(-2, self._length, steps).copy_(rows)
+        self._length += steps
+
+    def select(self, rows: Tensor) -> Rows:
+        """These rows of the first axis, with the room that was there."""
+        chosen = object.__new__(Rows)
+        chosen._room = self._room.index_select(0, rows)
+        chosen._length = self._length
+        return chosen
+
+    def _make_room(self, needed: int) -> None:
+        old = self._room
+        locked = old.is_inference() and not torch.is_inference_mode_enabled()
+        if needed <= old.shape[-2] and not locked and not old.requires_grad:
+            return
+        capacity = max(needed, 2 * old.shape[-2], SMALLEST_ROOM)
+        room = old.new_empty((*old.shape[:-2], capacity, old.shape[-1]))
+        room.narrow(-2, 0, self._length).copy_(self.filled)
+        self._room = room
