@@ -1,0 +1,171 @@
+"""Parallel text from files: strict about bytes and lines, exact about where a fault is."""
+
+from __future__ import annotations
+
+import gzip
+import stat
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from regard.translation.errors import DataError
+from regard.translation.text.normalisation import normalise
+
+_BOM = b"\xef\xbb\xbf"
+_FOREIGN = {
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+# The longest line that is read: beyond it a file is hardly text with one sentence a line.
+LONGEST_LINE = 64 * 2**20
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation, normalised."""
+
+    source: str
+    target: str
+
+
+@dataclass
+class Pairs:
+    """Sentence pairs and how many were left out because a side was empty."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    skipped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+@dataclass(frozen=True)
+class Tsv:
+    """A file of tab-separated columns, one sentence pair a line; columns count from 0."""
+
+    path: Path
+    source_column: int = 0
+    target_column: int = 1
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Two files whose lines belong together."""
+
+    source: Path
+    target: Path
+
+
+Corpus = Tsv | Parallel
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, plain or gzip; only LF (or CRLF) ends a line.
+
+    A byte order mark at the start is dropped. Raises `DataError` naming file, line and byte for anything that is not
+    UTF-8, and for what cannot be read at all.
+    """
+    with _opened(path) as file:
+        yield from decoded_lines(file, str(path))
+
+
+def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
+    """The lines of an open binary stream, decoded strictly (see `read_lines`)."""
+    number = 0
+    try:
+        while raw := file.readline(LONGEST_LINE + 1):
+            number += 1
+            if number == 1:
+                _refuse_foreign(raw, name)
+                raw = raw.removeprefix(_BOM)
+            if len(raw) > LONGEST_LINE:
+                raise DataError(f"{name}:{number}: the line is longer than {LONGEST_LINE} bytes")
+            yield _decode(raw.removesuffix(b"\n").removesuffix(b"\r"), name, number)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
+        raise DataError(f"{name}: broken gzip data after line {number}: {fault}") from None
+    except OSError as fault:
+        raise DataError(f"{name}: cannot be read: {fault.strerror or fault}") from None
+
+
+def read_pairs(corpus: Corpus, limit: int | None = None) -> Pairs:
+    """Every sentence pair of a corpus, normalised; pairs with an empty side are counted and left out.
+
+    Raises `DataError` for unequal line counts, missing columns and unreadable text.
+    """
+    found = Pairs()
+    rows = _tsv_rows(corpus) if isinstance(corpus, Tsv) else _parallel_rows(corpus)
+    for source, target in rows:
+        pair = Pair(normalise(source), normalise(target))
+        if pair.source and pair.target:
+            found.pairs.append(pair)
+        else:
+            found.skipped += 1
+        if limit is not None and len(found) >= limit:
+            break
+    return found
+
+
+def read_aligned(corpus: Corpus) -> list[Pair]:
+    """Every line of a corpus, empty sides included: what an evaluation counts."""
+    rows = _tsv_rows(corpus) if isinstance(corpus, Tsv) else _parallel_rows(corpus)
+    return [Pair(normalise(source), normalise(target)) for source, target in rows]
+
+
+def _tsv_rows(corpus: Tsv) -> Iterator[tuple[str, str]]:
+    needed = max(corpus.source_column, corpus.target_column) + 1
+    for number, line in enumerate(read_lines(corpus.path), start=1):
+        if not line.strip():
+            yield "", ""
+            continue
+        columns = line.split("\t")
+        if len(columns) < needed:
+            raise DataError(
+                f"{corpus.path}:{number}: expected at least {needed} tab-separated columns, got {len(columns)}"
+            )
+        yield columns[corpus.source_column], columns[corpus.target_column]
+
+
+def _parallel_rows(corpus: Parallel) -> Iterator[tuple[str, str]]:
+    # Both are read whole first: unequal counts are told with both numbers before anything is done with a pair.
+    source, target = list(read_lines(corpus.source)), list(read_lines(corpus.target))
+    if len(source) != len(target):
+        raise DataError(
+            f"{corpus.source} has {len(source)} lines and {corpus.target} has {len(target)}: "
+            "line n of one must be the translation of line n of the other"
+        )
+    return zip(source, target, strict=True)
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise DataError(f"{path}: is a folder, expected a text file")
+        file = path.open("rb")
+        if file.peek(2)[:2] == b"\x1f\x8b":
+            return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+        return file
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except (OSError, ValueError) as fault:
+        raise DataError(f"{path}: cannot be read: {getattr(fault, 'strerror', None) or fault}") from None
+
+
+def _refuse_foreign(raw: bytes, name: str) -> None:
+    for mark, encoding in _FOREIGN.items():
+        if raw.startswith(mark):
+            raise DataError(
+                f"{name}:1: byte 1 is not UTF-8; the file begins like {encoding}: "
+                f"convert it with `iconv -f {encoding} -t UTF-8`"
+            )
+
+
+def _decode(raw: bytes, name: str, number: int) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        raise DataError(
+            f"{name}:{number}: byte {fault.start + 1} of the line (0x{raw[fault.start]:02x}) is not UTF-8: "
+            "convert the file to UTF-8 or mend the line"
+        ) from None

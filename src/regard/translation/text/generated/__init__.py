@@ -1,0 +1,66 @@
+"""Corpora made on the spot, from a seed: small tasks whose right answer is known.
+
+    reverse   r e g a r d           -> d r a g e r
+    dates     Dienstag, 3. März 1998 -> 1998-03-03
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+
+from regard.translation.errors import ConfigurationError
+from regard.translation.text.corpora import Pair
+from regard.translation.text.generated import dates, reverse
+
+TASKS: dict[str, Callable[[random.Random], Pair]] = {"reverse": reverse.draw, "dates": dates.draw}
+
+# Of twenty sources one is for validation, one for test and eighteen are for training.
+SPLITS = {"valid": range(0, 1), "test": range(1, 2), "train": range(2, 20)}
+
+
+def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pair]:
+    """`count` different pairs of a task, the same ones for the same arguments on every machine.
+
+    A source belongs to one split by its own text (its hash, whatever its case), so the splits are disjoint
+    for any seeds and counts, and a larger count only appends.
+
+    Args:
+        task: "reverse" or "dates".
+        seed: any integer.
+        count: how many pairs.
+        split: "train", "valid" or "test".
+
+    Raises:
+        ConfigurationError: no such task or split, a negative count, or more than the task holds.
+
+    Example:
+        >>> [pair.target for pair in generate("reverse", seed=1, count=2)] == [
+        ...     pair.target for pair in generate("reverse", seed=1, count=9)
+        ... ][:2]
+        True
+    """
+    if task not in TASKS:
+        raise ConfigurationError(f"no generated task {task!r}: pass one of {', '.join(TASKS)}")
+    if split not in SPLITS:
+        raise ConfigurationError(f"no split {split!r}: pass one of {', '.join(SPLITS)}")
+    if count < 0:
+        raise ConfigurationError(f"count is {count}: pass 0 or more")
+    dice = random.Random(f"{task} {split} {seed}")
+    pairs: dict[str, Pair] = {}
+    for _ in range(100 * (count + 10)):
+        if len(pairs) == count:
+            return list(pairs.values())
+        pair = TASKS[task](dice)
+        if _twentieth(pair.source) in SPLITS[split]:
+            pairs.setdefault(pair.source, pair)
+    raise ConfigurationError(
+        f"{task} holds fewer than {count} different {split} pairs (found {len(pairs)}): pass fewer"
+    )
+
+
+def _twentieth(source: str) -> int:
+    """Which twentieth of all sources this one falls in; the same for DIENSTAG and Dienstag."""
+    digest = hashlib.sha256(source.casefold().encode()).digest()
+    return int.from_bytes(digest[:8], "big") % 20

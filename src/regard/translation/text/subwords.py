@@ -1,0 +1,98 @@
+"""A corpus as arrays of ids, a new segmentation of every word drawn for each pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.translation.text.tokenizer import Tokenizer
+
+# Segmentations kept for each word (l of the paper), and the longest word that is given more than its best one.
+_KEPT = 16
+_LONGEST_SAMPLED = 32
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of unequal length, end to end: row i is `items[starts[i]:starts[i + 1]]`."""
+
+    items: NDArray[np.int32]
+    starts: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, row: int) -> NDArray[np.int32]:
+        return self.items[self.starts[row] : self.starts[row + 1]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.starts)
+
+    @classmethod
+    def of(cls, rows: Iterable[Iterable[int]]) -> Ragged:
+        parts = [np.fromiter(row, dtype=np.int32) for row in rows]
+        lengths = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
+        items = np.concatenate(parts) if parts else np.empty(0, np.int32)
+        return cls(items, _starts(lengths))
+
+    def take(self, rows: NDArray[np.int64]) -> Ragged:
+        """The rows asked for, in that order, as a new ragged array."""
+        lengths = self.lengths[rows]
+        starts = _starts(lengths)
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+        return Ragged(self.items[np.repeat(self.starts[rows], lengths) + within], starts)
+
+
+class Segmenter:
+    """Subword regularisation (Kudo 2018, arXiv 1804.10959, section 3.2) over a whole corpus at once.
+
+    A sentence is segmented word by word. Each word's segmentation x is drawn from its 16 best with probability
+    proportional to P(x)^alpha; alpha 0 in the configuration means the best one always. All segmentations are worked
+    out once, so that a pass costs one random number a word.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, lines: Iterable[str], alpha: float) -> None:
+        known: dict[str, int] = {}
+        self._words = Ragged.of(
+            [known.setdefault(word, len(known)) for word in line.split(" ")] for line in lines
+        )
+        segmentations = [_segmentations(tokenizer, word, alpha) for word in known]
+        counts = np.array([len(found) for found in segmentations], dtype=np.int64)
+        self._first = _starts(counts)[:-1]
+        self._pieces = Ragged.of(ids for found in segmentations for ids, _ in found)
+        self._cumulative = np.ones((len(known), max(counts, default=1)), dtype=np.float32)
+        for row, found in zip(self._cumulative, segmentations, strict=True):
+            odds = np.exp(alpha * np.array([score - found[0][1] for _, score in found]))
+            row[: len(found)] = np.cumsum(odds / odds.sum())
+            row[len(found) - 1 :] = 1.0
+
+    def best(self) -> Ragged:
+        """Every line in its best segmentation."""
+        return self._lines(self._first[self._words.items])
+
+    def draw(self, random: np.random.Generator) -> Ragged:
+        """Every line in a segmentation drawn anew."""
+        words = self._words.items
+        drawn = random.random(len(words), dtype=np.float32)
+        chosen = np.zeros(len(words), dtype=np.int64)
+        for column in range(self._cumulative.shape[1] - 1):
+            chosen += drawn >= self._cumulative[words, column]
+        return self._lines(self._first[words] + chosen)
+
+    def _lines(self, segmentation: NDArray[np.int64]) -> Ragged:
+        pieces = self._pieces.take(segmentation)
+        return Ragged(pieces.items, pieces.starts[self._words.starts])
+
+
+def _segmentations(tokenizer: Tokenizer, word: str, alpha: float) -> list[tuple[list[int], float]]:
+    if alpha == 0 or len(word) > _LONGEST_SAMPLED:
+        return [(tokenizer.encode(word), 0.0)]
+    return tokenizer.segmentations(word, _KEPT)
+
+
+def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])

@@ -1,0 +1,118 @@
+"""Sentencepiece tokenizers: trained on a corpus, loaded defensively, the same for training and for use."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import sentencepiece
+
+from regard.translation.errors import DataError, ModelError
+from regard.translation.text.normalisation import normalise
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPACE = "\u2581"
+# A tokenizer file larger than this is no tokenizer of ours.
+_LARGEST_FILE = 64 * 2**20
+
+
+class Tokenizer:
+    """Text to word ids and back (Kudo and Richardson 2018, arXiv 1808.06226).
+
+    Ids 0 to 3 are padding, unknown, begin and end of sentence. No text ever becomes one of them: characters beyond
+    the vocabulary become bytes.
+    """
+
+    def __init__(self, model: bytes, name: str = "tokenizer") -> None:
+        self.model = model
+        try:
+            self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+            self._check(name)
+        except (RuntimeError, ValueError, IndexError) as fault:
+            raise ModelError(f"{name}: not a usable sentencepiece model: {_line(fault)}") from None
+
+    def _check(self, name: str) -> None:
+        processor = self._pieces
+        size = processor.get_piece_size()
+        special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        if special != (PAD, UNK, BOS, EOS):
+            raise ValueError(f"padding, unknown, begin and end must be ids 0, 1, 2, 3, got {special}")
+        if not 4 < size <= 1_000_000:
+            raise ValueError(f"it holds {size} pieces")
+        if len({processor.id_to_piece(i) for i in range(size)}) != size:
+            raise ValueError("it holds a piece twice")
+
+    @classmethod
+    def open(cls, path: Path) -> Tokenizer:
+        """The tokenizer of a file. Raises `ModelError` naming the file when it cannot be used."""
+        try:
+            if path.stat().st_size > _LARGEST_FILE:
+                raise ModelError(f"{path}: larger than {_LARGEST_FILE} bytes, no tokenizer")
+            return cls(path.read_bytes(), str(path))
+        except OSError as fault:
+            raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
+
+    @classmethod
+    def train(
+        cls,
+        lines: Iterable[str],
+        *,
+        vocabulary_size: int,
+        kind: Literal["unigram", "bpe"] = "unigram",
+        character_coverage: float = 0.9995,
+        seed: int = 1,
+    ) -> Tokenizer:
+        """Learn the pieces of normalised lines. The vocabulary is smaller than asked for where the text is small."""
+        written = io.BytesIO()
+        sentencepiece.set_random_generator_seed(seed)
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=written,
+                vocab_size=vocabulary_size,
+                model_type=kind,
+                character_coverage=character_coverage,
+                byte_fallback=True,
+                hard_vocab_limit=False,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                num_threads=1,  # counts are summed in one order: the same text gives the same file
+                max_sentence_length=16384,
+                minloglevel=2,
+            )
+        except RuntimeError as fault:
+            raise DataError(
+                f"no tokenizer of {vocabulary_size} pieces can be learnt from this text: {_line(fault)}"
+            ) from None
+        return cls(written.getvalue())
+
+    def __len__(self) -> int:
+        return int(self._pieces.get_piece_size())
+
+    def encode(self, text: str) -> list[int]:
+        """The best segmentation of a text, without begin and end."""
+        return list(self._pieces.encode(normalise(text)))
+
+    def segmentations(self, word: str, count: int) -> list[tuple[list[int], float]]:
+        """The best segmentations of one word with their log-probabilities, best first."""
+        found = self._pieces.nbest_encode(word, nbest_size=count)
+        return [(ids, sum(self._pieces.get_score(i) for i in ids)) for ids in found]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; special ones are left out."""
+        kept = [int(i) for i in ids if EOS < i < len(self)]
+        return normalise(self._pieces.decode(kept))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The pieces behind ids, as sentencepiece writes them (U+2581 begins a word)."""
+        return [self._pieces.id_to_piece(int(i)) for i in ids]
+
+
+def _line(fault: Exception) -> str:
+    return " ".join(str(fault).split())[:300]
