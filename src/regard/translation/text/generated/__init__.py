@@ -1,7 +1,7 @@
 """Corpora made on the spot, from a seed: small tasks whose right answer is known.
 
-    reverse   r e g a r d           -> d r a g e r
-    dates     Dienstag, 3. März 1998 -> 1998-03-03
+reverse   r e g a r d           -> d r a g e r
+dates     Dienstag, 3. März 1998 -> 1998-03-03
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from regard.translation.text.corpora import Pair
 from regard.translation.text.generated import dates, reverse
 
 TASKS: dict[str, Callable[[random.Random], Pair]] = {"reverse": reverse.draw, "dates": dates.draw}
-
 # Of twenty sources one is for validation, one for test and eighteen are for training.
-SPLITS = {"valid": range(0, 1), "test": range(1, 2), "train": range(2, 20)}
+SPLITS = {"valid": range(1), "test": range(1, 2), "train": range(2, 20)}
 
 
 def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pair]:
     """`count` different pairs of a task, the same ones for the same arguments on every machine.
 
-    A source belongs to one split by its own text (its hash, whatever its case), so the splits are disjoint
-    for any seeds and counts, and a larger count only appends.
+    A source belongs to one split by its own text (its hash, whatever its case), so the splits are
+    disjoint for any seeds and counts, and a larger count only appends.
 
     Args:
         task: "reverse" or "dates".
@@ -49,15 +48,17 @@ def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pai
         raise ConfigurationError(f"count is {count}: pass 0 or more")
     dice = random.Random(f"{task} {split} {seed}")
     pairs: dict[str, Pair] = {}
-    for _ in range(100 * (count + 10)):
-        if len(pairs) == count:
-            return list(pairs.values())
+    tries = 0
+    while len(pairs) < count:
         pair = TASKS[task](dice)
         if _twentieth(pair.source) in SPLITS[split]:
             pairs.setdefault(pair.source, pair)
-    raise ConfigurationError(
-        f"{task} holds fewer than {count} different {split} pairs (found {len(pairs)}): pass fewer"
-    )
+        tries += 1
+        if tries == 100 * (count + 10):
+            raise ConfigurationError(
+                f"{task} holds too few different {split} pairs: {len(pairs)} found, {count} asked"
+            )
+    return list(pairs.values())
 
 
 def _twentieth(source: str) -> int:

@@ -50,8 +50,7 @@ CALENDARS = (
     Calendar(
         language="en",
         months=_words(
-            "January February March April May June"
-            " July August September October November December"
+            "January February March April May June July August September October November December"
         ),
         short_months=_words("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"),
         weekdays=_words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday"),
@@ -95,8 +94,7 @@ CALENDARS = (
     Calendar(
         language="fr",
         months=_words(
-            "janvier février mars avril mai juin"
-            " juillet août septembre octobre novembre décembre"
+            "janvier février mars avril mai juin juillet août septembre octobre novembre décembre"
         ),
         short_months=_words("janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc."),
         weekdays=_words("lundi mardi mercredi jeudi vendredi samedi dimanche"),
@@ -116,8 +114,7 @@ CALENDARS = (
     Calendar(
         language="de",
         months=_words(
-            "Januar Februar März April Mai Juni"
-            " Juli August September Oktober November Dezember"
+            "Januar Februar März April Mai Juni Juli August September Oktober November Dezember"
         ),
         short_months=_words("Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez."),
         weekdays=_words("Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag"),
