@@ -1,0 +1,170 @@
+"""Alignment: a matrix of weights with the words of its rows and columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from regard.viewing import pieces
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Weights = Float[Tensor, "queries keys"] | Float[np.ndarray, "queries keys"]
+
+
+class Look(Protocol):
+    """The one thing that this wing asks of a look."""
+
+    def weights(self) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """What each query read of each key: weights, with a label for every row and column.
+
+    Args:
+        weights: (queries, keys), a tensor or an array; kept as a float64 array on the CPU.
+        queries: the words that look, one a row.
+        keys: the words that are looked at, one a column.
+        title: what the picture is called.
+
+    Raises:
+        ValueError: the labels do not fit the weights, or a weight is not a finite number.
+
+    >>> Alignment(np.eye(2), ["a", "b"], ["x", "y"]).weights.shape
+    (2, 2)
+    """
+
+    weights: Float[np.ndarray, "queries keys"]
+    queries: list[str]
+    keys: list[str]
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        weights = _array(self.weights)
+        if weights.ndim != 2 or 0 in weights.shape:
+            raise ValueError(
+                f"weights have shape {list(weights.shape)}: pass one matrix [queries, keys] "
+                "with at least one query and one key"
+            )
+        if weights.shape != (len(self.queries), len(self.keys)):
+            raise ValueError(
+                f"weights cover {weights.shape[0]} queries and {weights.shape[1]} keys, the "
+                f"labels name {len(self.queries)} and {len(self.keys)}: pass one label for each"
+            )
+        if not np.isfinite(weights).all():
+            row, column = np.argwhere(~np.isfinite(weights))[0]
+            raise ValueError(f"weight [{row}, {column}] is {weights[row, column]}: not a number")
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "queries", list(self.queries))
+        object.__setattr__(self, "keys", list(self.keys))
+
+    def words(self) -> Alignment:
+        """Merge subwords into words: sum the weights over keys, average them over queries.
+
+        A row that summed to 1 still does: a word is read as often as its pieces together, and
+        reads what its pieces read on average. Merging twice changes nothing.
+
+        >>> alignment = Alignment(np.eye(3), ["▁a", "▁b", "c"], ["▁x", "y", "</s>"]).words()
+        >>> alignment.keys, alignment.weights.tolist()
+        (['xy', '</s>'], [[1.0, 0.0], [0.5, 0.5]])
+        """
+        rows, columns = pieces.spans(self.queries), pieces.spans(self.keys)
+        summed = np.stack([self.weights[:, a:b].sum(1) for a, b in columns], axis=1)
+        merged = np.stack([summed[a:b].mean(0) for a, b in rows])
+        queries = [pieces.join(self.queries[a:b]) for a, b in rows]
+        keys = [pieces.join(self.keys[a:b]) for a, b in columns]
+        return Alignment(merged, queries, keys, self.title)
+
+    def scale(self) -> tuple[float, float]:
+        """The ends of the colour scale: from 0 to the first of 1, 0.5, 0.2, 0.1 ... that fits.
+
+        Round ends make pictures comparable; weights that are no shares (plain scores) widen it.
+
+        >>> Alignment(np.array([[0.3, 0.25]]), ["a"], ["x", "y"]).scale()
+        (0.0, 0.5)
+        """
+        return scale_of([self])
+
+
+def scale_of(alignments: Sequence[Alignment]) -> tuple[float, float]:
+    """One colour scale for several alignments, so that equal colours mean equal weights."""
+    low = min(float(alignment.weights.min()) for alignment in alignments)
+    high = max(float(alignment.weights.max()) for alignment in alignments)
+    return (-_round_up(-low) if low < -1e-6 else 0.0), _round_up(high)
+
+
+def by_head(
+    look: Look, queries: Sequence[str], keys: Sequence[str], *, title: str = ""
+) -> list[Alignment]:
+    """One alignment for each head of a look over one sentence.
+
+    Args:
+        look: its weights have shape (heads, queries, keys), (1, heads, queries, keys) or
+            (queries, keys).
+        queries: one label for each query.
+        keys: one label for each key.
+        title: the title of each; "head N" (from 1) is added where there are several heads.
+
+    Returns:
+        The alignments, in the order of the heads.
+
+    Raises:
+        ValueError: the look covers several sentences, or the labels do not fit.
+    """
+    weights = _array(look.weights())
+    given = weights.shape
+    if weights.ndim == 4 and weights.shape[0] == 1:
+        weights = weights[0]
+    if weights.ndim == 2:
+        weights = weights[None]
+    if weights.ndim != 3:
+        raise ValueError(f"the look has shape {list(given)}: pass the look of one sentence")
+    several = len(weights) > 1
+    return [
+        Alignment(matrix, list(queries), list(keys), _headed(title, head) if several else title)
+        for head, matrix in enumerate(weights, start=1)
+    ]
+
+
+def mean(alignments: Sequence[Alignment], *, title: str | None = None) -> Alignment:
+    """The mean of alignments with the same words, as of the heads of one layer.
+
+    Raises:
+        ValueError: there are none, or their words differ.
+
+    >>> one, two = Alignment([[1, 0]], ["a"], ["x", "y"]), Alignment([[0, 1]], ["a"], ["x", "y"])
+    >>> mean([one, two]).weights.tolist()
+    [[0.5, 0.5]]
+    """
+    if not alignments:
+        raise ValueError("no alignments to average: pass at least one")
+    first = alignments[0]
+    if any((a.queries, a.keys) != (first.queries, first.keys) for a in alignments):
+        raise ValueError("the alignments have different words: average heads of one layer only")
+    weights = np.mean([alignment.weights for alignment in alignments], axis=0)
+    return Alignment(weights, first.queries, first.keys, first.title if title is None else title)
+
+
+def _headed(title: str, head: int) -> str:
+    return f"{title}, head {head}" if title else f"head {head}"
+
+
+def _array(weights: Any) -> Float[np.ndarray, "..."]:
+    if hasattr(weights, "detach"):
+        weights = weights.detach().cpu().double().numpy()
+    return np.asarray(weights, dtype=np.float64)
+
+
+def _round_up(value: float) -> float:
+    if value <= 1e-6:
+        return 1.0
+    decade = 10.0 ** math.floor(math.log10(value * (1 - 1e-6)))
+    step = next(step for step in (1, 2, 5, 10) if value * (1 - 1e-6) <= step * decade)
+    return float(f"{step * decade:.0e}")
