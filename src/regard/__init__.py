@@ -1,0 +1,71 @@
+"""Regard: attention you can look inside."""
+
+from __future__ import annotations
+
+import importlib
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.attention import kernels, looks, masks, normalisers, scores
+    from regard.attention.attend import attend, look, read
+    from regard.attention.heads import MultiHeadAttention
+    from regard.attention.kernels.choose import explain, kernel
+    from regard.attention.looks import Look
+    from regard.attention.memory import Memory
+    from regard.attention.shapes import ShapeError
+
+try:
+    __version__ = metadata.version("regard")
+except metadata.PackageNotFoundError:  # read from a checkout that was never installed
+    __version__ = "0.1.0"
+
+__all__ = [
+    "Look",
+    "Memory",
+    "MultiHeadAttention",
+    "ShapeError",
+    "__version__",
+    "attend",
+    "explain",
+    "kernel",
+    "kernels",
+    "look",
+    "looks",
+    "masks",
+    "normalisers",
+    "read",
+    "scores",
+]
+
+_ROOMS = {
+    "attend": "regard.attention.attend",
+    "look": "regard.attention.attend",
+    "read": "regard.attention.attend",
+    "explain": "regard.attention.kernels.choose",
+    "kernel": "regard.attention.kernels.choose",
+    "Look": "regard.attention.looks",
+    "Memory": "regard.attention.memory",
+    "MultiHeadAttention": "regard.attention.heads",
+    "ShapeError": "regard.attention.shapes",
+}
+_WINGS = {
+    name: f"regard.attention.{name}"
+    for name in ("scores", "normalisers", "masks", "kernels", "looks")
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, so that `import regard` alone loads no torch."""
+    if name in _ROOMS:
+        found = getattr(importlib.import_module(_ROOMS[name]), name)
+    elif name in _WINGS:
+        found = importlib.import_module(_WINGS[name])
+    else:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

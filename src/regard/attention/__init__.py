@@ -1,0 +1,1 @@
+"""The library: scores, normalisers, masks, the kernels that serve them, and looks."""

@@ -1,0 +1,141 @@
+"""The one equation: Attention(Q, K, V) = normalise(mask(score(Q, K) + bias)) V."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.kernels.choose import choose
+from regard.attention.kernels.request import ask
+from regard.attention.looks import Look
+from regard.attention.masks import MaskLike
+from regard.attention.normalisers import Normaliser
+from regard.attention.scores import Score
+
+
+def attend(
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    value: Float[Tensor, "*#batch keys d_value"],
+    *,
+    score: Score | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    mask: MaskLike | None = None,
+    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "... queries d_value"]:
+    """Read a memory: every key scored against the query, the values blended by the weights.
+
+    weights = normalise(mask(score(query, key) + bias)); reading = weights x value
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, equation 1, with any score and normaliser.
+
+    Args:
+        query: what is asked, (*batch, queries, d_query). Heads are one more batch axis.
+        key: what is asked about, (*batch, keys, d_key). Batch axes broadcast; one of size 1 is
+            never copied.
+        value: what is answered, (*batch, keys, d_value).
+        score: how well a key fits a query; ScaledDot() by default. Any function (query, key) ->
+            scores will do.
+        bias: added to the scores; broadcasts to (*batch, queries, keys). A bias of -inf is a mask.
+        mask: True = may be read. A boolean tensor that broadcasts to (*batch, queries, keys), a
+            mask of `regard.masks`, or a function (query positions, key positions) -> booleans.
+            A query with nothing to read gets a reading of zeros, and no gradient.
+        normaliser: scores -> weights; Softmax() by default. Any function rows -> rows will do;
+            it sees -inf where a key may not be read.
+        dropout: rate at which weights are dropped. It applies whenever it is above 0.
+
+    Returns:
+        The reading, (*batch, queries, d_value).
+
+    Raises:
+        ShapeError: axes that do not fit one another.
+        KernelRefusedError: a kernel is pinned that cannot serve this.
+
+    Example:
+        >>> import torch
+        >>> key, value = torch.eye(2), torch.tensor([[1.0], [3.0]])
+        >>> attend(torch.zeros(1, 2), key, value)
+        tensor([[2.]])
+    """
+    request = ask(
+        query,
+        key,
+        value,
+        score=score,
+        bias=bias,
+        mask=mask,
+        normaliser=normaliser,
+        dropout=dropout,
+    )
+    return choose(request, value).attend(request, value)
+
+
+def look(
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    *,
+    score: Score | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    mask: MaskLike | None = None,
+    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+) -> Look:
+    """What each query would read of each key. Nothing is computed until the look is asked.
+
+    Args: those of `attend`, without the value.
+
+    Returns:
+        A Look of shape (*batch, queries, keys).
+
+    Raises:
+        ShapeError: axes that do not fit one another.
+
+    Example:
+        >>> import torch
+        >>> look(torch.zeros(1, 2), torch.eye(2)).weights()
+        tensor([[0.5000, 0.5000]])
+    """
+    return Look(ask(query, key, score=score, bias=bias, mask=mask, normaliser=normaliser))
+
+
+def read(
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    value: Float[Tensor, "*#batch keys d_value"],
+    *,
+    score: Score | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    mask: MaskLike | None = None,
+    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+    dropout: float = 0.0,
+) -> tuple[Float[Tensor, "... queries d_value"], Look]:
+    """The reading, and a look at where it came from.
+
+    Args: those of `attend`. The look's weights are those before dropout.
+
+    Returns:
+        The reading, (*batch, queries, d_value), and a Look of shape (*batch, queries, keys).
+
+    Raises:
+        ShapeError: axes that do not fit one another.
+        KernelRefusedError: a kernel is pinned that cannot serve this.
+
+    Example:
+        >>> import torch
+        >>> reading, look = read(torch.zeros(1, 2), torch.eye(2), torch.eye(2))
+        >>> look.shape
+        (1, 2)
+    """
+    request = ask(
+        query,
+        key,
+        value,
+        score=score,
+        bias=bias,
+        mask=mask,
+        normaliser=normaliser,
+        dropout=dropout,
+    )
+    return choose(request, value).attend(request, value), Look(request)

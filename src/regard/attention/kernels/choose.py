@@ -1,0 +1,149 @@
+"""Which kernel serves a request: the one that is pinned, or the fastest that can."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.kernels.kernel import Kernel
+from regard.attention.kernels.matmul import Matmul
+from regard.attention.kernels.reference import Reference
+from regard.attention.kernels.request import Request, ask
+from regard.attention.kernels.sdpa import Sdpa
+from regard.attention.masks import MaskLike
+from regard.attention.normalisers import Normaliser
+from regard.attention.scores import Score
+
+VARIABLE = "REGARD_KERNEL"
+SHORT = 128  # up to here, on a CPU, the matrix costs less than fusing saves
+
+REFERENCE, SDPA, MATMUL = Reference(), Sdpa(), Matmul()
+KERNELS: dict[str, Kernel] = {kernel.name: kernel for kernel in (MATMUL, SDPA, REFERENCE)}
+
+_pinned: ContextVar[str | None] = ContextVar("pinned", default=None)
+
+
+class KernelRefusedError(RuntimeError):
+    """The pinned kernel cannot serve the request; the message gives its reason."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which kernel serves a request, why, and why the others do not."""
+
+    kernel: str
+    because: str
+    refused: dict[str, str]
+
+    def __str__(self) -> str:
+        others = [f"  {name}: {reason}" for name, reason in self.refused.items()]
+        return "\n".join([f"{self.kernel}: {self.because}", *others])
+
+
+@contextmanager
+def kernel(name: str) -> Iterator[None]:
+    """Pin a kernel: inside, it serves every request, or raises with its reason.
+
+    Args:
+        name: "reference", "sdpa" or "matmul".
+
+    Raises:
+        ValueError: there is no kernel of that name.
+
+    Example:
+        >>> import torch, regard
+        >>> with regard.kernel("reference"):
+        ...     regard.attend(torch.ones(1, 2), torch.ones(3, 2), torch.ones(3, 4)).shape
+        torch.Size([1, 4])
+    """
+    _named(name)
+    token = _pinned.set(name)
+    try:
+        yield
+    finally:
+        _pinned.reset(token)
+
+
+def _named(name: str) -> Kernel:
+    if name not in KERNELS:
+        raise ValueError(f"no kernel {name!r}: there are {', '.join(sorted(KERNELS))}")
+    return KERNELS[name]
+
+
+def choose(request: Request, value: Tensor) -> Kernel:
+    """The kernel that serves this request."""
+    name = _pinned.get() or os.environ.get(VARIABLE)
+    if name:
+        pinned = _named(name)
+        if reason := pinned.supports(request, value):
+            raise KernelRefusedError(f"kernel {name!r} cannot serve this request: {reason}")
+        return pinned
+    first, second = (MATMUL, SDPA) if _is_short(request) else (SDPA, MATMUL)
+    if first.supports(request, value) is None:
+        return first
+    return second if second.supports(request, value) is None else REFERENCE
+
+
+def _is_short(request: Request) -> bool:
+    return request.query.is_cpu and request.keys <= SHORT and request.queries <= SHORT
+
+
+def explain(
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    value: Float[Tensor, "*#batch keys d_value"] | None = None,
+    *,
+    score: Score | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    mask: MaskLike | None = None,
+    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+    dropout: float = 0.0,
+) -> Explanation:
+    """Which kernel `attend` would use for these arguments, and why not the others.
+
+    Args: those of `attend`; the value defaults to the key.
+
+    Returns:
+        An Explanation: `.kernel`, `.because`, and `.refused`, a reason for each other kernel.
+
+    Raises:
+        KernelRefusedError: a kernel is pinned that cannot serve this.
+
+    Example:
+        >>> import torch
+        >>> from regard.attention.normalisers import Sparsemax
+        >>> explain(torch.ones(1, 2), torch.ones(3, 2), normaliser=Sparsemax()).kernel
+        'reference'
+    """
+    value = key if value is None else value
+    request = ask(
+        query,
+        key,
+        value,
+        score=score,
+        bias=bias,
+        mask=mask,
+        normaliser=normaliser,
+        dropout=dropout,
+    )
+    chosen = choose(request, value)
+    refused = {
+        name: other.supports(request, value) or f"can serve this; {chosen.name} comes first"
+        for name, other in KERNELS.items()
+        if other is not chosen
+    }
+    pinned = _pinned.get() or os.environ.get(VARIABLE)
+    return Explanation(chosen.name, "pinned" if pinned else _because(chosen, request), refused)
+
+
+def _because(chosen: Kernel, request: Request) -> str:
+    size = f"{request.queries} queries x {request.keys} keys on {request.query.device.type}"
+    if chosen is REFERENCE:
+        return f"the only one that serves this, {size}"
+    return f"the fastest that serves this, {size}"

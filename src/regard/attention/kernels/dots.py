@@ -1,0 +1,48 @@
+"""What the kernels for dot products share: which requests come down to one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.request import Request
+from regard.attention.normalisers import Softmax
+from regard.attention.scores import DotLike
+
+
+def refuse(request: Request, value: Tensor) -> str | None:
+    """Why this is no softmax over dot products of something; None when it is."""
+    if not isinstance(request.score, DotLike):
+        return f"{_name(request.score)} is not a dot product"
+    if type(request.normaliser) is not Softmax:
+        return f"{_name(request.normaliser)} is not a softmax"
+    if not (request.query.numel() and request.key.numel() and value.numel()):
+        return "an axis has size 0"
+    return None
+
+
+def _name(part: object) -> str:
+    return getattr(part, "__name__", type(part).__name__)
+
+
+def factors(request: Request) -> tuple[Tensor, Tensor, float]:
+    """The vectors and the scale whose dot products are the scores over the temperature."""
+    query, key, scale = request.score.factors(request.query, request.key)  # type: ignore[attr-defined]
+    return query, key, scale / request.normaliser.temperature  # type: ignore[attr-defined]
+
+
+def additive(request: Request, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """Mask and bias as one tensor to add, and which rows have nothing to read.
+
+    Rows with nothing to read are left open, so that nothing is divided by zero on their account.
+    """
+    readable = request.readable()
+    if readable is None:
+        return None, None
+    nothing = ~readable.any(dim=-1, keepdim=True)
+    bias = request.bias
+    if bias is None:
+        shut = torch.where(readable | nothing, 0.0, -torch.inf)
+        return shut.to(dtype), nothing
+    open_ = torch.where(readable, bias / request.normaliser.temperature, 0.0)  # type: ignore[attr-defined]
+    return torch.where(readable | nothing, open_, -torch.inf).to(dtype), nothing

@@ -1,0 +1,149 @@
+"""What is asked of a kernel, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from regard.attention.masks import Mask, MaskLike, as_mask
+from regard.attention.masks.mask import Given, check_boolean, pick
+from regard.attention.normalisers import Normaliser, Softmax, as_normaliser
+from regard.attention.scores import ScaledDot, Score
+from regard.attention.shapes import Frame, Shape, broadcast, check_plane, check_rank, check_value
+
+DEFAULT_SCORE, DEFAULT_NORMALISER = ScaledDot(), Softmax()
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """weights = normalise(mask(score(query, key) + bias)); dropout is on the weights."""
+
+    query: Tensor
+    key: Tensor
+    score: Score
+    bias: Tensor | None
+    mask: Mask | Tensor | None
+    normaliser: Normaliser
+    dropout: float
+    frame: Frame
+    _readable: Tensor | None = field(default=None, repr=False)
+
+    @property
+    def queries(self) -> int:
+        return self.frame.queries
+
+    @property
+    def keys(self) -> int:
+        return self.frame.keys
+
+    def readable(self, rows: Tensor | None = None) -> Tensor | None:
+        """What may be read, by the mask and by a bias of -inf; None where everything may.
+
+        Broadcasts to (*batch, queries or rows, keys).
+        """
+        if self.mask is None and self.bias is None:
+            return None
+        if rows is not None:
+            return self._window(rows)
+        if self._readable is None:
+            self._readable = self._window(None)
+        return self._readable
+
+    def _window(self, rows: Tensor | None) -> Tensor | None:
+        readable = None
+        if isinstance(self.mask, Tensor):
+            readable = self.mask if rows is None else pick(self.mask, -2, rows)
+        elif self.mask is not None:
+            device = self.frame.device
+            at = torch.arange(self.queries, device=device) if rows is None else rows
+            readable = self.mask.window(at, torch.arange(self.keys, device=device), self.frame)
+        if self.bias is not None:
+            finite = (self.bias if rows is None else pick(self.bias, -2, rows)) != -torch.inf
+            readable = finite if readable is None else readable & finite
+        return readable
+
+    def batch(self) -> Shape:
+        """The batch axes of the weights, those of the mask and bias included."""
+        shapes = [self.frame.batch]
+        if self.bias is not None:
+            shapes.append(tuple(self.bias.shape[:-2]))
+        if isinstance(self.mask, Tensor):
+            shapes.append(tuple(self.mask.shape[:-2]))
+        elif self.mask is not None:
+            nowhere = torch.arange(0, device=self.frame.device)
+            shapes.append(tuple(self.mask.window(nowhere, nowhere, self.frame).shape[:-2]))
+        return broadcast(*shapes)
+
+
+def ask(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None = None,
+    *,
+    score: Score | None = None,
+    bias: Tensor | None = None,
+    mask: MaskLike | None = None,
+    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+    dropout: float = 0.0,
+) -> Request:
+    """Check what was passed, and fill in the defaults."""
+    query_shape, key_shape = query.shape, key.shape
+    check_rank("query", query_shape)
+    check_rank("key", key_shape)
+    queries, keys = query_shape[-2], key_shape[-2]
+    batch = broadcast(query_shape[:-2], key_shape[:-2])
+    if value is not None:
+        check_value(keys, value.shape)
+        batch = broadcast(batch, value.shape[:-2])
+    check_types(query, key, value)
+    if not 0 <= dropout <= 1:
+        raise ValueError(f"dropout is {dropout}: pass a rate from 0 to 1")
+    return Request(
+        query=query,
+        key=key,
+        score=DEFAULT_SCORE if score is None else score,
+        bias=None if bias is None else _plane("bias", bias, batch, queries, keys),
+        mask=_mask(mask, batch, queries, keys),
+        normaliser=DEFAULT_NORMALISER if normaliser is None else as_normaliser(normaliser),
+        dropout=dropout,
+        frame=Frame(batch, queries, keys, query.device),
+    )
+
+
+def check_types(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    """Refuse integers, and mixed precisions outside of autocast, which settles those itself."""
+    types = {query.dtype, key.dtype, query.dtype if value is None else value.dtype}
+    if not all(dtype.is_floating_point for dtype in types):
+        raise TypeError(f"query, key and value hold {_names(types)}: pass floating point tensors")
+    if len(types) > 1 and not torch.is_autocast_enabled(query.device.type):
+        raise TypeError(f"query, key and value hold {_names(types)}: pass one dtype for all three")
+
+
+def _names(types: set[torch.dtype]) -> str:
+    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types))
+
+
+def _mask(mask: MaskLike | None, batch: Shape, queries: int, keys: int) -> Mask | Tensor | None:
+    if mask is None:
+        return None
+    if isinstance(mask, Given):
+        mask = mask.tensor
+    if isinstance(mask, Tensor):
+        check_boolean(mask)
+        return _plane("mask", mask, batch, queries, keys)
+    return as_mask(mask)
+
+
+def _plane(name: str, plane: Tensor, batch: Shape, queries: int, keys: int) -> Tensor:
+    """The mask or bias with at least two axes, known to broadcast over the scores."""
+    if name == "bias" and not plane.dtype.is_floating_point:
+        raise TypeError(f"bias holds {_names({plane.dtype})}: pass numbers; booleans are a mask")
+    check_plane(name, plane.shape, queries, keys)
+    if plane.ndim < 2:
+        return plane.reshape(1, -1)
+    if plane.ndim > 2:
+        broadcast(batch, plane.shape[:-2])
+    return plane

@@ -1,0 +1,73 @@
+"""torch's own fused attention, for every score that is a dot product of something."""
+
+from __future__ import annotations
+
+from math import prod
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.attention.kernels.dots import additive, factors, refuse
+from regard.attention.kernels.request import Request
+from regard.attention.masks.positions import Band
+from regard.attention.shapes import Shape, broadcast
+
+
+class Sdpa:
+    name = "sdpa"
+
+    def supports(self, request: Request, value: Tensor) -> str | None:
+        if reason := refuse(request, value):
+            return reason
+        if any(_is_mixed(side.shape[:-2], request.frame.batch) for side in (request.key, value)):
+            return "keys or values broadcast over an axis between others: they would be copied"
+        return None
+
+    def attend(self, request: Request, value: Tensor) -> Tensor:
+        query, key, scale = factors(request)
+        triangle = _is_triangle(request)
+        shut, nothing = (None, None) if triangle else additive(request, query.dtype)
+        batch = (
+            request.frame.batch
+            if shut is None
+            else broadcast(request.frame.batch, tuple(shut.shape[:-2]))
+        )
+        reading = F.scaled_dot_product_attention(
+            _flat(query, batch),
+            _flat(key, batch),
+            _flat(value, batch),
+            attn_mask=None if shut is None else _flat(shut, batch),
+            dropout_p=request.dropout,
+            is_causal=triangle,
+            scale=scale,
+        )
+        reading = reading.reshape(*batch, request.queries, value.shape[-1])
+        return reading if nothing is None else reading.masked_fill(nothing, 0.0)
+
+
+def _is_triangle(request: Request) -> bool:
+    mask = request.mask
+    if request.bias is not None or not isinstance(mask, Band):
+        return False
+    return mask.is_triangle(request.queries, request.keys)
+
+
+def _is_mixed(shape: Shape, batch: Shape) -> bool:
+    """Whether the axes before the last broadcast only in part, so that no view can merge them."""
+    front = ((1,) * (len(batch) - len(shape)) + tuple(shape))[:-1]
+    return len(front) > 1 and front != batch[:-1] and prod(front) != 1
+
+
+def _flat(tensor: Tensor, batch: Shape) -> Tensor:
+    """The tensor as (batch, heads, length, width), expanded without a copy where a view can."""
+    length, width = tensor.shape[-2:]
+    own = (1,) * (len(batch) - (tensor.ndim - 2)) + tuple(tensor.shape[:-2])
+    front, heads = prod(batch[:-1]), batch[-1] if batch else 1
+    if own[:-1] == batch[:-1]:
+        tensor = tensor.reshape(front, own[-1] if own else 1, length, width)
+    elif prod(own[:-1]) == 1:
+        tensor = tensor.reshape(1, own[-1], length, width)
+    else:
+        tensor = tensor.expand(*batch[:-1], own[-1], length, width)
+        tensor = tensor.reshape(front, own[-1], length, width)
+    return tensor.expand(front, heads, length, width)

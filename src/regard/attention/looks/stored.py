@@ -1,0 +1,38 @@
+"""A look over weights that are there already."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.looks.look import Look
+from regard.attention.shapes import Shape, check_rank
+
+
+class StoredLook(Look):
+    """A look over weights that someone computed and kept, such as a decoder step by step.
+
+    Args:
+        weights: (*batch, queries, keys).
+
+    Example:
+        >>> import torch
+        >>> StoredLook(torch.eye(3)).weights(rows=[2])
+        tensor([[0., 0., 1.]])
+    """
+
+    def __init__(self, weights: Float[Tensor, "*batch queries keys"]) -> None:
+        check_rank("weights", weights.shape)
+        self._weights = weights
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(self._weights.shape)
+
+    @property
+    def device(self) -> torch.device:
+        return self._weights.device
+
+    def _rows(self, rows: Tensor | None) -> Tensor:
+        return self._weights if rows is None else self._weights.index_select(-2, rows)

@@ -1,0 +1,18 @@
+"""Masks: who may read what. True = may be read."""
+
+from regard.attention.masks.documents import documents
+from regard.attention.masks.mask import Given, Mask, MaskLike, Positional, as_mask
+from regard.attention.masks.padding import padding
+from regard.attention.masks.positions import band, causal
+
+__all__ = [
+    "Given",
+    "Mask",
+    "MaskLike",
+    "Positional",
+    "as_mask",
+    "band",
+    "causal",
+    "documents",
+    "padding",
+]

@@ -1,0 +1,156 @@
+"""What every mask is: a function of positions, any window of which can be made dense."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.attention.shapes import Frame, Shape, ShapeError, check_plane
+
+
+class Mask(ABC):
+    """Who may read what, kept as a rule; `&` and `|` join two of them."""
+
+    @abstractmethod
+    def window(
+        self, rows: Int[Tensor, " rows"], columns: Int[Tensor, " columns"], frame: Frame
+    ) -> Bool[Tensor, "... #rows #columns"]:
+        """Whether the queries at `rows` may read the keys at `columns`.
+
+        Args:
+            rows: positions of queries.
+            columns: positions of keys.
+            frame: the batch axes and lengths of the whole that this is a window of.
+
+        Returns:
+            A tensor that broadcasts to (*batch, rows, columns). True = may be read.
+        """
+
+    def dense(
+        self,
+        batch: Shape,
+        queries: int,
+        keys: int,
+        device: torch.device | str | None = None,
+    ) -> Bool[Tensor, "... queries keys"]:
+        """The whole mask, which broadcasts to (*batch, queries, keys).
+
+        Example:
+            >>> from regard.attention.masks import causal
+            >>> causal(align="start").dense((), 2, 3)
+            tensor([[ True, False, False],
+                    [ True,  True, False]])
+        """
+        frame = Frame(tuple(batch), queries, keys, torch.device(device or "cpu"))
+        rows = torch.arange(queries, device=frame.device)
+        columns = torch.arange(keys, device=frame.device)
+        dense = self.window(rows, columns, frame)
+        return dense.expand(*dense.shape[:-2], queries, keys)
+
+    def __and__(self, other: MaskLike) -> Mask:
+        return Both(self, as_mask(other))
+
+    def __rand__(self, other: MaskLike) -> Mask:
+        return Both(as_mask(other), self)
+
+    def __or__(self, other: MaskLike) -> Mask:
+        return Either(self, as_mask(other))
+
+    def __ror__(self, other: MaskLike) -> Mask:
+        return Either(as_mask(other), self)
+
+
+MaskLike: TypeAlias = Mask | Tensor | Callable[[Tensor, Tensor], Tensor]
+
+
+def as_mask(mask: MaskLike) -> Mask:
+    """The mask itself; a boolean tensor, or a function of positions, made one."""
+    if isinstance(mask, Mask):
+        return mask
+    return Given(mask) if isinstance(mask, Tensor) else Positional(mask)
+
+
+def check_boolean(mask: Tensor) -> None:
+    if mask.dtype != torch.bool:
+        raise TypeError(
+            f"mask holds {str(mask.dtype).removeprefix('torch.')}: pass booleans,"
+            " True = may be read; what is to be added to the scores is a bias"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Mask):
+    """A boolean tensor that broadcasts to (*batch, queries, keys)."""
+
+    tensor: Tensor
+
+    def __post_init__(self) -> None:
+        check_boolean(self.tensor)
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        check_plane("mask", self.tensor.shape, frame.queries, frame.keys)
+        plane = self.tensor if self.tensor.ndim >= 2 else self.tensor.expand(1, -1)
+        return pick(pick(plane, -2, rows), -1, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Positional(Mask):
+    """A function of the caller's: (query positions (rows, 1), key positions (1, columns)) -> bool."""
+
+    function: Callable[[Tensor, Tensor], Tensor]
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        readable = self.function(rows.unsqueeze(-1), columns.unsqueeze(-2))
+        check_boolean(readable)
+        check_plane("mask", readable.shape, rows.shape[0], columns.shape[0])
+        return readable if readable.ndim >= 2 else readable.expand(1, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Both(Mask):
+    """What both masks let read."""
+
+    left: Mask
+    right: Mask
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        return self.left.window(rows, columns, frame) & self.right.window(rows, columns, frame)
+
+
+@dataclass(frozen=True, eq=False)
+class Either(Mask):
+    """What at least one of the masks lets read."""
+
+    left: Mask
+    right: Mask
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        return self.left.window(rows, columns, frame) | self.right.window(rows, columns, frame)
+
+
+def pick(tensor: Tensor, axis: int, index: Tensor) -> Tensor:
+    """These entries along an axis; an axis of size 1 stands for all of them, and stays."""
+    return tensor if tensor.shape[axis] == 1 else tensor.index_select(axis, index)
+
+
+def lead(tensor: Tensor, own: int, frame: Frame, name: str) -> Tensor:
+    """A tensor (*leading batch axes, *own axes), with axes of size 1 up to the batch's rank."""
+    axes, rank = tensor.ndim - own, len(frame.batch)
+    if axes > rank:
+        raise ShapeError(
+            f"{name} has {axes} batch axes, the scores have {rank}:"
+            f" pass {name} that follow the leading batch axes of {list(frame.batch)}"
+        )
+    for given, size in zip(tensor.shape[:axes], frame.batch, strict=False):
+        if given != size and given != 1 and size != 1:
+            raise ShapeError(
+                f"{name} has batch axes {list(tensor.shape[:axes])}, the scores have"
+                f" {list(frame.batch)}: they follow the leading ones, so sizes must be equal or 1"
+            )
+    return tensor.reshape(*tensor.shape[:axes], *(1,) * (rank - axes), *tensor.shape[axes:])

@@ -1,0 +1,40 @@
+"""The mask of batches of unequal lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.attention.masks.mask import Mask, lead
+from regard.attention.shapes import Frame
+
+
+@dataclass(frozen=True, eq=False)
+class Padding(Mask):
+    """The first `lengths` keys of each batch entry may be read."""
+
+    lengths: Tensor
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        lengths = lead(self.lengths.to(columns.device), 0, frame, "lengths")
+        return columns < lengths[..., None, None]
+
+
+def padding(lengths: Int[Tensor, "*leading"] | Sequence[int]) -> Mask:
+    """The first `lengths` keys of each batch entry may be read, the padding after them not.
+
+    Args:
+        lengths: number of keys of each entry, over the leading batch axes: lengths of shape
+            (batch) serve scores of shape (batch, heads, queries, keys).
+
+    Example:
+        >>> padding([1, 3]).dense((2,), 1, 3)
+        tensor([[[ True, False, False]],
+        <BLANKLINE>
+                [[ True,  True,  True]]])
+    """
+    return Padding(torch.as_tensor(lengths))

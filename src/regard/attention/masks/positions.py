@@ -1,0 +1,76 @@
+"""Masks that compare positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from regard.attention.masks.mask import Mask
+from regard.attention.shapes import Frame
+
+Align = Literal["start", "end"]
+
+
+@dataclass(frozen=True)
+class Band(Mask):
+    """A query at i reads keys from i - before to i + after; None sets no bound on that side."""
+
+    before: int | None
+    after: int | None
+    align: Align = "start"
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        shift = frame.keys - frame.queries if self.align == "end" else 0
+        offset = columns - (rows + shift).unsqueeze(-1)
+        if self.before is None:
+            return offset <= self.after if self.after is not None else offset == offset
+        if self.after is None:
+            return offset >= -self.before
+        return (offset >= -self.before) & (offset <= self.after)
+
+    def is_triangle(self, queries: int, keys: int) -> bool:
+        """Whether this is the lower triangle from the top left corner, diagonal included."""
+        started = self.align == "start" or queries == keys
+        return started and self.before is None and self.after == 0
+
+
+def causal(*, align: Align) -> Mask:
+    """A query reads the keys up to its own position and none after.
+
+    Args:
+        align: where positions of unequal lengths meet. "start": query i stands at key i.
+            "end": the last query stands at the last key, as for new queries on a cache of keys.
+
+    Example:
+        >>> causal(align="end").dense((), 2, 3)
+        tensor([[ True,  True, False],
+                [ True,  True,  True]])
+    """
+    return Band(None, 0, _aligned(align))
+
+
+def band(before: int | None, after: int | None, *, align: Align = "start") -> Mask:
+    """A query at i reads the keys from i - before to i + after, both ends in.
+
+    Source: sliding windows, Beltagy et al. 2020, arXiv 2004.05150, section 3.1.
+
+    Args:
+        before: how many keys before its own position a query reads; None for all.
+        after: how many after it; None for all.
+        align: where positions of unequal lengths meet, as in `causal`.
+
+    Example:
+        >>> band(1, 0).dense((), 3, 3).int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [0, 1, 1]], dtype=torch.int32)
+    """
+    return Band(before, after, _aligned(align))
+
+
+def _aligned(align: Align) -> Align:
+    if align not in ("start", "end"):
+        raise ValueError(f'align is {align!r}: pass "start" or "end"')
+    return align

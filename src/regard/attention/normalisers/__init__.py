@@ -1,0 +1,18 @@
+"""Normalisers: a row of scores -> a row of weights, of which unreadable keys get exactly 0."""
+
+from regard.attention.normalisers.hard import Hard
+from regard.attention.normalisers.identity import Identity
+from regard.attention.normalisers.protocol import Normaliser, Rows, as_normaliser
+from regard.attention.normalisers.softmax import Softmax
+from regard.attention.normalisers.sparse import Entmax, Sparsemax
+
+__all__ = [
+    "Entmax",
+    "Hard",
+    "Identity",
+    "Normaliser",
+    "Rows",
+    "Softmax",
+    "Sparsemax",
+    "as_normaliser",
+]

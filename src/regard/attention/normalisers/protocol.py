@@ -1,0 +1,51 @@
+"""What every normaliser is, and how the rules on unreadable keys are kept for all of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+class Normaliser(ABC):
+    """Rows of scores -> rows of weights.
+
+    `rows` is the mathematics. Calling the normaliser keeps the rules around it: an unreadable key
+    weighs exactly 0 and gets no gradient, and so does a row with nothing to read.
+    """
+
+    @abstractmethod
+    def rows(self, scores: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch keys"]:
+        """Weights of rows that have something to read; unreadable keys score -inf."""
+
+    def __call__(
+        self,
+        scores: Float[Tensor, "*#batch queries keys"],
+        readable: Bool[Tensor, "*#batch #queries #keys"] | None = None,
+        /,
+    ) -> Float[Tensor, "... queries keys"]:
+        if scores.shape[-1] == 0 or readable is None:
+            return scores if scores.numel() == 0 else self.rows(scores)
+        nothing = ~readable.any(dim=-1, keepdim=True)
+        floor = torch.where(nothing, 0.0, -torch.inf).to(scores.dtype)
+        weights = self.rows(torch.where(readable, scores, floor))
+        return torch.where(readable, weights, 0.0)
+
+
+@dataclass(frozen=True)
+class Rows(Normaliser):
+    """A function of the caller's, rows -> rows, along the last axis."""
+
+    function: Callable[[Tensor], Tensor]
+
+    def rows(self, scores: Tensor) -> Tensor:
+        return self.function(scores)
+
+
+def as_normaliser(normaliser: Normaliser | Callable[[Tensor], Tensor]) -> Normaliser:
+    """The normaliser itself, or the caller's function made one."""
+    return normaliser if isinstance(normaliser, Normaliser) else Rows(normaliser)

@@ -1,0 +1,113 @@
+"""Sparse weights: the projections onto the simplex, and their family.
+
+entmax_alpha(s) = argmax over p in the simplex of  p . s + H_alpha(p),  H_alpha Tsallis' entropy.
+Its solution is p_i = [(alpha - 1) s_i - tau]_+ ^ (1 / (alpha - 1)), with tau such that p sums to 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.normalisers.protocol import Normaliser
+
+
+@dataclass(frozen=True)
+class Sparsemax(Normaliser):
+    """The Euclidean projection of the scores onto the simplex, [s_i - tau]_+.
+
+    Source: Martins and Astudillo 2016, arXiv 1602.02068, algorithm 1 and equation 14.
+
+    Example:
+        >>> import torch
+        >>> Sparsemax()(torch.tensor([[1.0, 0.5, -3.0]]))
+        tensor([[0.7500, 0.2500, 0.0000]])
+    """
+
+    def rows(self, scores: Tensor) -> Tensor:
+        weights: Tensor = _Simplex.apply(scores, 2.0)
+        return weights
+
+
+@dataclass(frozen=True)
+class Entmax(Normaliser):
+    """The alpha-entmax of the scores: softmax at alpha 1, sparsemax at 2, and sparser above.
+
+    Source: Peters et al. 2019, arXiv 1905.05702, equations 10 and 14; by bisection, algorithm 1.
+
+    Args:
+        alpha: at least 1. From just above 1, keys with low scores weigh exactly 0.
+
+    Example:
+        >>> import torch
+        >>> Entmax(1.5)(torch.tensor([[2.0, 2.0, -1.0]]))
+        tensor([[0.5000, 0.5000, 0.0000]])
+    """
+
+    alpha: float = 1.5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.alpha < float("inf"):
+            raise ValueError(f"alpha is {self.alpha}: pass a number of at least 1")
+
+    def rows(self, scores: Tensor) -> Tensor:
+        if self.alpha == 1:
+            return torch.softmax(scores, dim=-1)
+        weights: Tensor = _Simplex.apply(scores, float(self.alpha))
+        return weights
+
+
+class _Simplex(torch.autograd.Function):
+    """Forward by sorting (alpha 2) or bisection; backward from the weights alone.
+
+    The Jacobian is diag(u) - u u^T / sum(u), with u_i = p_i ^ (2 - alpha) where p_i > 0, else 0
+    (Peters et al., equation 14). It is written in operations that can be differentiated again.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(scores: Tensor, alpha: float) -> Tensor:
+        exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        centred = exact - exact.amax(dim=-1, keepdim=True)
+        solve = _project if alpha == 2.0 else _bisect
+        return solve(centred, alpha).to(scores.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        ctx.alpha = inputs[1]
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (weights,), (gradient,) = ctx.saved_tensors, gradients
+        support = weights > 0
+        slope = torch.where(support, torch.where(support, weights, 1.0) ** (2 - ctx.alpha), 0.0)
+        mean = (gradient * slope).sum(-1, keepdim=True) / slope.sum(-1, keepdim=True)
+        return slope * (gradient - mean), None
+
+
+def _project(scores: Tensor, alpha: float) -> Tensor:
+    """Sparsemax by sorting: the support is the k highest for the last k with 1 + k s_k > sum."""
+    ordered = scores.sort(dim=-1, descending=True).values
+    sums = ordered.cumsum(dim=-1) - 1
+    counts = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
+    size = (counts * ordered > sums).sum(dim=-1, keepdim=True)
+    threshold = sums.gather(-1, size - 1) / size
+    return (scores - threshold).clamp(min=0)
+
+
+def _bisect(scores: Tensor, alpha: float) -> Tensor:
+    """Entmax by halving an interval that holds tau; the highest score is 0."""
+    scaled, power = scores * (alpha - 1), 1 / (alpha - 1)
+    low = scaled.new_full((*scaled.shape[:-1], 1), -1.0)
+    width = 1.0 - scaled.shape[-1] ** (1 - alpha)
+    for _ in range(54 if scaled.dtype == torch.float64 else 28):
+        width /= 2
+        total = (scaled - (low + width)).clamp(min=0).pow(power).sum(dim=-1, keepdim=True)
+        low = torch.where(total >= 1, low + width, low)
+    weights = (scaled - low).clamp(min=0).pow(power)
+    return weights / weights.sum(dim=-1, keepdim=True)

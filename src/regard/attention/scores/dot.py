@@ -1,0 +1,99 @@
+"""Scores that are dot products, of the vectors as they come or of normalised ones."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.attention.scores.products import dots
+from regard.attention.shapes import check_widths
+
+
+class DotLike(ABC):
+    """A score that is a dot product of some function of the query and some function of the key.
+
+    score(q, k) = scale * f(q) . g(k): what a fused dot-product kernel can serve.
+    """
+
+    @abstractmethod
+    def factors(
+        self,
+        query: Float[Tensor, "*#batch queries d_query"],
+        key: Float[Tensor, "*#batch keys d_key"],
+    ) -> tuple[Tensor, Tensor, float]:
+        """f(query), g(key) and the scale."""
+
+    def __call__(
+        self,
+        query: Float[Tensor, "*#batch queries d_query"],
+        key: Float[Tensor, "*#batch keys d_key"],
+        /,
+    ) -> Float[Tensor, "... queries keys"]:
+        query, key, scale = self.factors(query, key)
+        return dots(query if scale == 1.0 else query * scale, key)
+
+
+@dataclass(frozen=True)
+class Dot(DotLike):
+    """The dot product q . k (Luong et al. 2015, arXiv 1508.04025, equation 8).
+
+    Example:
+        >>> import torch
+        >>> Dot()(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+        tensor([[11.,  2.]])
+    """
+
+    def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
+        check_widths(query.shape, key.shape)
+        return query, key, 1.0
+
+
+@dataclass(frozen=True)
+class ScaledDot(DotLike):
+    """The dot product over the root of the width, q . k / sqrt(d).
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, equation 1.
+
+    Args:
+        scale: the factor to use in place of 1 / sqrt(d).
+
+    Example:
+        >>> import torch
+        >>> ScaledDot()(torch.ones(1, 4), torch.ones(2, 4))
+        tensor([[2., 2.]])
+    """
+
+    scale: float | None = None
+
+    def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
+        check_widths(query.shape, key.shape)
+        width = query.shape[-1]
+        scale = self.scale if self.scale is not None else width**-0.5 if width else 1.0
+        return query, key, scale
+
+
+@dataclass(frozen=True)
+class Cosine(DotLike):
+    """The cosine of the angle between query and key, times a scale: scale * q . k / (|q| |k|).
+
+    Source: Graves et al. 2014, arXiv 1410.5401, equation 6 (our scale is their beta).
+    A vector of zeros has cosine 0 with everything.
+
+    Args:
+        scale: factor on the cosine; scores lie between -scale and scale.
+
+    Example:
+        >>> import torch
+        >>> Cosine()(torch.tensor([[3.0, 4.0]]), torch.tensor([[6.0, 8.0]]))
+        tensor([[1.]])
+    """
+
+    scale: float = 1.0
+
+    def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
+        check_widths(query.shape, key.shape)
+        return F.normalize(query, dim=-1), F.normalize(key, dim=-1), self.scale

@@ -1,0 +1,93 @@
+"""The glossary of axes, and the errors that speak of them.
+
+Every tensor is laid out (*batch, queries or keys, width). Heads are one more batch axis.
+A boolean mask says what may be read: True = may be read. It is never the other way round.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+Shape = tuple[int, ...]
+
+
+class ShapeError(ValueError):
+    """Tensors whose axes do not fit one another; the message says which, and what to pass."""
+
+
+class Frame(NamedTuple):
+    """The scores that a mask is laid over: batch axes of the query and key, and two lengths."""
+
+    batch: Shape
+    queries: int
+    keys: int
+    device: torch.device
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape all of these broadcast to.
+
+    Raises:
+        ShapeError: two of them have different sizes, neither of them 1, on one axis.
+
+    Example:
+        >>> broadcast((8, 1), (1, 5), (5,))
+        (8, 5)
+    """
+    joint = tuple(shapes[0]) if shapes else ()
+    for shape in shapes[1:]:
+        if joint != shape:
+            joint = _join(joint, tuple(shape), shapes)
+    return joint
+
+
+def _join(left: Shape, right: Shape, shapes: tuple[Shape, ...]) -> Shape:
+    rank = max(len(left), len(right))
+    left, right = (1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right
+    for one, other in zip(left, right, strict=True):
+        if one != other and one != 1 and other != 1:
+            listed = ", ".join(str(list(shape)) for shape in shapes)
+            raise ShapeError(
+                f"batch axes {listed} do not broadcast: on each axis, counted from the right,"
+                " sizes must be equal or 1"
+            )
+    return tuple(other if one == 1 else one for one, other in zip(left, right, strict=True))
+
+
+def check_rank(name: str, shape: Shape) -> None:
+    """Refuse a tensor without a length and a width axis."""
+    if len(shape) < 2:
+        length = "queries" if name == "query" else "keys"
+        raise ShapeError(
+            f"{name} has shape {list(shape)}: pass a tensor of shape [..., {length}, width]"
+        )
+
+
+def check_value(keys: int, value: Shape) -> None:
+    """Refuse values that are not as many as the keys."""
+    check_rank("value", value)
+    if value[-2] != keys:
+        raise ShapeError(
+            f"value has {value[-2]} rows, the memory holds {keys} keys:"
+            f" pass a value of shape [..., {keys}, {value[-1]}]"
+        )
+
+
+def check_widths(query: Shape, key: Shape) -> None:
+    """Refuse query and key widths that a dot product cannot join."""
+    if query[-1] != key[-1]:
+        raise ShapeError(
+            f"query is {query[-1]} wide, key is {key[-1]} wide: a dot product needs equal widths;"
+            f" pass a key of shape [..., {key[-2]}, {query[-1]}], or score=General or Additive"
+        )
+
+
+def check_plane(name: str, shape: Shape, queries: int, keys: int) -> None:
+    """Refuse a mask or bias that does not broadcast to (..., queries, keys)."""
+    wanted = f"pass a {name} of shape [..., {queries}, {keys}]"
+    if len(shape) >= 1 and shape[-1] not in (1, keys):
+        raise ShapeError(f"{name} covers {shape[-1]} keys, the memory holds {keys}: {wanted}")
+    if len(shape) >= 2 and shape[-2] not in (1, queries):
+        raise ShapeError(f"{name} covers {shape[-2]} queries, there are {queries}: {wanted}")
