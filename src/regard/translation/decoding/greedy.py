@@ -1,0 +1,53 @@
+"""Greedy search: the most probable word, then the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.decoding.limits import Limits
+from regard.translation.decoding.unroll import unroll
+from regard.translation.models.protocol import TranslationModel
+
+
+def greedy(
+    model: TranslationModel,
+    source: Int[Tensor, "batch source"],
+    lengths: Int[Tensor, " batch"],
+    *,
+    max_length: int | Int[Tensor, " batch"],
+    min_length: int = 0,
+    prefix: Sequence[Sequence[int]] | None = None,
+    length_penalty: float = 1.0,
+) -> list[list[Hypothesis]]:
+    """Translate a batch greedily: y_t = argmax p(y | y_1 ... y_(t-1), source), first of equals.
+
+    The same as `beam` with size 1.
+
+    Args:
+        source: ids, padded.
+        lengths: of each source, its end counted.
+        max_length: tokens of a translation at most, one number or one a sentence; who gets that
+            far is ended there.
+        min_length: tokens of a translation at least.
+        prefix: the tokens each translation must begin with.
+        length_penalty: alpha of the score; it changes the score only.
+
+    Returns:
+        For each sentence a list with its one hypothesis.
+
+    Raises:
+        ConfigurationError: limits that do not fit the batch.
+        ModelError: logits that are not numbers.
+    """
+    limits = Limits.of(
+        len(source), max_length, min_length=min_length, prefix=prefix, device=source.device
+    )
+    return [[one] for one in unroll(model, source, lengths, limits, _best, length_penalty)]
+
+
+def _best(log_p: Float[Tensor, "batch vocabulary"]) -> Int[Tensor, " batch"]:
+    return log_p.argmax(-1)

@@ -1,0 +1,111 @@
+"""One step of beam search, as pure functions over all sentences and beginnings at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.translation.decoding.ranking import top
+from regard.translation.text.tokenizer import BOS, EOS
+
+
+@dataclass(frozen=True)
+class Live:
+    """The beginnings kept for each sentence, the best first; a place that is empty has total -inf.
+
+    Attributes:
+        sentences: the place of each sentence in the batch that was given.
+        words: what each beginning ends with and the model reads next.
+        totals: log-probability of each beginning.
+        written: its tokens.
+        history: their log-probabilities.
+    """
+
+    sentences: Int[Tensor, " batch"]
+    words: Int[Tensor, "batch beginnings"]
+    totals: Float[Tensor, "batch beginnings"]
+    written: Int[Tensor, "batch beginnings tokens"]
+    history: Float[Tensor, "batch beginnings tokens"]
+
+    @classmethod
+    def begin(cls, sentences: int, device: torch.device) -> Self:
+        """One empty beginning a sentence: the first step needs no copies of it."""
+        return cls(
+            torch.arange(sentences, device=device),
+            torch.full((sentences, 1), BOS, device=device),
+            torch.zeros(sentences, 1, device=device),
+            torch.empty(sentences, 1, 0, dtype=torch.int64, device=device),
+            torch.empty(sentences, 1, 0, device=device),
+        )
+
+    def select(self, kept: Int[Tensor, " kept"]) -> Live:
+        return Live(
+            self.sentences[kept],
+            self.words[kept],
+            self.totals[kept],
+            self.written[kept],
+            self.history[kept],
+        )
+
+
+@dataclass(frozen=True)
+class Grown:
+    """Beginnings with one more word, the best first, from which the next ones are chosen.
+
+    Attributes:
+        totals: log-probability of each.
+        parents: which beginning it grew from.
+        words: the word it grew by.
+        log_p: the log-probability of that word.
+    """
+
+    totals: Float[Tensor, "batch candidates"]
+    parents: Int[Tensor, "batch candidates"]
+    words: Int[Tensor, "batch candidates"]
+    log_p: Float[Tensor, "batch candidates"]
+
+    @property
+    def ending(self) -> Bool[Tensor, "batch candidates"]:
+        return self.words == EOS
+
+
+def grow(live: Live, log_p: Float[Tensor, "batch beginnings vocabulary"], size: int) -> Grown:
+    """The best continuations, enough that `size` of them do not end.
+
+    Each beginning gives its best `size` + 1 words, of which one may be the end; of all these the
+    best 2 x `size` are kept. Equals: the better beginning first, then the smaller id.
+    """
+    batch, vocabulary = len(log_p), log_p.shape[2]
+    few = min(size + 1, vocabulary)
+    best, words = top(log_p.view(-1, vocabulary), few)
+    best, words = best.reshape(batch, -1), words.reshape(batch, -1)
+    totals = best + live.totals.repeat_interleave(few, 1)
+    order = totals.sort(dim=-1, descending=True, stable=True).indices[:, : 2 * size]
+    return Grown(
+        totals.gather(1, order),
+        order.div(few, rounding_mode="floor"),
+        words.gather(1, order),
+        best.gather(1, order),
+    )
+
+
+def go_on(live: Live, grown: Grown, size: int) -> tuple[Live, Int[Tensor, "batch beginnings"]]:
+    """The best `size` that do not end, and the rows of the model's state that they grew from."""
+    # A stable sort of "ends" puts those that go on first and keeps their order.
+    order = grown.ending.sort(dim=-1, stable=True).indices[:, :size]
+    parents, words = grown.parents.gather(1, order), grown.words.gather(1, order)
+    totals = grown.totals.gather(1, order).masked_fill(grown.ending.gather(1, order), float("-inf"))
+    batch, beginnings = live.words.shape
+    rows = parents + torch.arange(batch, device=parents.device).unsqueeze(1) * beginnings
+    before, log_p = live.written.flatten(0, 1)[rows], live.history.flatten(0, 1)[rows]
+    return Live(
+        live.sentences,
+        words,
+        totals,
+        torch.cat([before, words.unsqueeze(2)], 2),
+        torch.cat([log_p, grown.log_p.gather(1, order).unsqueeze(2)], 2),
+    ), rows

@@ -1,0 +1,112 @@
+"""What a search may write: never padding, never a second beginning, and an end in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.translation.errors import ConfigurationError, ModelError
+from regard.translation.text.tokenizer import BOS, EOS, PAD
+
+_NEVER = float("-inf")
+
+
+def log_probabilities(logits: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows vocabulary"]:
+    """log p of every next word, in float32 whatever the model computes in; a tensor of its own.
+
+    Raises:
+        ModelError: a logit is not a number, or infinite.
+    """
+    result = logits.log_softmax(-1, dtype=torch.float32)
+    # One NaN or +inf makes its whole row NaN: one column tells of all of them.
+    if bool(result[:, :1].isnan().any()):
+        raise ModelError(
+            "the model's output is not a number: its weights are damaged, or its numbers overflow "
+            "in this precision (try float32)"
+        )
+    return result
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long each sentence's translation may and must be, and how it must begin.
+
+    Attributes:
+        longest: tokens a translation may have at most, the end of the sentence not counted.
+        shortest: tokens it must have at least; where `longest` is less, `longest` counts.
+        prefix: the tokens it must begin with, padded; None for none.
+    """
+
+    longest: Int[Tensor, " batch"]
+    shortest: int = 0
+    prefix: Int[Tensor, "batch tokens"] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        sentences: int,
+        max_length: int | Int[Tensor, " batch"],
+        *,
+        min_length: int = 0,
+        prefix: Sequence[Sequence[int]] | None = None,
+        device: torch.device,
+    ) -> Self:
+        """The limits of a batch. A prefix longer than `max_length` makes room for itself.
+
+        Raises:
+            ConfigurationError: the lengths or the prefixes do not fit the batch, or make no sense.
+        """
+        longest = torch.as_tensor(max_length, dtype=torch.int64, device=device)
+        if longest.dim() > 0 and longest.shape != (sentences,):
+            raise ConfigurationError(
+                f"max_length has shape {list(longest.shape)}, the batch has {sentences} sentences"
+            )
+        if (sentences and int(longest.min()) < 0) or min_length < 0:
+            raise ConfigurationError("a length limit is negative: use 0 or more")
+        longest = longest.expand(sentences)
+        if prefix is None or not any(prefix):
+            return cls(longest, min_length)
+        if len(prefix) != sentences:
+            raise ConfigurationError(f"{len(prefix)} prefixes for {sentences} sentences")
+        if any(token in (PAD, BOS, EOS) for tokens in prefix for token in tokens):
+            raise ConfigurationError("a prefix holds padding, a beginning or an end of sentence")
+        lengths = torch.tensor([len(tokens) for tokens in prefix], device=device)
+        width = int(lengths.max())
+        table = [[*tokens, *[PAD] * (width - len(tokens))] for tokens in prefix]
+        begun = torch.tensor(table, dtype=torch.int64, device=device)
+        return cls(torch.maximum(longest, lengths), min_length, begun)
+
+    def select(self, sentences: Int[Tensor, " kept"]) -> Limits:
+        prefix = None if self.prefix is None else self.prefix[sentences]
+        return Limits(self.longest[sentences], self.shortest, prefix)
+
+    def restrict(
+        self, log_p: Float[Tensor, "batch hypotheses vocabulary"], written: int
+    ) -> Float[Tensor, "batch hypotheses vocabulary"]:
+        """Set what may not follow `written` tokens to -inf, in place; the rest keeps its value."""
+        log_p[..., PAD] = _NEVER
+        log_p[..., BOS] = _NEVER
+        if written < self.shortest:
+            log_p[..., EOS].masked_fill_((written < self.longest)[:, None], _NEVER)
+        full = self.longest <= written
+        if bool(full.any()):
+            end = log_p[full, :, EOS]
+            log_p[full] = _NEVER
+            log_p[full, :, EOS] = end
+        if self.prefix is not None and written < self.prefix.shape[1]:
+            if int(self.prefix.max()) >= log_p.shape[-1]:
+                raise ConfigurationError(
+                    f"a prefix holds token {int(self.prefix.max())}, the model knows "
+                    f"{log_p.shape[-1]}"
+                )
+            given = self.prefix[:, written]
+            bound = (given != PAD).nonzero().flatten()
+            kept = log_p[bound, :, given[bound]]
+            log_p[bound] = _NEVER
+            log_p[bound, :, given[bound]] = kept
+        return log_p

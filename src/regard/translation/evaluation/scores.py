@@ -1,0 +1,107 @@
+"""Scores of translations against references, by sacreBLEU and with its signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from regard.translation.errors import ConfigurationError, DataError
+
+MEASURES = ("bleu", "chrf", "ter", "exact")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Corpus scores in percent; what was not asked for is None.
+
+    Attributes:
+        sentences: how many were compared.
+        bleu: BLEU (Papineni et al. 2002), higher is better.
+        chrf: chrF2 (Popović 2015), higher is better.
+        ter: translation edit rate (Snover et al. 2006), lower is better.
+        exact: sentences equal to their reference, letter for letter.
+        signatures: sacreBLEU's, by measure: how each was computed, for others to repeat.
+    """
+
+    sentences: int
+    bleu: float | None = None
+    chrf: float | None = None
+    ter: float | None = None
+    exact: float | None = None
+    signatures: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = []
+        for name, title in zip(MEASURES, ("BLEU", "chrF", "TER", "exact match"), strict=True):
+            value = getattr(self, name)
+            if value is not None:
+                signature = self.signatures.get(name)
+                lines.append(f"{title} {value:.2f}" + (f"  {signature}" if signature else ""))
+        return "\n".join(lines)
+
+
+def measure(
+    translations: Sequence[str],
+    references: Sequence[str],
+    *,
+    measures: Sequence[str] = MEASURES,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+) -> Scores:
+    """Compare translations with one reference each.
+
+    With the defaults these are the scores and signatures of the `sacrebleu` command
+    (Post 2018, arXiv 1804.08771).
+
+    Args:
+        translations: plain text, not tokenised.
+        references: one for each translation.
+        measures: which of "bleu", "chrf", "ter", "exact"; TER takes longest.
+        lowercase: compare lower-cased text; never for "exact", always for TER, as sacreBLEU does.
+        tokenize: sacreBLEU's tokenizer for BLEU ("13a", "none", "zh", "char", ...).
+
+    Raises:
+        DataError: nothing to compare, or unequal numbers.
+        ConfigurationError: a measure or a tokenizer that does not exist.
+
+    >>> ours, given = ["a small house", "yes"], ["a small house", "no"]
+    >>> scores = measure(ours, given, measures=["chrf", "exact"])
+    >>> scores.exact
+    50.0
+    """
+    if len(translations) != len(references):
+        raise DataError(f"{len(translations)} translations for {len(references)} references")
+    if not translations:
+        raise DataError("nothing to compare: no translations")
+    if unknown := [name for name in measures if name not in MEASURES]:
+        raise ConfigurationError(f"no measure {unknown[0]!r}: use {', '.join(MEASURES)}")
+    found: dict[str, float] = {}
+    signatures: dict[str, str] = {}
+    for name, metric in _metrics(measures, lowercase, tokenize).items():
+        found[name] = float(metric.corpus_score(list(translations), [list(references)]).score)
+        signatures[name] = str(metric.get_signature())
+    if "exact" in measures:
+        same = sum(ours == given for ours, given in zip(translations, references, strict=True))
+        found["exact"] = 100.0 * same / len(references)
+    return Scores(sentences=len(references), signatures=signatures, **found)
+
+
+def _metrics(measures: Sequence[str], lowercase: bool, tokenize: str) -> dict[str, Any]:
+    # Imported here: it is not needed to translate.
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+    metrics: dict[str, Any] = {}
+    if "bleu" in measures:
+        if tokenize not in BLEU.TOKENIZERS:
+            raise ConfigurationError(
+                f"no tokenizer {tokenize!r}: use {', '.join(sorted(map(str, BLEU.TOKENIZERS)))}"
+            )
+        metrics["bleu"] = BLEU(lowercase=lowercase, tokenize=tokenize)
+    if "chrf" in measures:
+        metrics["chrf"] = CHRF(lowercase=lowercase)
+    if "ter" in measures:
+        metrics["ter"] = TER()  # folds case of itself
+    return metrics

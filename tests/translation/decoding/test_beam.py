@@ -1,0 +1,186 @@
+"""Beam search against all translations there are, and against greedy search."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.translation.decoding.toy import (
+    BOS,
+    PAD,
+    Tied,
+    Toy,
+    every_translation,
+    one_by_one,
+    some_sources,
+)
+
+from regard.translation.decoding.beam import beam
+from regard.translation.decoding.greedy import greedy
+from regard.translation.errors import ConfigurationError, ModelError
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_beam_that_holds_everything_finds_the_best_of_all(seed: int, length_penalty: float):
+    model, (source, lengths) = Toy(vocabulary=7, seed=seed), some_sources(2, seed)
+    found = beam(
+        model,
+        source,
+        lengths,
+        size=400,
+        max_length=4,
+        length_penalty=length_penalty,
+        nbest=5,
+        patience=math.inf,
+    )
+    for i in range(2):
+        best = every_translation(model, source[i : i + 1], lengths[i : i + 1], 4, length_penalty)
+        assert [one.tokens for one in found[i]] == [one.tokens for one in best[:5]]
+        assert [one.score for one in found[i]] == pytest.approx(
+            [one.score for one in best[:5]], abs=1e-5
+        )
+
+
+@given(st.integers(0, 10_000), st.integers(1, 9), st.floats(-2, 3))
+def test_size_1_is_greedy(seed: int, max_length: int, ends: float):
+    model, sources = Toy(seed=seed, ends=ends), some_sources(4, seed)
+    assert beam(model, *sources, size=1, max_length=max_length) == greedy(
+        model, *sources, max_length=max_length
+    )
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6), st.floats(-2, 3))
+def test_hypotheses_are_sorted_distinct_and_scored_as_a_forced_translation_is(
+    seed: int, size: int, ends: float
+):
+    model, (source, lengths) = Toy(seed=seed, ends=ends), some_sources(3, seed)
+    found = beam(model, source, lengths, size=size, nbest=size, max_length=6, length_penalty=0.7)
+    for i, hypotheses in enumerate(found):
+        scores = [one.score for one in hypotheses]
+        assert len(hypotheses) == size
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(one.tokens) for one in hypotheses}) == size
+        for one in hypotheses:
+            alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], one.tokens, 0.7)
+            assert one.score == pytest.approx(alone.score, abs=1e-5)
+            assert one.token_log_probabilities == pytest.approx(
+                alone.token_log_probabilities, abs=1e-5
+            )
+
+
+@given(st.integers(0, 10_000), st.floats(-2, 3))
+def test_company_changes_nothing(seed: int, ends: float):
+    model, (source, lengths) = Toy(seed=seed, ends=ends), some_sources(4, seed)
+    together = beam(model, source, lengths, size=3, nbest=2, max_length=7)
+    for i in range(4):
+        alone = beam(model, source[i : i + 1], lengths[i : i + 1], size=3, nbest=2, max_length=7)
+        assert [one.tokens for one in together[i]] == [one.tokens for one in alone[0]]
+
+
+def test_finished_sentences_leave_the_batch_and_the_first_step_makes_no_copies():
+    model, sources = Toy(seed=3, ends=1.0), some_sources(6, 3)
+    beam(model, *sources, size=4, max_length=torch.tensor([1, 2, 3, 4, 5, 6]))
+    assert model.rows_read[0] == 6
+    assert model.rows_read[1] <= 24
+    assert model.rows_read == [model.rows_read[0], *sorted(model.rows_read[1:], reverse=True)]
+    assert model.rows_read[-1] < 24
+
+
+def test_every_sentence_keeps_to_its_own_longest():
+    longest = torch.tensor([0, 1, 3, 6])
+    found = beam(Toy(ends=-30.0), *some_sources(4), size=3, nbest=3, max_length=longest)
+    for limit, hypotheses in zip(longest.tolist(), found, strict=True):
+        assert {len(one.tokens) for one in hypotheses} == {limit}
+
+
+def test_min_length_is_kept():
+    sources = some_sources(3)
+    short = beam(Toy(ends=6.0), *sources, size=2, max_length=6)
+    assert {len(found[0].tokens) for found in short} == {0}
+    for found in beam(Toy(ends=6.0), *sources, size=2, nbest=2, max_length=6, min_length=3):
+        assert min(len(one.tokens) for one in found) == 3
+
+
+def test_a_prefix_begins_every_hypothesis_and_counts_in_its_score():
+    model, (source, lengths) = Toy(), some_sources(3)
+    prefix = [[5, 6, 5], [], [7]]
+    found = beam(model, source, lengths, size=3, nbest=3, max_length=5, prefix=prefix)
+    for i, (begun, hypotheses) in enumerate(zip(prefix, found, strict=True)):
+        for one in hypotheses:
+            assert one.tokens[: len(begun)] == begun
+            alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], one.tokens, 1.0)
+            assert one.score == pytest.approx(alone.score, abs=1e-5)
+    assert found[1] != beam(model, source, lengths, size=3, max_length=5, prefix=[[5]] * 3)[1]
+
+
+def test_a_longer_penalty_gives_longer_translations():
+    sources = some_sources(20)
+    plain, penalised = (
+        beam(Toy(ends=1.0), *sources, size=5, max_length=8, length_penalty=alpha)
+        for alpha in (0.0, 2.0)
+    )
+    length = [sum(len(one[0].tokens) for one in found) for found in (plain, penalised)]
+    assert length[0] < length[1]
+
+
+def test_patience_looks_longer_and_finds_no_worse():
+    model, sources = Toy(ends=2.0), some_sources(30)
+    hasty = beam(model, *sources, size=2, max_length=9, length_penalty=2.0)
+    patient = beam(model, *sources, size=2, max_length=9, length_penalty=2.0, patience=math.inf)
+    pairs = list(zip(hasty, patient, strict=True))
+    assert all(quick[0].score <= slow[0].score + 1e-6 for quick, slow in pairs)
+    assert any(quick[0].score < slow[0].score - 1e-3 for quick, slow in pairs)
+
+
+def test_padding_and_beginnings_are_never_written():
+    model = Toy()
+    model.shift[[PAD, BOS]] = 20.0
+    for hypotheses in beam(model, *some_sources(4), size=3, nbest=3, max_length=5):
+        assert not {PAD, BOS} & {token for one in hypotheses for token in one.tokens}
+
+
+def test_equals_come_in_the_order_of_their_ids():
+    found = beam(Tied(), *some_sources(1), size=3, nbest=3, max_length=2)[0]
+    assert [one.tokens for one in found] == [[], [1], [1, 1]]
+
+
+def test_logits_that_are_not_numbers_are_an_error():
+    for broken in (math.nan, math.inf):
+        model = Toy()
+        model.shift[5] = broken
+        with pytest.raises(ModelError, match="not a number"):
+            beam(model, *some_sources(2), size=2, max_length=4)
+
+
+def test_a_model_that_allows_nothing_is_an_error():
+    model = Toy(ends=-math.inf)
+    with pytest.raises(ModelError, match="probability 0"):
+        beam(model, *some_sources(2), size=2, max_length=4)
+
+
+def test_an_empty_batch_gives_nothing():
+    nothing = torch.empty(0, 5, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    assert beam(Toy(), *nothing, size=2, max_length=4) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"size": 0}, "beam size 0"),
+        ({"size": 2, "nbest": 3}, "nbest 3: use 1 to 2"),
+        ({"size": 2, "length_penalty": -1.0}, "length_penalty -1.0"),
+        ({"size": 2, "patience": 0.0}, "patience 0.0"),
+        ({"size": 2, "max_length": -1}, "negative"),
+        ({"size": 2, "max_length": torch.tensor([1, 2, 3])}, r"shape \[3\], the batch has 2"),
+        ({"size": 2, "prefix": [[5]]}, "1 prefixes for 2"),
+        ({"size": 2, "prefix": [[5], [3]]}, "a prefix holds"),
+        ({"size": 2, "prefix": [[5], [99]]}, "token 99, the model knows 8"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], told: str):
+    with pytest.raises(ConfigurationError, match=told):
+        beam(Toy(), *some_sources(2), **{"max_length": 4, **settings})

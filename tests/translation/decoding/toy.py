@@ -1,0 +1,133 @@
+"""A small model with every property a search relies on, and all its translations for an oracle."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.models.protocol import Looks, TranslationModel
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+
+
+@dataclass
+class Sources:
+    meaning: Tensor
+
+    @property
+    def rows(self) -> int:
+        return len(self.meaning)
+
+    def select(self, rows: Tensor) -> Sources:
+        return Sources(self.meaning[rows])
+
+
+class Told:
+    """A state that refuses to be read twice."""
+
+    def __init__(self, sources: Sources, memory: Tensor) -> None:
+        self.sources, self.memory, self.spent = sources, memory, False
+
+    def take(self) -> None:
+        assert not self.spent, "a state that was used up is used again"
+        self.spent = True
+
+    def select(self, rows: Tensor) -> Told:
+        self.take()
+        return Told(self.sources.select(rows), self.memory[rows])
+
+
+class Toy(TranslationModel):
+    """h_t = tanh(R h_(t-1) + E y_t + mean source); logits = O h_t; `ends` raises the end's."""
+
+    def __init__(
+        self, vocabulary: int = 8, width: int = 6, seed: int = 0, ends: float = 0.0
+    ) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+
+        def drawn(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator)
+
+        self.padding = PAD
+        self.meanings = drawn(8, width)
+        self.words, self.recurrence = drawn(vocabulary, width), drawn(width, width) * 0.5
+        self.output, self.shift = drawn(width, vocabulary), torch.zeros(vocabulary)
+        self.shift[EOS] = ends
+        self.rows_read: list[int] = []
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Sources:
+        readable = (torch.arange(source.shape[1]) < lengths[:, None]).unsqueeze(-1)
+        return Sources((self.meanings[source] * readable).sum(1) / lengths[:, None])
+
+    def start(self, encoded: Sources) -> Told:
+        return Told(encoded, torch.zeros_like(encoded.meaning))
+
+    def step(self, words: Tensor, state: Told) -> tuple[Tensor, Told]:
+        state.take()
+        self.rows_read.append(len(words))
+        memory = self._next(words, state.memory, state.sources.meaning)
+        return self.logits(memory), Told(state.sources, memory)
+
+    def hidden(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        meaning = self.encode(source, lengths).meaning
+        memory, all_of_them = torch.zeros_like(meaning), []
+        for words in target.unbind(1):
+            memory = self._next(words, memory, meaning)
+            all_of_them.append(memory)
+        return torch.stack(all_of_them, 1)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return hidden @ self.output + self.shift
+
+    def looks(self, source: Tensor, lengths: Tensor, target: Tensor) -> Looks:
+        return {}
+
+    def _next(self, words: Tensor, memory: Tensor, meaning: Tensor) -> Tensor:
+        return torch.tanh(memory @ self.recurrence + self.words[words] + meaning)
+
+
+class Tied(Toy):
+    """Every word equally probable, always."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return hidden.new_zeros(*hidden.shape[:-1], len(self.words))
+
+
+def some_sources(sentences: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(2, 6, (sentences,), generator=generator)
+    source = torch.randint(4, 8, (sentences, 5), generator=generator)
+    source[torch.arange(5) >= lengths[:, None]] = PAD
+    return source, lengths
+
+
+def every_translation(
+    model: Toy, source: Tensor, lengths: Tensor, longest: int, exponent: float = 1.0
+) -> list[Hypothesis]:
+    """All translations of one sentence, the best first, each worked out alone and in float64."""
+    found = [
+        one_by_one(model, source, lengths, tokens, exponent) for tokens in _strings(model, longest)
+    ]
+    return sorted(found, key=lambda one: -one.score)
+
+
+def one_by_one(
+    model: Toy, source: Tensor, lengths: Tensor, tokens: list[int], exponent: float
+) -> Hypothesis:
+    hidden = model.hidden(source, lengths, torch.tensor([[BOS, *tokens]]))
+    log_p = model.logits(hidden)[0].double().log_softmax(-1)
+    each = [float(log_p[i, word]) for i, word in enumerate([*tokens, EOS])]
+    total = sum(each)
+    return Hypothesis(tokens, total / ((5 + len(each)) / 6) ** exponent, total, each)
+
+
+def _strings(model: Toy, longest: int) -> Iterator[list[int]]:
+    words = [word for word in range(len(model.words)) if word not in (PAD, BOS, EOS)]
+    for length in range(longest + 1):
+        yield from (list(string) for string in itertools.product(words, repeat=length))
