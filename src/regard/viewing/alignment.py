@@ -110,7 +110,7 @@ def by_head(
             (queries, keys).
         queries: one label for each query.
         keys: one label for each key.
-        title: the title of each; "head N" (from 1) is added where there are several heads.
+        title: the title of each; "head N" (from 0) is added where there are several heads.
 
     Returns:
         The alignments, in the order of the heads.
@@ -129,7 +129,7 @@ def by_head(
     several = len(weights) > 1
     return [
         Alignment(matrix, list(queries), list(keys), _headed(title, head) if several else title)
-        for head, matrix in enumerate(weights, start=1)
+        for head, matrix in enumerate(weights)
     ]
 
 

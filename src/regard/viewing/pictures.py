@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.viewing import colours, figures
 from regard.viewing.labels import shorten, visible
+from regard.viewing.lettering import GAP, label, measure, style, write_keys, write_queries
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
 
 _CELL, _LONGEST_SIDE = 0.40, 11.0  # inches
 _LARGEST_TYPE, _SMALLEST_TYPE = 10.0, 3.5  # points
-_LONGEST_LABEL = 24
 _MOST_TILES = 2500  # above, the grid is an image: thousands of separate tiles are slow to open
 _MOST_NUMBERED = 16
 _SAID = 0.095
-_EDGE, _GAP, _BAR = 0.22, 0.08, 0.11  # inches
+EDGE, BAR = 0.22, 0.11  # inches
 
 
 def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True) -> Figure:
@@ -49,14 +49,16 @@ def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True
         figure = Figure(figsize=(plan.width, plan.height), facecolor=look.paper)
         axes = figure.add_axes(plan.box(plan.left, plan.bottom, plan.grid_width, plan.grid_height))
         paint(axes, alignment, look, alignment.scale())
-        _write_words(axes, plan, look)
+        inches = (plan.grid_width, plan.grid_height)
+        write_queries(axes, plan.queries, inches, plan.query_type, look)
+        write_keys(axes, plan.keys, inches, plan.key_type, look, slanted=plan.slanted)
         if numbers and max(alignment.weights.shape) <= _MOST_NUMBERED:
             _write_numbers(axes, alignment, look)
-        _write_title(figure, plan, alignment, look)
-        beside = plan.left + plan.grid_width + _EDGE
+        write_title(figure, alignment.title, look)
+        beside = plan.left + plan.grid_width + EDGE
         bar_height = min(plan.grid_height, 2.4)
         top = plan.bottom + plan.grid_height - bar_height
-        draw_bar(figure.add_axes(plan.box(beside, top, _BAR, bar_height)), look, alignment.scale())
+        draw_bar(figure.add_axes(plan.box(beside, top, BAR, bar_height)), look, alignment.scale())
     return figure
 
 
@@ -68,15 +70,15 @@ def paint(
 
     rows, columns = alignment.weights.shape
     shades = ListedColormap([look.shade(step / 255) for step in range(256)])
-    style: dict[str, Any] = {"cmap": shades, "vmin": scale[0], "vmax": scale[1]}
+    colouring: dict[str, Any] = {"cmap": shades, "vmin": scale[0], "vmax": scale[1]}
     if rows * columns <= _MOST_TILES:
         width = 0.8 if max(rows, columns) <= 24 else 0.25
         tiles: dict[str, Any] = {"edgecolors": look.paper, "linewidth": width, "antialiased": True}
-        axes.pcolormesh(alignment.weights, **style, **tiles)
+        axes.pcolormesh(alignment.weights, **colouring, **tiles)
     else:
         place = (0, columns, 0, rows)
         axes.imshow(
-            alignment.weights, **style, origin="lower", extent=place, interpolation="nearest"
+            alignment.weights, **colouring, origin="lower", extent=place, interpolation="nearest"
         )
     axes.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[], aspect="auto")
     axes.set_facecolor(look.paper)
@@ -96,27 +98,11 @@ def draw_bar(axes: Axes, look: colours.Theme, scale: tuple[float, float]) -> Non
     ticks = [low + (high - low) * part / 2 for part in range(3)]
     names = [f"{100 * tick:g}%" if shares else f"{tick:g}" for tick in ticks]
     axes.yaxis.tick_right()
-    axes.set_yticks(ticks, labels=names, **lettering(look, 7.5, look.faint))
+    axes.set_yticks(ticks, labels=names, **style(look, 7.5, look.faint))
     axes.tick_params(length=0, pad=3)
-    axes.set_title("weight", loc="left", pad=9, **lettering(look, 7.5, look.faint))
+    axes.set_title("weight", loc="left", pad=9, **style(look, 7.5, look.faint))
     for side in axes.spines.values():
         side.set_visible(False)
-
-
-def lettering(look: colours.Theme, size: float, colour: str | None = None) -> dict[str, Any]:
-    """The style of every text: literal (a $ is a $), in fonts that are there."""
-    return {
-        "fontsize": size,
-        "color": colour or look.ink,
-        "fontfamily": figures.families(),
-        "parse_math": False,
-        "usetex": False,
-    }
-
-
-def label(text: str) -> str:
-    """A word as it stands beside a picture."""
-    return shorten(visible(text), _LONGEST_LABEL)
 
 
 @dataclass(frozen=True)
@@ -150,18 +136,18 @@ class Plan:
         lean = max(
             0.72 * extent - (columns - place - 0.5) * width for place, extent in enumerate(extents)
         )
-        beside = max(_EDGE + _BAR + 0.45, lean + 0.1 if slanted else 0.0)
+        beside = max(EDGE + BAR + 0.45, lean + 0.1 if slanted else 0.0)
         title = measure(visible(alignment.title), 11.0, "bold")
-        left = _EDGE + longest_query + _GAP
+        left = EDGE + longest_query + GAP
         return cls(
             queries,
             keys,
             columns * width,
             rows * height,
             left,
-            _GAP + rise,
+            max(GAP + rise, 0.34),
             slanted,
-            max(min(title, 6.0) + 2 * _EDGE, left + columns * width + beside + _EDGE),
+            max(min(title, 6.0) + 2 * EDGE, left + columns * width + beside + EDGE),
             0.42 if alignment.title else 0.0,
             query_type,
             key_type,
@@ -169,52 +155,17 @@ class Plan:
 
     @property
     def bottom(self) -> float:
-        return _EDGE
+        return EDGE
 
     @property
     def height(self) -> float:
-        grid = max(self.grid_height, 0.8)
-        return self.bottom + grid + self.above + self.title_height + _EDGE
+        return self.bottom + self.grid_height + self.above + self.title_height + EDGE
 
     def box(
         self, left: float, bottom: float, width: float, height: float
     ) -> tuple[float, float, float, float]:
         """Inches as the shares of the figure that matplotlib wants."""
         return left / self.width, bottom / self.height, width / self.width, height / self.height
-
-
-def measure(text: str, points: float, weight: str = "normal") -> float:
-    """The width of a text in inches, in the fonts that it will be drawn in."""
-    from matplotlib.backends import backend_agg
-    from matplotlib.font_manager import FontProperties
-
-    if not text:
-        return 0.0
-    font = FontProperties(family=figures.families(), size=points, weight=weight)
-    renderer: Any = backend_agg.RendererAgg
-    dots = renderer(1, 1, 300).get_text_width_height_descent(text, font, ismath=False)
-    return float(dots[0]) / 300
-
-
-def _write_words(axes: Axes, plan: Plan, look: colours.Theme) -> None:
-    rows, columns = len(plan.queries), len(plan.keys)
-    right, up = -_GAP / plan.grid_width * columns, -_GAP / plan.grid_height * rows
-    for place in _said(rows, plan.grid_height, plan.query_type):
-        style = {"ha": "right", "va": "center_baseline", **lettering(look, plan.query_type)}
-        axes.text(right, place + 0.5, plan.queries[place], **style)
-    slant: dict[str, Any] = {"rotation": 45 if plan.slanted else 90, "rotation_mode": "anchor"}
-    for place in _said(columns, plan.grid_width, plan.key_type):
-        height: dict[str, Any] = {"va": "baseline" if plan.slanted else "center", "ha": "left"}
-        style = {**slant, **height, **lettering(look, plan.key_type)}
-        axes.text(place + 0.5, up, plan.keys[place], **style)
-
-
-def _said(count: int, inches: float, points: float) -> range:
-    """The places whose words have room: all, or every second, third ... where cells are tiny."""
-    step = 1
-    while inches / count * step * 72 < points and step < count:
-        step += 1
-    return range(0, count, step)
 
 
 def _write_numbers(axes: Axes, alignment: Alignment, look: colours.Theme) -> None:
@@ -225,15 +176,15 @@ def _write_numbers(axes: Axes, alignment: Alignment, look: colours.Theme) -> Non
         for column, weight in enumerate(weights):
             if weight >= _SAID:
                 ink = look.ink_on((weight - low) / (high - low))
-                style = {"ha": "center", "va": "center_baseline", **lettering(look, 7.5, ink)}
-                axes.text(column + 0.5, row + 0.5, f"{100 * weight:.0f}", **style)
+                centred = {"ha": "center", "va": "center_baseline", **style(look, 7.5, ink)}
+                axes.text(column + 0.5, row + 0.5, f"{100 * weight:.0f}", **centred)
 
 
-def _write_title(figure: Figure, plan: Plan, alignment: Alignment, look: colours.Theme) -> None:
-    if not alignment.title:
-        return
-    title = visible(alignment.title)
-    while measure(title, 11.0, "bold") > plan.width - 2 * _EDGE and len(title) > 1:
+def write_title(figure: Figure, title: str, look: colours.Theme) -> None:
+    """The title in the upper left corner, cropped to the figure's width."""
+    width, height = figure.get_size_inches()
+    title = visible(title)
+    while measure(title, 11.0, "bold") > width - 2 * EDGE and len(title) > 1:
         title = shorten(title, int(len(title) * 0.9))
-    style = {"ha": "left", "va": "top", "fontweight": "bold", **lettering(look, 11.0)}
-    figure.text(_EDGE / plan.width, 1 - _EDGE / plan.height, title, **style)
+    bold = {"ha": "left", "va": "top", "fontweight": "bold", **style(look, 11.0)}
+    figure.text(EDGE / width, 1 - EDGE / height, title, **bold)

@@ -1,0 +1,91 @@
+"""Words in figures: literal, in fonts that are there, and only where there is room for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from regard.viewing import colours, figures
+from regard.viewing.labels import shorten, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+GAP = 0.08  # inches between a word and its row or column
+_LONGEST_LABEL = 24
+
+
+def style(look: colours.Theme, size: float, colour: str | None = None) -> dict[str, Any]:
+    """The style of every text: literal (a $ is a $), in fonts that are there."""
+    return {
+        "fontsize": size,
+        "color": colour or look.ink,
+        "fontfamily": figures.families(),
+        "parse_math": False,
+        "usetex": False,
+    }
+
+
+def label(text: str) -> str:
+    """A word as it stands beside a picture."""
+    return shorten(visible(text), _LONGEST_LABEL)
+
+
+def measure(text: str, points: float, weight: str = "normal") -> float:
+    """The width of a text in inches, in the fonts that it will be drawn in."""
+    from matplotlib.backends import backend_agg
+    from matplotlib.font_manager import FontProperties
+
+    if not text:
+        return 0.0
+    font = FontProperties(family=figures.families(), size=points, weight=weight)
+    renderer: Any = backend_agg.RendererAgg
+    dots = renderer(1, 1, 300).get_text_width_height_descent(text, font, ismath=False)
+    return float(dots[0]) / 300
+
+
+def write_queries(
+    axes: Axes,
+    words: Sequence[str],
+    inches: tuple[float, float],
+    points: float,
+    look: colours.Theme,
+) -> None:
+    """Words to the left of the rows of axes whose unit is one cell."""
+    width, height = inches
+    left = -GAP / width * _span(axes.get_xlim())
+    for place in _said(len(words), height, points):
+        place_style = {"ha": "right", "va": "center_baseline", **style(look, points)}
+        axes.text(left, place + 0.5, words[place], **place_style)
+
+
+def write_keys(
+    axes: Axes,
+    words: Sequence[str],
+    inches: tuple[float, float],
+    points: float,
+    look: colours.Theme,
+    *,
+    slanted: bool = True,
+) -> None:
+    """Words above the columns: slanted where cells are wide enough, else upright."""
+    width, height = inches
+    up = -GAP / height * _span(axes.get_ylim())
+    angle: dict[str, Any] = {"rotation": 45 if slanted else 90, "rotation_mode": "anchor"}
+    for place in _said(len(words), width, points):
+        across = "baseline" if slanted else "center"
+        place_style = {**angle, "ha": "left", "va": across, **style(look, points)}
+        axes.text(place + 0.5, up, words[place], **place_style)
+
+
+def _span(limits: tuple[float, float]) -> float:
+    return abs(limits[1] - limits[0])
+
+
+def _said(count: int, inches: float, points: float) -> range:
+    """The places whose words have room: all, or every second, third ... where cells are tiny."""
+    step = 1
+    while inches / count * step * 72 < points and step < count:
+        step += 1
+    return range(0, count, step)

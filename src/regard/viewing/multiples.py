@@ -1,0 +1,176 @@
+"""All layers and heads at once: one small heat map each, layers down and heads across."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from regard.viewing import colours, figures
+from regard.viewing.alignment import Alignment, scale_of
+from regard.viewing.labels import shorten, visible
+from regard.viewing.lettering import GAP, label, measure, style, write_keys, write_queries
+from regard.viewing.pictures import BAR, EDGE, draw_bar, paint, write_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_CELL, _SIDE = 0.18, 2.3  # inches: of a cell, and of the longest side of a panel
+_WIDEST, _TALLEST = 15.0, 18.0  # inches, of all panels together
+_BETWEEN = 0.14
+_NAME = 8.5  # points
+_SMALLEST_TYPE, _LARGEST_TYPE = 3.0, 7.5
+_LONGEST_WORD = 14
+
+Panel = tuple[int | str, int | str, Alignment]
+
+
+def small_multiples(panels: Sequence[Panel], theme: str = "light", *, title: str = "") -> Figure:
+    """Draw many alignments on one colour scale, so that equal colours mean equal weights.
+
+    Words stand to the left of the first head and above the first layer; a layer with other keys
+    than the layer above has its own.
+
+    Args:
+        panels: (layer, head, alignment); a number is shown as "layer 0" or "head 0", a string as
+            it is. Layers and heads keep the order in which they come.
+        theme: "light" or "dark".
+        title: what the whole picture is called.
+
+    Returns:
+        The figure; `figures.save` writes it to a file.
+
+    Raises:
+        ValueError: there are no panels, two for one place, or no such theme.
+    """
+    from matplotlib.figure import Figure
+
+    look = colours.theme(theme)
+    with figures.quiet():
+        sheet = _Sheet.of(panels, titled=bool(title))
+        figure = Figure(figsize=(sheet.width, sheet.height), facecolor=look.paper)
+        scale = scale_of([alignment for _, _, alignment in panels])
+        for (layer, head), alignment in sheet.placed.items():
+            axes = figure.add_axes(sheet.box(layer, head))
+            paint(axes, alignment, look, scale)
+            sheet.write_around(axes, layer, head, look)
+        bar_height = min(1.6, sheet.height - 2 * EDGE - 0.4)
+        left, top = sheet.width - EDGE - BAR - 0.42, sheet.top
+        place = (left, sheet.height - top - bar_height, BAR, bar_height)
+        draw_bar(figure.add_axes(sheet.shares(place)), look, scale)
+        if title:
+            write_title(figure, title, look)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """Where each panel goes; lengths in inches, `top` measured downwards."""
+
+    layers: list[int | str]
+    heads: list[int | str]
+    placed: dict[tuple[int, int], Alignment]
+    panel_widths: float
+    panel_heights: list[float]
+    above: list[float]
+    left: float
+    names: float
+    top: float
+
+    @classmethod
+    def of(cls, panels: Sequence[Panel], *, titled: bool) -> _Sheet:
+        if not panels:
+            raise ValueError("no panels to draw: pass at least one (layer, head, alignment)")
+        layers = list(dict.fromkeys(layer for layer, _, _ in panels))
+        heads = list(dict.fromkeys(head for _, head, _ in panels))
+        placed: dict[tuple[int, int], Alignment] = {}
+        for layer, head, alignment in panels:
+            place = (layers.index(layer), heads.index(head))
+            if place in placed:
+                raise ValueError(f"two panels for {_name('layer', layer)}, {_name('head', head)}")
+            placed[place] = alignment
+        firsts = [_first(placed, row) for row in range(len(layers))]
+        most_keys = max(len(alignment.keys) for alignment in firsts)
+        width = max(0.5, min(_SIDE, most_keys * _CELL, _WIDEST / len(heads)))
+        heights = [
+            max(0.4, min(_SIDE, len(alignment.queries) * _CELL, _TALLEST / len(layers)))
+            for alignment in firsts
+        ]
+        above = []
+        for row, alignment in enumerate(firsts):
+            new = row == 0 or alignment.keys != firsts[row - 1].keys
+            points = _type(width / len(alignment.keys))
+            words = max(measure(_short(key), points) for key in alignment.keys) if new else 0.0
+            above.append(words + 2 * GAP if new else _BETWEEN)
+        words = max(
+            measure(_short(query), _type(heights[row] / len(alignment.queries)))
+            for row, alignment in enumerate(firsts)
+            for query in alignment.queries
+        )
+        names = max(measure(_name("layer", layer), _NAME) for layer in layers)
+        left = EDGE + names + 0.2 + words + GAP
+        top = EDGE + (0.4 if titled else 0.0) + 0.22
+        return cls(layers, heads, placed, width, heights, above, left, names, top)
+
+    @property
+    def width(self) -> float:
+        panels = len(self.heads) * (self.panel_widths + _BETWEEN)
+        return self.left + panels + EDGE + BAR + 0.42
+
+    @property
+    def height(self) -> float:
+        return self.top + sum(self.above) + sum(self.panel_heights) + EDGE
+
+    def box(self, row: int, column: int) -> tuple[float, float, float, float]:
+        left = self.left + column * (self.panel_widths + _BETWEEN)
+        down = self.top + sum(self.above[: row + 1]) + sum(self.panel_heights[: row + 1])
+        height = self.panel_heights[row]
+        return self.shares((left, self.height - down, self.panel_widths, height))
+
+    def shares(self, box: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+        left, bottom, width, height = box
+        return left / self.width, bottom / self.height, width / self.width, height / self.height
+
+    def write_around(self, axes: Axes, row: int, column: int, look: colours.Theme) -> None:
+        """The words of a panel at the edge, and the names of its layer and head."""
+        alignment = self.placed[row, column]
+        inches = (self.panel_widths, self.panel_heights[row])
+        if self.above[row] > _BETWEEN:
+            keys = [_short(key) for key in alignment.keys]
+            write_keys(axes, keys, inches, _type(inches[0] / len(keys)), look, slanted=False)
+        if column == min(place for line, place in self.placed if line == row):
+            queries = [_short(query) for query in alignment.queries]
+            write_queries(axes, queries, inches, _type(inches[1] / len(queries)), look)
+            figure = axes.figure
+            centre = axes.get_position().y0 + axes.get_position().height / 2
+            middle = {"ha": "left", "va": "center_baseline", **style(look, _NAME, look.faint)}
+            name = _name("layer", self.layers[row])
+            figure.text(EDGE / self.width, centre, name, **middle)
+        if row == min(line for line, place in self.placed if place == column):
+            name = _name("head", self.heads[column])
+            up = (self.above[row] + 0.04) / inches[1] * len(alignment.queries)
+            over = {"ha": "left", "va": "baseline", **style(look, _NAME, look.faint)}
+            axes.text(0, -up, name, **over)
+
+
+def _first(placed: dict[tuple[int, int], Alignment], row: int) -> Alignment:
+    return next(
+        alignment for (line, _), alignment in sorted(placed.items(), key=_place) if line == row
+    )
+
+
+def _place(item: tuple[tuple[int, int], Alignment]) -> tuple[int, int]:
+    return item[0]
+
+
+def _name(kind: str, given: int | str) -> str:
+    return shorten(visible(given), 24) if isinstance(given, str) else f"{kind} {given}"
+
+
+def _short(word: str) -> str:
+    return shorten(label(word), _LONGEST_WORD)
+
+
+def _type(cell: float) -> float:
+    return min(_LARGEST_TYPE, max(_SMALLEST_TYPE, 72 * cell * 0.72))
