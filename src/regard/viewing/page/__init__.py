@@ -1,0 +1,111 @@
+"""The standalone page: one HTML file to hover over, which opens offline and asks for nothing.
+
+A content security policy lets in exactly the script and the style below, by their hashes, and
+nothing from anywhere else. Texts travel as JSON data and reach the page as text, never as markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from regard.viewing import colours, files
+from regard.viewing.alignment import Alignment, scale_of
+from regard.viewing.labels import visible
+
+_SHADES = 33
+_DIGITS = 5
+
+
+def write(
+    path: str | os.PathLike[str],
+    alignments: Mapping[str | int, Sequence[Alignment]],
+    *,
+    title: str = "",
+) -> Path:
+    """Write the page to a file, whole or not at all.
+
+    Args:
+        path: where it goes; a file that is there is replaced.
+        alignments: for each layer, by the name it is picked by, the alignment of each head.
+        title: the page's heading.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: there is nothing to show, or heads of one layer have different words.
+        OSError: the file cannot be written; one that was there is untouched.
+    """
+    return files.write(path, render(alignments, title=title).encode("utf-8"))
+
+
+def render(alignments: Mapping[str | int, Sequence[Alignment]], *, title: str = "") -> str:
+    """The page as one string of HTML; arguments as for `write`."""
+    style, script = _part("page.css"), _part("page.js")
+    heading = visible(title) or "What each word looked at"
+    parts = {
+        "@policy@": f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'",
+        "@title@": html.escape(heading),
+        "@style@": style,
+        "@data@": _json(_data(alignments, heading)),
+        "@script@": script,
+    }
+    page = _part("page.html")
+    pieces: list[str] = []
+    for mark, part in parts.items():  # in the order of the page: what is put in is not read again
+        before, _, page = page.partition(mark)
+        pieces += [before, part]
+    return "".join([*pieces, page])
+
+
+def _data(alignments: Mapping[str | int, Sequence[Alignment]], title: str) -> dict[str, Any]:
+    layers = [_layer(name, list(heads)) for name, heads in alignments.items()]
+    if not layers:
+        raise ValueError("no layers to show: pass at least one with at least one head")
+    steps = [step / (_SHADES - 1) for step in range(_SHADES)]
+    shades = {
+        name: [colours.hexadecimal(theme.shade(step)) for step in steps]
+        for name, theme in colours.THEMES.items()
+    }
+    return {"title": title, "layers": layers, "shades": shades}
+
+
+def _layer(name: str | int, heads: list[Alignment]) -> dict[str, Any]:
+    if not heads:
+        raise ValueError(f"layer {name!r} has no heads: pass at least one alignment")
+    first = heads[0]
+    if any((head.queries, head.keys) != (first.queries, first.keys) for head in heads):
+        raise ValueError(f"the heads of layer {name!r} have different words: pass one layer a name")
+    return {
+        "name": f"layer {name}" if isinstance(name, int) else name,
+        "queries": first.queries,
+        "keys": first.keys,
+        "scale": scale_of(heads),
+        "heads": [head.weights.round(_DIGITS).tolist() for head in heads],
+    }
+
+
+def _json(data: dict[str, Any]) -> str:
+    r"""Strict JSON in ASCII in which no tag can begin or end: < is \u003c."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _part(name: str) -> str:
+    return resources.files(__name__).joinpath(name).read_text("utf-8")
+
+
+def _hash(content: str) -> str:
+    digest = hashlib.sha256(content.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
