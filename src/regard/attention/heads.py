@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, read
-from regard.attention.looks.look import Look
+from regard.attention.looks import Look
+from regard.attention.masks.mask import Both, Either, Given
 from regard.attention.memory.heads import HeadMemory
 from regard.attention.shapes import ShapeError
 
@@ -256,9 +257,14 @@ def head_widths(
 
 
 def _over_heads(what: Any, query_axes: int) -> Any:
-    """A tensor with batch axes but none for the heads gets one of size 1."""
-    if isinstance(what, Tensor) and 3 <= what.dim() <= query_axes:
-        return what.unsqueeze(-3)
+    """A tensor with batch axes but none for the heads gets one of size 1, in joined masks too."""
+    if isinstance(what, Tensor):
+        return what.unsqueeze(-3) if 3 <= what.dim() <= query_axes else what
+    if isinstance(what, Given):
+        return Given(_over_heads(what.tensor, query_axes))
+    if isinstance(what, Both | Either):
+        left, right = _over_heads(what.left, query_axes), _over_heads(what.right, query_axes)
+        return type(what)(left, right)
     return what
 
 

@@ -19,15 +19,11 @@ class Rows:
 
     def __init__(self, rows: Tensor) -> None:
         self._room = rows.contiguous()
-        self._length = rows.shape[-2]
+        self.filled = self._room
+        """The rows written so far: a view, and the same object until the next append."""
 
     def __len__(self) -> int:
-        return self._length
-
-    @property
-    def filled(self) -> Tensor:
-        """The rows written so far: a view."""
-        return self._room.narrow(-2, 0, self._length)
+        return self.filled.shape[-2]
 
     def fits(self, rows: Tensor, name: str) -> None:
         """Raise ShapeError unless ``rows`` differ from these in their number only."""
@@ -37,21 +33,21 @@ class Rows:
 
     def append(self, rows: Tensor) -> None:
         """Write rows behind the last one."""
-        steps = rows.shape[-2]
+        length, steps = len(self), rows.shape[-2]
         if torch.is_grad_enabled() and (rows.requires_grad or self._room.requires_grad):
             self._room = torch.cat([self.filled, rows.to(self._room)], dim=-2)
         else:
             with torch.no_grad():
-                self._make_room(self._length + steps)
+                self._make_room(length + steps)
                 # .data: rows handed out earlier do not change, so autograd need not hear of this.
-                self._room.data.narrow(-2, self._length, steps).copy_(rows)
-        self._length += steps
+                self._room.data.narrow(-2, length, steps).copy_(rows)
+        self.filled = self._room.narrow(-2, 0, length + steps)
 
     def select(self, rows: Tensor) -> Rows:
         """These rows of the first axis, with the room that was there."""
         chosen = object.__new__(Rows)
         chosen._room = self._room.index_select(0, rows)
-        chosen._length = self._length
+        chosen.filled = chosen._room.narrow(-2, 0, len(self))
         return chosen
 
     def _make_room(self, needed: int) -> None:
@@ -61,5 +57,5 @@ class Rows:
             return
         capacity = max(needed, 2 * old.shape[-2], SMALLEST_ROOM)
         room = old.new_empty((*old.shape[:-2], capacity, old.shape[-1]))
-        room.narrow(-2, 0, self._length).copy_(self.filled)
+        room.narrow(-2, 0, len(self)).copy_(self.filled)
         self._room = room

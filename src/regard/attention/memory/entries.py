@@ -1,0 +1,166 @@
+"""The keys and values of a memory: tensors that grow, train and load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.memory.rows import Rows
+from regard.attention.shapes import ShapeError
+
+__all__ = ["Entries", "Trainable"]
+
+Trainable = bool | Literal["keys", "values"]
+
+
+class Entries(nn.Module):
+    """Keys ``(*batch, entries, d_key)`` and values ``(*batch, entries, d_value)``.
+
+    Values that were never given are the keys themselves, not a copy. What is trainable is a
+    parameter, the rest a buffer; both are absent until the first write, whose batch axes, widths
+    and precision the later ones keep.
+    """
+
+    key: Tensor | None
+    value: Tensor | None
+
+    def __init__(self, d_key: int | None, d_value: int | None, trainable: Trainable) -> None:
+        super().__init__()
+        if trainable not in (True, False, "keys", "values"):
+            raise ValueError(f'trainable is {trainable!r}: pass True, False, "keys" or "values"')
+        for name, width in (("d_key", d_key), ("d_value", d_value)):
+            if width is not None and width < 1:
+                raise ValueError(f"{name} is {width}: pass a width of at least 1")
+        self.d_key, self.d_value = d_key, d_value
+        self._trained = {"key": trainable in (True, "keys"), "value": trainable in (True, "values")}
+        self._rows: dict[str, Rows] = {}
+        self.payloads: list[Any] | None = None
+        for name, trained in self._trained.items():
+            if trained:
+                self.register_parameter(name, None)
+            else:
+                self.register_buffer(name, None)
+
+    def __len__(self) -> int:
+        return 0 if self.key is None else self.key.shape[-2]
+
+    @property
+    def keys(self) -> Float[Tensor, "*batch entries d_key"] | None:
+        """The keys, or None before the first write."""
+        return self.key
+
+    @property
+    def values(self) -> Float[Tensor, "*batch entries d_value"] | None:
+        """The values, or None before the first write."""
+        return self.key if self.value is None else self.value
+
+    def append(
+        self, key: Tensor, value: Tensor | None = None, payloads: Sequence[Any] | None = None
+    ) -> None:
+        """Add entries behind the last one; all of them or, where shapes do not fit, none."""
+        value = self._checked(key, value)
+        self._keep(payloads, key)
+        if value is not None and self.value is None and self.key is not None:
+            self._put("value", self.key)
+        self._grow("key", key)
+        if value is not None:
+            self._grow("value", value)
+        self.d_key, self.d_value = key.shape[-1], (key if value is None else value).shape[-1]
+
+    def _checked(self, key: Tensor, value: Tensor | None) -> Tensor | None:
+        separate = self.value is not None or self._trained["key"] != self._trained["value"]
+        if value is None and separate:
+            value = key
+        given = key if value is None else value
+        if key.shape[:-1] != given.shape[:-1]:
+            raise ShapeError(
+                f"keys have shape {tuple(key.shape)}, values {tuple(given.shape)}: "
+                "pass one value for each key"
+            )
+        for name, new, width, old in (
+            ("key", key, self.d_key, self.keys),
+            ("value", given, self.d_value, self.values),
+        ):
+            if width is not None and new.shape[-1] != width:
+                raise ShapeError(f"{name}s are {new.shape[-1]} wide, this memory's {width}")
+            if old is not None and new.shape[:-2] != old.shape[:-2]:
+                raise ShapeError(
+                    f"{name}s have batch axes {tuple(new.shape[:-2])}, "
+                    f"this memory's {tuple(old.shape[:-2])}"
+                )
+        return value
+
+    def _keep(self, payloads: Sequence[Any] | None, key: Tensor) -> None:
+        if payloads is None:
+            if self.payloads is not None:
+                self.payloads.extend([None] * key.shape[-2])
+            return
+        if isinstance(payloads, str) or len(payloads) != key.shape[-2]:
+            given = "a string" if isinstance(payloads, str) else str(len(payloads))
+            raise ShapeError(f"payloads: got {given}, expected a list of {key.shape[-2]}")
+        if key.dim() > 2:
+            raise ShapeError("entries with batch axes carry no payloads")
+        if self.payloads is None:
+            self.payloads = [None] * len(self)
+        self.payloads.extend(payloads)
+
+    def _grow(self, name: str, new: Tensor) -> None:
+        old = getattr(self, name)
+        if old is None:
+            self._put(name, new)
+        elif self._trained[name]:
+            self._put(name, torch.cat([old.detach(), new.detach().to(old)], dim=-2))
+        else:
+            rows = self._rows.get(name)
+            if rows is None or rows.filled is not old:  # moved or loaded since the last write
+                rows = self._rows[name] = Rows(old)
+            rows.append(new)
+            setattr(self, name, rows.filled)
+
+    def _put(self, name: str, content: Tensor) -> None:
+        if self._trained[name]:
+            setattr(self, name, nn.Parameter(content.detach().clone()))
+        else:
+            setattr(self, name, content.clone())  # the caller may go on to change theirs
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """As in nn.Module, but of any length: the tensors take the shape of what arrives."""
+        key, value = state.get(prefix + "key"), state.get(prefix + "value")
+        if key is not None:
+            if value is None and self._trained["key"] != self._trained["value"]:
+                value = state[prefix + "value"] = key
+            problem = self._refuses(key, key if value is None else value)
+            if problem:
+                errors: list[str] = rest[-1]
+                errors.append(f"memory {prefix or 'entries'}: {problem}")
+                return
+            if key.shape[-2] != len(self):
+                self.payloads = None  # they belonged to other entries
+            self._adopt("key", key)
+            self._adopt("value", value)
+            self.d_key, self.d_value = key.shape[-1], (key if value is None else value).shape[-1]
+        super()._load_from_state_dict(state, prefix, *rest)
+
+    def _refuses(self, key: Tensor, value: Tensor) -> str | None:
+        if key.dim() < 2 or key.shape[:-1] != value.shape[:-1]:
+            return f"keys {tuple(key.shape)} do not fit values {tuple(value.shape)}"
+        for name, tensor, width in (("key", key, self.d_key), ("value", value, self.d_value)):
+            if width is not None and tensor.shape[-1] != width:
+                return f"{name}s are {tensor.shape[-1]} wide, this memory's {width}"
+        return None
+
+    def _adopt(self, name: str, arriving: Tensor | None) -> None:
+        old = getattr(self, name)
+        if arriving is None:
+            setattr(self, name, None)
+        elif old is None:
+            self._put(name, torch.empty_like(arriving))
+        elif isinstance(old, nn.Parameter):  # stays the same object, for an optimiser that knows it
+            old.data = old.data.new_empty(arriving.shape)
+            old.grad = None
+        else:
+            setattr(self, name, old.new_empty(arriving.shape))

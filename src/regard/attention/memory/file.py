@@ -1,0 +1,244 @@
+"""A memory as a file: safetensors, checked on the way in, whole on the way out.
+
+Tensors ``key`` and ``value`` (absent where values are the keys), ``payloads`` (the bytes of a JSON
+list in UTF-8: the header that the format has for text ends at 100 MB), ``score.*`` (parameters).
+Metadata: ``format``, ``version``, and ``score``, ``normaliser`` and ``encoder`` as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from regard.attention import normalisers, scores
+from regard.attention.memory.ngrams import CharacterNgrams
+
+__all__ = ["Contents", "MemoryFileError", "read_memory", "write_memory"]
+
+FORMAT, VERSION = "regard.memory", "1"
+LARGEST_HEADER = 1 << 20
+PARTS: dict[str, dict[str, Any]] = {
+    "score": {kind.__name__: kind for kind in (scores.Dot, scores.ScaledDot, scores.Cosine)},
+    "normaliser": {
+        kind.__name__: kind
+        for kind in (
+            normalisers.Softmax,
+            normalisers.Hard,
+            normalisers.Sparsemax,
+            normalisers.Entmax,
+            normalisers.Identity,
+        )
+    },
+    "encoder": {"CharacterNgrams": CharacterNgrams},
+}
+
+
+class MemoryFileError(ValueError):
+    """A file that is not a memory, or not a sound one; the message begins with its path."""
+
+
+@dataclass
+class Contents:
+    """What a memory's file holds."""
+
+    key: Tensor | None
+    value: Tensor | None
+    payloads: list[Any] | None
+    score: Any
+    normaliser: Any
+    encoder: Any
+
+
+def write_memory(path: str | os.PathLike[str], contents: Contents) -> None:
+    """Write a file that appears under its name as a whole, or not at all."""
+    target = Path(path)
+    tensors = {"key": contents.key, "value": contents.value}
+    if contents.payloads is not None:
+        tensors["payloads"] = _json_bytes(contents.payloads)
+    if isinstance(contents.score, nn.Module):
+        tensors |= {f"score.{name}": part for name, part in contents.score.state_dict().items()}
+    kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items() if t is not None}
+    for name, tensor in kept.items():
+        if not torch.isfinite(tensor).all():
+            raise ValueError(f"{name} holds infinities or NaN: a memory of them cannot be saved")
+    metadata = {"format": FORMAT, "version": VERSION}
+    for part in PARTS:
+        metadata[part] = json.dumps(_describe(part, getattr(contents, part)))
+    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            save_file(kept, unfinished, metadata)
+        except SafetensorError as problem:
+            raise OSError(f"{target}: cannot be written: {problem}") from problem
+        with open(unfinished, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def read_memory(
+    path: str | os.PathLike[str], score: Any = None, normaliser: Any = None, encoder: Any = None
+) -> Contents:
+    """Read and check a file; ``score``, ``normaliser`` and ``encoder`` go before the saved ones.
+
+    Raises:
+        MemoryFileError: If anything in it is not as `write_memory` leaves it.
+        OSError: If it cannot be read.
+    """
+    source = Path(path)
+    with _blaming(source):
+        _check_header(source)
+        with safe_open(str(source), framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                _refuse("not a memory that was saved by Regard")
+            if metadata.get("version") != VERSION:
+                _refuse(f"format version {metadata.get('version')}, this Regard reads {VERSION}")
+            # A copy, because the file is mapped: it may change under our hands later.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        given = {"score": score, "normaliser": normaliser, "encoder": encoder}
+        parts = {name: _part(name, metadata.get(name), given[name]) for name in PARTS}
+        payloads = tensors.pop("payloads", None)
+        parameters = {
+            name.removeprefix("score."): tensors.pop(name)
+            for name in list(tensors)
+            if name.startswith("score.")
+        }
+        key, value = tensors.pop("key", None), tensors.pop("value", None)
+        if tensors:
+            _refuse(f"unexpected tensor {next(iter(tensors))!r}")
+        _check_entries(key, value)
+        saved_encoder = None if encoder is not None else parts["encoder"]
+        if saved_encoder is not None and key is not None and saved_encoder.width != key.shape[-1]:
+            _refuse(
+                f"its encoder makes vectors of width {saved_encoder.width}, "
+                f"its keys have {key.shape[-1]}"
+            )
+        _load_score(parts["score"], parameters)
+        return Contents(key, value, _payloads(payloads, key), **parts)
+
+
+@contextmanager
+def _blaming(source: Path) -> Iterator[None]:
+    try:
+        yield
+    except MemoryFileError as problem:
+        raise MemoryFileError(f"{source}: {problem}") from None
+    except (SafetensorError, RuntimeError, TypeError, ValueError, RecursionError) as problem:
+        raise MemoryFileError(f"{source}: damaged, or no memory: {problem}") from problem
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise MemoryFileError(reason)
+
+
+def _check_header(source: Path) -> None:
+    """Refuse what would cost much before the format's own reader sees it."""
+    if source.exists() and not source.is_file() and not source.is_dir():
+        _refuse("not a regular file")
+    with open(source, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(8)
+        if len(start) < 8:
+            _refuse(f"truncated: {size} bytes")
+        (length,) = struct.unpack("<Q", start)
+        if length > min(size - 8, LARGEST_HEADER):
+            _refuse(f"a header of {length} bytes in a file of {size}: truncated, or no memory")
+
+
+def _check_entries(key: Tensor | None, value: Tensor | None) -> None:
+    if key is None:
+        if value is not None:
+            _refuse("values without keys")
+        return
+    for name, tensor in (("key", key), ("value", key if value is None else value)):
+        if tensor.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+            _refuse(f"tensor {name!r} has type {tensor.dtype}")
+        if tensor.dim() < 2 or tensor.shape[-1] < 1 or tensor.shape[:-1] != key.shape[:-1]:
+            _refuse(f"tensor {name!r} has shape {tuple(tensor.shape)}, keys {tuple(key.shape)}")
+        if not torch.isfinite(tensor).all():
+            _refuse(f"tensor {name!r} holds infinities or NaN")
+
+
+def _payloads(stored: Tensor | None, key: Tensor | None) -> list[Any] | None:
+    if stored is None:
+        return None
+    if stored.dtype != torch.uint8 or stored.dim() != 1:
+        _refuse("payloads are not bytes")
+    payloads = json.loads(stored.numpy().tobytes(), parse_constant=_no_constant)
+    entries = 0 if key is None else key.shape[-2]
+    if not isinstance(payloads, list) or len(payloads) != entries:
+        _refuse(f"payloads are not a list of {entries}")
+    return payloads
+
+
+def _json_bytes(payloads: list[Any]) -> Tensor:
+    try:
+        text = json.dumps(payloads, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise ValueError(f"payloads cannot be saved as JSON: {problem}") from problem
+    return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+
+
+def _describe(part: str, used: Any) -> dict[str, Any] | None:
+    """None for the default, the name and fields of one of ours, or only that it is another."""
+    if used is None:
+        return None
+    name = type(used).__name__
+    if PARTS[part].get(name) is type(used):
+        return {"name": name, "fields": asdict(used)}
+    return {"name": "custom"}
+
+
+def _part(part: str, stored: str | None, given: Any) -> Any:
+    if given is not None or stored is None:
+        return given
+    described = json.loads(stored, parse_constant=_no_constant)
+    if described is None:
+        return None
+    if not isinstance(described, dict):
+        _refuse(f"its {part} is not described")
+    name, options = described.get("name"), described.get("fields", {})
+    if name == "custom":
+        if part == "encoder":
+            return None
+        _refuse(f"saved with a {part} of its own: pass {part}= to open it")
+    kind = PARTS[part].get(name) if isinstance(name, str) else None
+    if kind is None:
+        _refuse(f"unknown {part} {name!r}")
+    if not isinstance(options, dict) or set(options) != {field.name for field in fields(kind)}:
+        _refuse(f"its {part} {name} has other settings than this Regard's")
+    for field in fields(kind):
+        if field.name != "gradient" and not isinstance(
+            options[field.name], (int, float, None.__class__)
+        ):
+            _refuse(f"its {part} {name} has {field.name} {options[field.name]!r}")
+    return kind(**options)
+
+
+def _load_score(score: Any, parameters: dict[str, Tensor]) -> None:
+    if not parameters:
+        return
+    if not isinstance(score, nn.Module):
+        _refuse("saved with a score that has parameters: pass score= to open it")
+    for name, tensor in parameters.items():
+        if not torch.isfinite(tensor).all():
+            _refuse(f"tensor 'score.{name}' holds infinities or NaN")
+    score.load_state_dict(parameters)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,318 @@
+"""A dictionary that is read by likeness."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.attend import attend, look
+from regard.attention.looks import Look
+from regard.attention.memory.entries import Entries, Trainable
+from regard.attention.memory.file import Contents, read_memory, write_memory
+from regard.attention.normalisers import Hard
+from regard.attention.scores import ScaledDot
+
+__all__ = ["EmptyMemoryError", "Found", "Memory"]
+
+Strings = str | Sequence[str]
+Alone = Float[Tensor, " width"]
+Encoder = Callable[[list[str]], Any]
+
+
+class EmptyMemoryError(ValueError):
+    """A lookup in a memory that holds nothing yet."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The entries that a query reads most; unpacks as ``weights, payloads``.
+
+    Args:
+        weights: Their weights, largest first; of equal ones the better score, then the first.
+        payloads: What was stored with them, None where nothing was.
+        positions: Their positions in the memory.
+    """
+
+    weights: Float[Tensor, "*batch found"]
+    payloads: list[Any]
+    positions: Int[Tensor, "*batch found"]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.weights, self.payloads))
+
+
+class Memory(nn.Module):
+    """A soft dictionary: every key is compared with the query, and the values are blended.
+
+    ``memory(q) = normalise(score(q, K)) V``
+
+    Neural Turing Machines (arXiv 1410.5401, equations 2 and 5); Key-Value Memory Networks
+    (arXiv 1606.03126, equations 1 and 2).
+
+    Args:
+        d_key: Width of the keys; that of the first write by default.
+        d_value: Width of the values; that of the first write by default.
+        score: How queries are compared with keys; scaled dot product by default.
+        normaliser: Scores to weights: softmax by default, which blends; ``Hard()`` looks up.
+        encoder: Turns a list of strings into vectors ``(strings, width)``; needed to write or
+            query with strings.
+        trainable: Makes ``"keys"``, ``"values"`` or both (True) parameters. A write then makes a
+            new parameter: write first, hand the parameters to an optimiser afterwards.
+
+    Example:
+        >>> from regard.attention.memory import CharacterNgrams
+        >>> from regard.attention.normalisers import Hard
+        >>> memory = Memory(encoder=CharacterNgrams(), normaliser=Hard())
+        >>> memory.write(["Sender", "Subject"], ["Dean Moriarty", "Professor Perry"])
+        >>> memory["Subject"], memory["the subjects"]
+        ('Professor Perry', 'Professor Perry')
+    """
+
+    def __init__(
+        self,
+        d_key: int | None = None,
+        d_value: int | None = None,
+        *,
+        score: Callable[..., Any] | None = None,
+        normaliser: Callable[..., Any] | None = None,
+        encoder: Encoder | None = None,
+        trainable: Trainable = False,
+    ) -> None:
+        super().__init__()
+        self.entries = Entries(d_key, d_value, trainable)
+        self.score = score
+        self.normaliser = normaliser
+        self.encoder = encoder
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def keys(self) -> Float[Tensor, "*batch entries d_key"] | None:
+        """The keys, or None before the first write."""
+        return self.entries.keys
+
+    @property
+    def values(self) -> Float[Tensor, "*batch entries d_value"] | None:
+        """The values, or None before the first write."""
+        return self.entries.values
+
+    @property
+    def payloads(self) -> list[Any]:
+        """What was stored with each entry; None where nothing was."""
+        stored = self.entries.payloads
+        return [None] * len(self) if stored is None else list(stored)
+
+    def write(
+        self,
+        keys: Float[Tensor, "*batch entries d_key"] | Alone | Strings | Sequence[Any],
+        values: Float[Tensor, "*batch entries d_value"]
+        | Alone
+        | Strings
+        | Sequence[Any]
+        | None = None,
+        payloads: Sequence[Any] | None = None,
+    ) -> None:
+        """Append entries, one or many; those already there stay as they are.
+
+        Args:
+            keys: What queries are compared with: vectors, or strings for the encoder. A string
+                or a vector alone is one entry.
+            values: What is read: vectors, one number each, or strings, which are encoded for
+                blending and kept as payloads. The keys by default.
+            payloads: Any object for each entry, handed back by `find` and by a hard lookup.
+
+        Raises:
+            ShapeError: If the numbers or widths do not fit each other or earlier writes.
+            ValueError: If there are strings and no encoder.
+        """
+        key = self._vectors(keys)
+        value = None if values is None else self._values(values)
+        if payloads is None and values is not None and _is_text(values):
+            payloads = [values] if isinstance(values, str) else list(values)
+        self.entries.append(key, value, payloads)
+
+    def read(
+        self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
+    ) -> Float[Tensor, "*batch queries d_value"]:
+        """The blended values; zero where there is nothing to read, as in an empty memory."""
+        query = self._vectors(queries)
+        if self.keys is None or self.values is None:
+            width = self.entries.d_value or self.entries.d_key or query.shape[-1]
+            return query.new_zeros((*query.shape[:-1], width))
+        return attend(query, self.keys, self.values, mask=mask, **self._how())
+
+    def forward(
+        self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
+    ) -> Float[Tensor, "*batch queries d_value"]:
+        """The same as `read`."""
+        return self.read(queries, mask=mask)
+
+    def look(
+        self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
+    ) -> Look:
+        """What the weights of a reading say."""
+        return look(self._vectors(queries), self._filled_keys(), mask=mask, **self._how())
+
+    def __getitem__(self, query: Any) -> Any:
+        """The payload of the entry that a hard lookup reads; without either, the reading.
+
+        A string or vector gives one answer, several give several. There is always an answer, so
+        never a KeyError.
+
+        Raises:
+            EmptyMemoryError: If nothing was written yet.
+        """
+        vectors, keys = self._vectors(query), self._filled_keys()
+        alone = _alone(query)
+        if self.entries.payloads is None or not isinstance(self.normaliser, Hard):
+            reading = self.read(vectors)
+            return reading[..., 0, :] if alone else reading
+        weights = look(vectors, keys, **self._how()).weights()
+        payloads = self._payloads_at(weights.argmax(-1))
+        return payloads[0] if alone else payloads
+
+    def find(self, query: Any, k: int = 5) -> Found:
+        """The ``k`` entries with the largest weights (all, where there are fewer).
+
+        Example:
+            >>> from regard.attention.memory import CharacterNgrams
+            >>> memory = Memory(encoder=CharacterNgrams())
+            >>> memory.write(["Sender", "Subject"], payloads=[{"line": 1}, {"line": 2}])
+            >>> weights, payloads = memory.find("subject", 1)
+            >>> payloads
+            [{'line': 2}]
+        """
+        if k < 1:
+            raise ValueError(f"k is {k}: pass at least 1")
+        vectors, alone = self._vectors(query), _alone(query)
+        if not len(self) or self.keys is None:
+            weights = vectors.new_zeros((*vectors.shape[:-1], 0))
+            positions = weights.long()
+        else:
+            weights = look(vectors, self.keys, **self._how()).weights()
+            scores = (self.score or ScaledDot())(vectors, self.keys)
+            by_score = scores.argsort(dim=-1, descending=True, stable=True)
+            by_weight = weights.gather(-1, by_score).argsort(dim=-1, descending=True, stable=True)
+            positions = by_score.gather(-1, by_weight)[..., :k]
+            weights = weights.gather(-1, positions)
+        if alone:
+            weights, positions = weights[..., 0, :], positions[..., 0, :]
+        return Found(weights, self._payloads_at(positions), positions)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a safetensors file, which appears whole or not at all.
+
+        It holds keys, values, payloads (what JSON can say of them: a tuple comes back as a list)
+        and which of our scores, normalisers and encoders were used. Of a score of your own the
+        parameters are kept; its code, like that of other callables, is passed again to `open`.
+
+        Raises:
+            ValueError: If a payload cannot be written as JSON, or a key or value is not finite.
+            OSError: If the file cannot be written.
+        """
+        write_memory(path, self._contents())
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        score: Callable[..., Any] | None = None,
+        normaliser: Callable[..., Any] | None = None,
+        encoder: Encoder | None = None,
+        trainable: Trainable = False,
+    ) -> Memory:
+        """A memory that was saved. The file is data only: nothing in it is ever run.
+
+        Args:
+            path: The file.
+            score: In place of the saved one; needed where that was not one of ours.
+            normaliser: Likewise.
+            encoder: Likewise, once there are strings to encode.
+            trainable: As in the constructor.
+
+        Raises:
+            MemoryFileError: If the file is damaged, hostile or of another kind.
+            OSError: If the file cannot be read.
+        """
+        contents = read_memory(path, score=score, normaliser=normaliser, encoder=encoder)
+        memory = cls(
+            score=contents.score,
+            normaliser=contents.normaliser,
+            encoder=contents.encoder,
+            trainable=trainable,
+        )
+        if contents.key is not None:
+            memory.entries.append(contents.key, contents.value, contents.payloads)
+        return memory
+
+    def _contents(self) -> Contents:
+        return Contents(
+            self.entries.key,
+            self.entries.value,
+            self.entries.payloads,
+            self.score,
+            self.normaliser,
+            self.encoder,
+        )
+
+    def _how(self) -> dict[str, Any]:
+        return {"score": self.score, "normaliser": self.normaliser}
+
+    def _filled_keys(self) -> Tensor:
+        if self.keys is None or not len(self):
+            raise EmptyMemoryError("the memory is empty: write entries before looking one up")
+        return self.keys
+
+    def _payloads_at(self, positions: Tensor) -> list[Any]:
+        stored = self.entries.payloads
+
+        def pick(nested: Any) -> Any:
+            if isinstance(nested, list):
+                return [pick(one) for one in nested]
+            return None if stored is None else stored[nested]
+
+        picked: list[Any] = pick(positions.tolist())
+        return picked
+
+    def _values(self, values: Any) -> Tensor:
+        if not _is_text(values) and not isinstance(values, Tensor):
+            values = torch.as_tensor(values)
+        if isinstance(values, Tensor) and values.dim() == 1:
+            values = values.unsqueeze(-1)
+        return self._vectors(values)
+
+    def _vectors(self, what: Any) -> Tensor:
+        if _is_text(what):
+            if self.encoder is None:
+                raise ValueError("got strings, and this memory has no encoder: pass encoder=")
+            what = self.encoder([what] if isinstance(what, str) else list(what))
+            if not isinstance(what, Tensor):
+                what = torch.stack([torch.as_tensor(vector) for vector in what])
+            what = what if self.keys is None else what.to(self.keys)
+        vectors = torch.as_tensor(what)
+        if vectors.dim() == 0:
+            raise TypeError(f"got {what!r}: pass vectors, a string or a list of strings")
+        if not vectors.is_floating_point():
+            vectors = vectors.to(torch.get_default_dtype())
+        return vectors.unsqueeze(0) if vectors.dim() == 1 else vectors
+
+
+def _is_text(what: Any) -> bool:
+    """Whether these are strings; a list without anything in it is not."""
+    return isinstance(what, str) or (
+        isinstance(what, (list, tuple))
+        and len(what) > 0
+        and all(isinstance(one, str) for one in what)
+    )
+
+
+def _alone(query: Any) -> bool:
+    return isinstance(query, str) or (not _is_text(query) and torch.as_tensor(query).dim() == 1)

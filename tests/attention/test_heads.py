@@ -1,0 +1,363 @@
+"""Multi-head attention: torch's as the oracle, the formula, and caches that equal recomputation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.attention import masks, normalisers, scores
+from regard.attention.attend import attend
+from regard.attention.heads import MultiHeadAttention
+from regard.attention.shapes import ShapeError
+
+
+def seeded(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def built(*args: object, **options: object) -> MultiHeadAttention:
+    torch.manual_seed(3)
+    return MultiHeadAttention(*args, **options).double()  # type: ignore[arg-type]
+
+
+def torch_twin(ours: MultiHeadAttention) -> nn.MultiheadAttention:
+    """torch's module with the weights of ours."""
+    theirs = nn.MultiheadAttention(
+        ours.d_query,
+        ours.heads,
+        bias=ours.query_projection.bias is not None,
+        kdim=ours.d_key,
+        vdim=ours.d_value,
+        batch_first=True,
+        dtype=torch.float64,
+    )
+    projections = [ours.query_projection, ours.key_projection, ours.value_projection]
+    with torch.no_grad():
+        if theirs.in_proj_weight is not None:
+            theirs.in_proj_weight.copy_(torch.cat([p.weight for p in projections]))
+        else:
+            parts = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
+            for part, projection in zip(parts, projections, strict=True):
+                part.copy_(projection.weight)
+        if theirs.in_proj_bias is not None:
+            theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
+            theirs.out_proj.bias.copy_(ours.output_projection.bias)
+        theirs.out_proj.weight.copy_(ours.output_projection.weight)
+    return theirs
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("d_key", "d_value"), [(8, 8), (6, 10)])
+def test_agrees_with_torch_in_values_weights_and_gradients(bias, d_key, d_value):
+    ours = built(8, 2, d_key=d_key, d_value=d_value, bias=bias)
+    if bias:
+        for parameter in ours.parameters():
+            nn.init.normal_(parameter)
+    theirs = torch_twin(ours)
+    query, key, value = seeded(3, 4, 8), seeded(3, 5, d_key, seed=1), seeded(3, 5, d_value, seed=2)
+    readable = seeded(3, 4, 5, seed=3) > -0.5
+    readable[..., 0] = True
+    expected, expected_weights = theirs(
+        query,
+        key,
+        value,
+        attn_mask=~readable.repeat_interleave(2, 0),
+        average_attn_weights=False,
+    )
+    output, look = ours.read(query, key, value, mask=readable)
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close(look.weights(), expected_weights)
+    torch.testing.assert_close(ours(query, key, value, mask=readable), expected)
+    output.square().sum().backward()
+    expected.square().sum().backward()
+    torch.testing.assert_close(ours.output_projection.weight.grad, theirs.out_proj.weight.grad)
+    theirs_query_gradient = (
+        theirs.in_proj_weight.grad[:8]
+        if theirs.in_proj_weight is not None
+        else theirs.q_proj_weight.grad
+    )
+    torch.testing.assert_close(ours.query_projection.weight.grad, theirs_query_gradient)
+
+
+def test_the_comparison_with_torch_can_fail():
+    ours = built(8, 2)
+    theirs = torch_twin(ours)
+    with torch.no_grad():
+        ours.key_projection.weight[0, 0] += 1
+    x = seeded(1, 3, 8)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(ours(x), theirs(x, x, x)[0])
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_the_parameter_count_is_the_formulas(heads):
+    def count(**options: object) -> int:
+        return sum(p.numel() for p in MultiHeadAttention(8, heads, **options).parameters())  # type: ignore[arg-type]
+
+    assert count() == 4 * 8 * 8
+    assert count(merge="sum") == 2 * 8 * 8 + heads * 8 * 8 + 8 * 8
+    assert count(d_key=6, d_value=5, d_head=3, d_head_value=7, d_output=9) == heads * (
+        3 * 8 + 3 * 6 + 7 * 5 + 7 * 9
+    )
+    assert count(bias=True) == 4 * (8 * 8 + 8)
+
+
+@pytest.mark.parametrize("merge", ["concat", "sum"])
+def test_heads_are_merged_as_the_formula_says(merge):
+    attention = built(6, 2, d_key=5, d_value=4, d_head=3, d_head_value=7, d_output=9, merge=merge)
+    query, key, value = seeded(2, 3, 6), seeded(2, 4, 5, seed=1), seeded(2, 4, 4, seed=2)
+    readings = []
+    for head in range(2):
+        narrow, wide = slice(3 * head, 3 * head + 3), slice(7 * head, 7 * head + 7)
+        q = query @ attention.query_projection.weight[narrow].T
+        k = key @ attention.key_projection.weight[narrow].T
+        v = value @ attention.value_projection.weight[wide].T
+        readings.append(torch.softmax(q @ k.mT / math.sqrt(3), -1) @ v)
+    merged = torch.cat(readings, -1) if merge == "concat" else sum(readings)
+    expected = merged @ attention.output_projection.weight.T
+    torch.testing.assert_close(attention(query, key, value), expected)
+
+
+SCORES = {
+    "dot": scores.Dot(),
+    "cosine": scores.Cosine(scale=4.0),
+    "general": scores.General(4, 4, heads=2).double(),
+    "additive": scores.Additive(4, 4, 5, heads=2).double(),
+    "capped": scores.SoftCap(scores.ScaledDot(), 2.0),
+    "callable": lambda query, key: -torch.cdist(query, key),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_any_score_and_normaliser_goes_head_by_head(name):
+    score = SCORES[name]
+    attention = built(8, 2, score=score, normaliser=normalisers.Sparsemax())
+    x = seeded(3, 5, 8)
+    q, k, v = (
+        projection(x).unflatten(-1, (2, 4)).transpose(1, 2)
+        for projection in (
+            attention.query_projection,
+            attention.key_projection,
+            attention.value_projection,
+        )
+    )
+    weights = normalisers.Sparsemax()(score(q, k), None)
+    expected = attention.output_projection((weights @ v).transpose(1, 2).flatten(-2))
+    torch.testing.assert_close(attention(x), expected)
+    attention(x).sum().backward()
+    for parameter in attention.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("growing", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_decoding_from_a_memory_equals_recomputing(growing):
+    attention = built(8, 2)
+    x = seeded(3, 40, 8)
+    causal = masks.causal(align="end")
+    expected = attention(x, mask=causal)
+    with growing():
+        memory = attention.remember(x[:, :3])
+        steps = [attention(x[:, :3], memory=memory, mask=causal)]
+        for start, stop in [(3, 4), (4, 9), *((t, t + 1) for t in range(9, 40))]:
+            step = x[:, start:stop]
+            assert attention.remember(step, memory=memory) is memory
+            steps.append(attention(step, memory=memory, mask=causal))
+            assert len(memory) == stop
+    torch.testing.assert_close(torch.cat(steps, 1), expected)
+
+
+def test_gradients_flow_through_a_growing_memory():
+    attention = built(8, 2)
+    x = seeded(2, 6, 8)
+    attention(x, mask=masks.causal(align="end")).square().sum().backward()
+    expected = [parameter.grad.clone() for parameter in attention.parameters()]
+    attention.zero_grad()
+    memory, loss = None, torch.zeros((), dtype=x.dtype)
+    for t in range(6):
+        memory = attention.remember(x[:, t : t + 1], memory=memory)
+        loss = loss + attention(x[:, t : t + 1], memory=memory).square().sum()
+    loss.backward()
+    for parameter, gradient in zip(attention.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_a_step_between_forward_and_backward_spoils_no_gradient():
+    attention = built(8, 2)
+    for projection in (attention.key_projection, attention.value_projection):
+        projection.requires_grad_(False)
+    x = seeded(2, 4, 8)
+    memory = attention.remember(x[:, :1])
+    for t in (1, 2):
+        attention.remember(x[:, t : t + 1], memory=memory)
+    output = attention(x[:, 2:3], memory=memory)
+    attention.remember(x[:, 3:4], memory=memory)
+    output.sum().backward()
+    assert attention.query_projection.weight.grad is not None
+
+
+@torch.no_grad()
+def test_selecting_rows_reorders_a_beam():
+    attention = built(8, 2)
+    x = seeded(3, 5, 8)
+    rows = torch.tensor([2, 0, 0, 1])
+    memory = attention.remember(x[:, :3])
+    attention.remember(x[:, 3:4], memory=memory)
+    beam = memory.select(rows)
+    attention.remember(x[rows][:, 4:], memory=beam)
+    torch.testing.assert_close(
+        attention(x[rows][:, 4:], memory=beam),
+        attention(x[rows], mask=masks.causal(align="end"))[:, 4:],
+    )
+    assert len(memory) == 4  # the memory that was selected from is as it was
+    torch.testing.assert_close(memory.keys, attention.remember(x[:, :4]).keys)
+
+
+@torch.no_grad()
+def test_growing_copies_a_constant_number_of_rows_on_average():
+    attention = built(4, 1)
+    memory = attention.remember(torch.zeros(1, 1, 4, dtype=torch.float64))
+    rooms = set()
+    for _ in range(500):
+        attention.remember(torch.zeros(1, 1, 4, dtype=torch.float64), memory=memory)
+        rooms.add(memory.keys.data_ptr())
+    assert len(memory) == 501
+    assert len(rooms) <= 7  # 16, 32, ... 512: addresses may even be used again
+
+
+def test_self_attention_has_the_keys_default_and_values_default_to_keys():
+    attention = built(8, 2)
+    x, y = seeded(2, 3, 8), seeded(2, 4, 8, seed=1)
+    torch.testing.assert_close(attention(x), attention(x, x, x))
+    torch.testing.assert_close(attention(x, y), attention(x, y, y))
+    torch.testing.assert_close(attention(x, y), attention(x, memory=attention.remember(y)))
+    torch.testing.assert_close(attention(x[0]), attention(x)[0])  # no batch axis at all
+    torch.testing.assert_close(attention(x, y[:1]), attention(x, y[:1].expand(2, -1, -1)))
+
+
+def test_masks_and_biases_of_every_form_reach_every_head():
+    attention = built(8, 2)
+    x = seeded(3, 4, 8)
+    lengths = torch.tensor([4, 2, 1])
+    padding = (torch.arange(4) < lengths[:, None])[:, None].expand(3, 4, 4)
+    triangle = torch.ones(4, 4, dtype=torch.bool).tril()
+    expected = attention(x, mask=(padding & triangle)[:, None].expand(3, 2, 4, 4))
+    for mask in (
+        padding & triangle,
+        masks.padding(lengths) & masks.causal(align="start"),
+        masks.causal(align="start") & padding,
+        padding & masks.causal(align="start"),
+    ):
+        torch.testing.assert_close(attention(x, mask=mask), expected)
+    bias = torch.zeros(3, 4, 4, dtype=x.dtype).masked_fill(~(padding & triangle), -math.inf)
+    torch.testing.assert_close(attention(x, bias=bias), expected)
+    per_head = torch.stack([triangle, triangle.T])[None]
+    _, look = attention.read(x, mask=per_head)
+    assert look.shape == (3, 2, 4, 4)
+    assert (look.weights() > 0).equal(per_head.expand(3, 2, 4, 4))
+
+
+def test_a_row_with_nothing_to_read_gives_zero_and_no_gradient():
+    attention = built(8, 2)
+    x = seeded(2, 3, 8).requires_grad_()
+    mask = torch.ones(2, 3, 3, dtype=torch.bool)
+    mask[0] = False
+    output, look = attention.read(x, mask=mask)
+    assert output[0].eq(0).all()
+    assert look.weights()[0].eq(0).all()
+    output.square().sum().backward()
+    assert x.grad is not None
+    assert x.grad[0].eq(0).all()
+    assert x.grad[1].ne(0).any()
+    assert all(p.grad.isfinite().all() for p in attention.parameters())
+    nothing = attention(x, x[:, :0])
+    assert nothing.shape == (2, 3, 8)
+    assert nothing.eq(0).all()
+
+
+def test_dropout_is_for_training_only():
+    attention = built(8, 2, dropout=0.5)
+    x = seeded(1, 6, 8)
+    assert not torch.equal(attention(x), attention(x))
+    attention.eval()
+    assert torch.equal(attention(x), attention(x))
+
+
+def test_bfloat16_autocast_trains_and_decodes():
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(16, 2)
+    x = seeded(2, 5, 16, dtype=torch.float32)
+    exact = attention(x, mask=masks.causal(align="end"))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = attention(x, mask=masks.causal(align="end"))
+        with torch.no_grad():
+            memory = attention.remember(x[:, :4])
+            attention.remember(x[:, 4:], memory=memory)
+            step = attention(x[:, 4:], memory=memory)
+    assert output.dtype == memory.keys.dtype == torch.bfloat16
+    torch.testing.assert_close(output.float(), exact, atol=0.05, rtol=0.05)
+    torch.testing.assert_close(step.float(), exact[:, 4:], atol=0.05, rtol=0.05)
+    output.float().sum().backward()
+    assert attention.key_projection.weight.grad is not None
+
+
+def test_one_call_of_attend_does_the_reading(monkeypatch):
+    calls = []
+
+    def counting(*args: Tensor, **options: object) -> Tensor:
+        calls.append(args)
+        return attend(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("regard.attention.heads.attend", counting)
+    x = seeded(2, 3, 8)
+    attention = built(8, 2)
+    attention(x)
+    assert len(calls) == 1
+    key = calls[0][1]
+    assert key.shape == (2, 2, 3, 4)
+    assert key._base is not None  # split into heads without a copy
+
+
+def test_state_names_are_the_fields_words():
+    assert set(MultiHeadAttention(4, 1, bias=True).state_dict()) == {
+        f"{name}_projection.{part}"
+        for name in ("query", "key", "value", "output")
+        for part in ("weight", "bias")
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"heads": 3}, "3 heads do not divide the query width 8"),
+        ({"heads": 0}, "heads is 0"),
+        ({"heads": 2, "d_value": 0}, "d_value is 0"),
+        ({"heads": 2, "merge": "mean"}, "merge is 'mean'"),
+        ({"heads": 2, "dropout": 1.0}, "dropout is 1.0"),
+    ],
+)
+def test_impossible_configurations_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(8, **options)
+
+
+def test_shapes_that_do_not_fit_are_refused_in_words():
+    attention = built(8, 2)
+    x = seeded(2, 3, 8)
+    memory = attention.remember(x)
+    with pytest.raises(
+        ShapeError, match=r"query has shape \(2, 3, 7\): pass \[\.\.\., length, 8\]"
+    ):
+        attention(seeded(2, 3, 7))
+    with pytest.raises(ShapeError, match=r"key has shape \(8,\)"):
+        attention(x, seeded(8))
+    with pytest.raises(ValueError, match="a memory and a key"):
+        attention(x, x, memory=memory)
+    with pytest.raises(ShapeError, match=r"new keys have shape \(1, 2, 1, 4\)"):
+        attention.remember(x[:1, :1], memory=memory)
+    with pytest.raises(ShapeError, match="no batch axis"):
+        attention.remember(x[0]).select(torch.tensor([0]))
+    assert len(memory) == 3

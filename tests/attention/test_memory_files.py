@@ -1,0 +1,224 @@
+"""Memories on disk: whole or not there, and never trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from regard.attention import normalisers, scores
+from regard.attention.memory import CharacterNgrams, Memory, MemoryFileError
+
+PAYLOADS = [{"line": 1, "text": "日本 \ud800"}, ["a", None, 2.5], "Professor Perry", None]
+
+
+def full(**options: object) -> Memory:
+    memory = Memory(**options)  # type: ignore[arg-type]
+    generator = torch.Generator().manual_seed(0)
+    memory.write(
+        torch.randn(4, 3, generator=generator), torch.randn(4, 5, generator=generator), PAYLOADS
+    )
+    return memory
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_what_is_opened_is_what_was_saved(tmp_path, dtype):
+    memory = full(normaliser=normalisers.Hard(), score=scores.Cosine(2.0)).to(dtype)
+    memory.save(tmp_path / "m.safetensors")
+    opened = Memory.open(tmp_path / "m.safetensors")
+    assert torch.equal(opened.keys, memory.keys)
+    assert torch.equal(opened.values, memory.values)
+    assert opened.keys.dtype == dtype
+    assert opened.payloads == PAYLOADS
+    assert opened.normaliser == normalisers.Hard()
+    assert opened.score == scores.Cosine(2.0)
+    assert os.listdir(tmp_path) == ["m.safetensors"]
+    opened.write(torch.zeros(1, 3, dtype=dtype), torch.zeros(1, 5, dtype=dtype))
+    assert opened.payloads[-1] is None
+
+
+def test_strings_are_found_again_in_a_memory_that_was_opened(tmp_path):
+    memory = Memory(encoder=CharacterNgrams(128, 2, 3), normaliser=normalisers.Hard())
+    memory.write(["Subject", "Date"], ["Professor Perry", "14 July"])
+    memory.save(tmp_path / "m")
+    assert Memory.open(tmp_path / "m")["subjct"] == "Professor Perry"
+
+
+def test_values_that_are_the_keys_are_stored_once_and_trainable_is_asked_for_anew(tmp_path):
+    memory = Memory(trainable=True)
+    memory.write(torch.eye(3))
+    memory.write(torch.ones(1, 3))
+    memory.save(tmp_path / "m")
+    with safe_open(str(tmp_path / "m"), framework="pt") as file:
+        assert list(file.keys()) == ["key"]
+    assert not list(Memory.open(tmp_path / "m").parameters())
+    opened = Memory.open(tmp_path / "m", trainable=True)
+    assert [tuple(p.shape) for p in opened.parameters()] == [(4, 3)]
+    Memory().save(tmp_path / "empty")
+    assert len(Memory.open(tmp_path / "empty")) == 0
+
+
+def test_a_score_with_parameters_comes_back_through_one_of_its_kind(tmp_path):
+    memory = full(score=scores.General(2, 3))
+    memory.save(tmp_path / "m")
+    with pytest.raises(MemoryFileError, match="pass score= to open it"):
+        Memory.open(tmp_path / "m")
+    with pytest.raises(MemoryFileError, match="size mismatch"):
+        Memory.open(tmp_path / "m", score=scores.General(4, 3))
+    opened = Memory.open(tmp_path / "m", score=scores.General(2, 3))
+    query = torch.ones(1, 2)
+    torch.testing.assert_close(opened.read(query), memory.read(query))
+
+
+def test_an_unfinished_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "m"
+    full().save(path)
+    before = path.read_bytes()
+    memory = full()
+    memory.write(torch.zeros(1, 3), torch.zeros(1, 5), payloads=[object()])
+    with pytest.raises(ValueError, match="cannot be saved as JSON"):
+        memory.save(path)
+    spoilt = Memory()
+    spoilt.write(torch.tensor([[float("nan")]]))
+    with pytest.raises(ValueError, match="key holds infinities or NaN"):
+        spoilt.save(path)
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        full().save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["m"]
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="nowhere"):
+        full().save(tmp_path / "nowhere" / "m")
+
+
+def test_every_truncation_is_refused_by_name(tmp_path):
+    full().save(tmp_path / "m")
+    whole = (tmp_path / "m").read_bytes()
+    for part in range(20):
+        cut = tmp_path / "cut"
+        cut.write_bytes(whole[: len(whole) * part // 20])
+        with pytest.raises(MemoryFileError, match=str(cut)):
+            Memory.open(cut)
+
+
+def test_flipped_bytes_are_refused_or_harmless(tmp_path):
+    full().save(tmp_path / "m")
+    whole = (tmp_path / "m").read_bytes()
+    flipped, refusals = tmp_path / "flipped", []
+    for position in range(0, len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0xFF
+        flipped.write_bytes(damaged)
+        try:
+            assert len(Memory.open(flipped)) == 4
+        except MemoryFileError as problem:
+            refusals.append(str(problem))
+    assert len(refusals) > 20
+    assert all(refusal.startswith(str(flipped)) for refusal in refusals)
+
+
+def header(described: object, data: bytes = b"") -> bytes:
+    text = described if isinstance(described, bytes) else json.dumps(described).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+NGRAMS = {"shortest": 1, "longest": 3}
+METADATA = {"format": "regard.memory", "version": "1"}
+ONE = {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]}
+HOSTILE = {
+    "empty": b"",
+    "a long header": struct.pack("<Q", 1 << 63),
+    "a header beyond the file": struct.pack("<Q", 1000) + b"{}",
+    "a pickle": pickle.dumps({"key": [1.0]}),
+    "a zip": b"PK\x03\x04" + bytes(100),
+    "deep nesting": header(b"[" * 100_000),
+    "no utf-8": header(b'{"\xff\xfe": 1}'),
+    "another format": header({"__metadata__": {"format": "pt"}, "key": ONE}, bytes(4)),
+    "overlap": header({"__metadata__": METADATA, "key": ONE, "value": ONE}, bytes(4)),
+    "out of bounds": header(
+        {"__metadata__": METADATA, "key": {**ONE, "data_offsets": [0, 1 << 40]}}, bytes(4)
+    ),
+    "an overflowing shape": header(
+        {
+            "__metadata__": METADATA,
+            "key": {**ONE, "shape": [4194305, 4194305, 211106198978564]},
+        },
+        bytes(4),
+    ),
+    "an unknown type": header({"__metadata__": METADATA, "key": {**ONE, "dtype": "F99"}}, bytes(4)),
+    "a hole": header({"__metadata__": METADATA, "key": ONE}, bytes(40)),
+}
+
+
+@pytest.mark.parametrize("attack", HOSTILE)
+def test_hostile_bytes_are_refused_by_name(tmp_path, attack):
+    path = tmp_path / "m"
+    path.write_bytes(HOSTILE[attack])
+    with pytest.raises(MemoryFileError, match=str(path)):
+        Memory.open(path)
+
+
+def test_contents_that_do_not_belong_together_are_refused(tmp_path):
+    def saying(**parts: object) -> dict[str, str]:
+        return {**METADATA, **{name: json.dumps(part) for name, part in parts.items()}}
+
+    key = torch.zeros(2, 3)
+    payloads = torch.frombuffer(bytearray(b"[1]"), dtype=torch.uint8)
+    deep = torch.frombuffer(bytearray(b"[" * 100_000), dtype=torch.uint8)
+    cases = [
+        ({"key": key}, {**METADATA, "version": "999"}, "format version 999, this Regard reads 1"),
+        ({"value": key}, METADATA, "values without keys"),
+        ({"key": key, "value": torch.zeros(3, 3)}, METADATA, "'value' has shape"),
+        ({"key": torch.zeros(3)}, METADATA, "'key' has shape"),
+        ({"key": key.long()}, METADATA, "'key' has type"),
+        ({"key": key / 0}, METADATA, "'key' holds infinities or NaN"),
+        ({"key": key, "more": key.clone()}, METADATA, "unexpected tensor 'more'"),
+        ({"key": key, "payloads": payloads}, METADATA, "not a list of 2"),
+        ({"key": key, "payloads": deep}, METADATA, "damaged"),
+        ({"key": key, "payloads": key.clone()}, METADATA, "not bytes"),
+        ({"key": key}, saying(score={"name": "Bomb", "fields": {}}), "unknown score 'Bomb'"),
+        ({"key": key}, saying(normaliser=3), "its normaliser is not described"),
+        ({"key": key}, saying(normaliser={"name": "custom"}), "pass normaliser="),
+        (
+            {"key": key},
+            saying(normaliser={"name": "Softmax", "fields": {"temperature": "x"}}),
+            "temperature 'x'",
+        ),
+        (
+            {"key": key},
+            saying(encoder={"name": "CharacterNgrams", "fields": {"width": 10**12}}),
+            "other settings",
+        ),
+        (
+            {"key": key},
+            saying(encoder={"name": "CharacterNgrams", "fields": {**NGRAMS, "width": 10**12}}),
+            "its encoder makes vectors of width 1000000000000, its keys have 3",
+        ),
+    ]
+    path = tmp_path / "m"
+    for tensors, metadata, message in cases:
+        save_file(tensors, path, metadata)
+        with pytest.raises(MemoryFileError, match=message) as caught:
+            Memory.open(path)
+        assert str(caught.value).startswith(str(path))
+
+
+def test_what_cannot_be_read_is_an_oserror_with_its_name(tmp_path):
+    for path in (tmp_path / "missing", tmp_path):
+        with pytest.raises(OSError, match=Path(path).name):
+            Memory.open(path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MemoryFileError, match="not a regular file"):
+        Memory.open(tmp_path / "pipe")
