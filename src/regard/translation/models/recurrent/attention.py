@@ -1,44 +1,118 @@
-"""How the decoder looks at the encoder's states."""
+"""How a decoder looks at the encoder's states: one attention of the papers, or several heads."""
 
 from __future__ import annotations
 
-import torch
-from jaxtyping import Bool, Float
+from abc import ABC, abstractmethod
+
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from .settings import RecurrentConfiguration
-from .source import Source
+from regard.attention.attend import attend, look
+from regard.attention.heads import MultiHeadAttention
+from regard.attention.looks.look import Look
+from regard.attention.memory.heads import HeadMemory
+from regard.attention.scores import (
+    Additive,
+    Cosine,
+    Dot,
+    General,
+    ScaledDot,
+    Score,
+    prepare,
+)
+from regard.translation.models.recurrent.settings import RecurrentConfiguration, ScoreName
+from regard.translation.models.recurrent.source import Source
 
-__all__ = ["CrossAttention"]
+__all__ = ["CrossAttention", "HeadsAttention", "OneAttention", "new_attention"]
+
+States = Float[Tensor, "batch source d_memory"]
 
 
-class Additive(nn.Module):
-    def __init__(self, d_query: int, d_key: int, d_hidden: int) -> None:
-        super().__init__()
-        self.query_weight = nn.Parameter(torch.empty(d_hidden, d_query))
-        self.key_weight = nn.Parameter(torch.empty(d_hidden, d_key))
-        self.weight = nn.Parameter(torch.empty(d_hidden))
-        nn.init.xavier_uniform_(self.query_weight)
-        nn.init.xavier_uniform_(self.key_weight)
-        nn.init.uniform_(self.weight, -(d_hidden**-0.5), d_hidden**-0.5)
+class CrossAttention(nn.Module, ABC):
+    """From queries of the decoder to blends of the encoder's states."""
 
+    @abstractmethod
+    def keys(self, states: States) -> Tensor | HeadMemory:
+        """What depends on the source alone, once a sentence: a `Source`'s keys."""
 
-class CrossAttention(nn.Module):
-    def __init__(self, settings: RecurrentConfiguration) -> None:
-        super().__init__()
-        self.score = Additive(
-            settings.decoder_width, settings.memory_width, settings.attention_width
-        )
-
-    def prepare(self, states: Tensor) -> Tensor:
-        return nn.functional.linear(states, self.score.key_weight)
-
+    @abstractmethod
     def forward(
-        self, query: Float[Tensor, "batch d_query"], source: Source
-    ) -> tuple[Float[Tensor, "batch d_memory"], Float[Tensor, "batch source"]]:
-        """The context a query reads, and the weights it read with."""
-        asked = nn.functional.linear(query, self.score.query_weight)
-        scores = torch.tanh(source.prepared + asked[:, None]) @ self.score.weight
-        weights = scores.masked_fill(~source.readable, -torch.inf).softmax(-1)
-        weights = weights.masked_fill(~source.readable, 0.0)
-        return torch.bmm(weights[:, None], source.states)[:, 0], weights
+        self, query: Float[Tensor, "batch queries d_query"], source: Source
+    ) -> Float[Tensor, "batch queries d_memory"]:
+        """The context of each query."""
+
+    @abstractmethod
+    def look(self, query: Float[Tensor, "batch queries d_query"], source: Source) -> Look:
+        """What the contexts are blends of, over (batch, heads, queries, source)."""
+
+
+class OneAttention(CrossAttention):
+    """``c = sum_j a_j h_j``, ``a = softmax(score(s, h))`` (arXiv 1409.0473, equations 5 and 6)."""
+
+    def __init__(self, score: Score) -> None:
+        super().__init__()
+        self.score = score
+
+    def keys(self, states: States) -> Tensor:
+        _, keys = prepare(self.score, states)
+        return keys
+
+    def forward(self, query: Tensor, source: Source) -> Tensor:
+        keys, score = self._prepared(source)
+        return attend(query, keys, source.states, score=score, mask=source.readable)
+
+    def look(self, query: Tensor, source: Source) -> Look:
+        keys, score = self._prepared(source)
+        mask = None if source.readable is None else source.readable[:, None]
+        return look(query[:, None], keys[:, None], score=score, mask=mask)
+
+    def _prepared(self, source: Source) -> tuple[Tensor, Score]:
+        if not isinstance(source.keys, Tensor):
+            raise TypeError("this source was not encoded for a single attention")
+        score, _ = prepare(self.score, source.states[:0])
+        return source.keys, score
+
+
+class HeadsAttention(CrossAttention):
+    """A `MultiHeadAttention` in the place of the papers' one (arXiv 1706.03762, section 3.2.2)."""
+
+    def __init__(self, heads: MultiHeadAttention) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def keys(self, states: States) -> HeadMemory:
+        return self.heads.remember(states)
+
+    def forward(self, query: Tensor, source: Source) -> Tensor:
+        context: Tensor = self.heads(query, memory=source.keys, mask=source.readable)
+        return context
+
+    def look(self, query: Tensor, source: Source) -> Look:
+        keys = source.keys if isinstance(source.keys, HeadMemory) else None
+        return self.heads.read(query, memory=keys, mask=source.readable)[1]
+
+
+def new_attention(settings: RecurrentConfiguration) -> CrossAttention:
+    """The attention of a configuration; its contexts are as wide as the encoder's states."""
+    query, memory, heads = settings.decoder_width, settings.memory_width, settings.heads
+    if heads == 1:
+        return OneAttention(_score(settings.score, query, memory, settings.attention_width, None))
+    width = query // heads
+    score = _score(settings.score, width, width, settings.attention_width, heads)
+    return HeadsAttention(
+        MultiHeadAttention(query, heads, d_key=memory, d_output=memory, score=score)
+    )
+
+
+def _score(name: ScoreName, d_query: int, d_key: int, d_hidden: int, heads: int | None) -> Score:
+    match name:
+        case "additive" | "concat":
+            return Additive(d_query, d_key, d_hidden, heads=heads)
+        case "general":
+            return General(d_query, d_key, heads=heads)
+        case "dot":
+            return Dot()
+        case "scaled_dot":
+            return ScaledDot()
+        case "cosine":
+            return Cosine()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .cells import CellState
-from .settings import RecurrentConfiguration
+from regard.translation.models.recurrent.cells import CellState
+from regard.translation.models.recurrent.linear import new_linear
+from regard.translation.models.recurrent.settings import RecurrentConfiguration
 
 __all__ = ["Bridge"]
 
@@ -30,14 +31,10 @@ class Bridge(nn.Module):
 
     @staticmethod
     def _projections(settings: RecurrentConfiguration) -> nn.ModuleList:
-        projections = nn.ModuleList(
-            nn.Linear(settings.memory_width, settings.decoder_width)
+        return nn.ModuleList(
+            new_linear(settings.memory_width, settings.decoder_width)
             for _ in range(settings.decoder_layers)
         )
-        for projection in projections:
-            nn.init.xavier_uniform_(projection.weight)
-            nn.init.zeros_(projection.bias)
-        return projections
 
     def forward(self, last: tuple[CellState, ...]) -> tuple[CellState, ...]:
         """`last` holds, a layer of the encoder, its last state (and memory)."""

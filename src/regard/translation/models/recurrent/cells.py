@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .settings import CellName
+from regard.translation.models.recurrent.settings import CellName
 
-__all__ = ["CellState", "GRUCell", "LSTMCell", "new_cell"]
+__all__ = ["Cell", "CellState", "GRUCell", "LSTMCell", "cells", "new_cell"]
 
 CellState = tuple[Tensor, ...]  # (state,) of a GRU, (state, memory) of an LSTM; each (batch, width)
 
 
-class Cell(Protocol):
-    gates: int
+class Cell(nn.Module, ABC):
+    """Gates from the input, from the state and from what a decoder feeds itself.
 
-    def project(self, inputs: Tensor) -> Tensor: ...
+    Args:
+        d_input: Width of the input, the same for all steps and projected for all of them at once.
+        d_state: Width of the state.
+        d_feed: Width of what only the step before knows (the context, or the attentional vector);
+            0 where there is nothing of the kind.
+    """
 
-    def __call__(self, projected: Tensor, state: CellState, feed: Tensor | None) -> CellState: ...
-
-
-class _GatedCell(nn.Module):
-    """The parameters of a cell: gates from the input, from the state and, where `d_feed` is not 0,
-    from what the decoder feeds itself (the context, or the attentional vector)."""
-
-    gates: int
+    gates: ClassVar[int]
+    parts: ClassVar[int]
 
     def __init__(self, d_input: int, d_state: int, d_feed: int = 0) -> None:
         super().__init__()
+        self.d_state = d_state
         self.input_projection = nn.Linear(d_input, self.gates * d_state)
         self.state_projection = nn.Linear(d_state, self.gates * d_state)
         self.feed_projection = (
@@ -40,38 +41,32 @@ class _GatedCell(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Orthogonal from state to state, Glorot's uniform from elsewhere, biases 0."""
+        """Orthogonal from state to state, Glorot's uniform from elsewhere, biases 0; by gate."""
         for gate in self.state_projection.weight.chunk(self.gates):
             nn.init.orthogonal_(gate)
         for projection in (self.input_projection, self.feed_projection):
             if projection is not None:
-                bound = math.sqrt(6.0 / (sum(projection.weight.shape) / self.gates * 2))
+                bound = math.sqrt(6.0 / (projection.in_features + self.d_state))
                 nn.init.uniform_(projection.weight, -bound, bound)
         nn.init.zeros_(self.input_projection.bias)
         nn.init.zeros_(self.state_projection.bias)
 
+    def nothing(self, like: Tensor, rows: int) -> CellState:
+        """The state before anything was read: 0."""
+        return tuple(like.new_zeros(rows, self.d_state) for _ in range(self.parts))
+
     def project(self, inputs: Float[Tensor, "*batch d_input"]) -> Float[Tensor, "*batch gates"]:
-        """The part of the gates that comes from the input: for all steps at once."""
+        """The part of the gates that comes from the input."""
         projected: Tensor = self.input_projection(inputs)
         return projected
 
-    def _fed(self, projected: Tensor, feed: Tensor | None) -> Tensor:
+    def given(self, projected: Tensor, feed: Tensor | None) -> Tensor:
+        """The part that comes from the input and the feed."""
         if self.feed_projection is None or feed is None:
             return projected
-        return projected + self.feed_projection(feed)
+        return torch.addmm(projected, feed, self.feed_projection.weight.t())
 
-
-class GRUCell(_GatedCell):
-    """Gated recurrent unit, its reset gate after the product, as in torch.nn.GRU.
-
-    ``r, z = sigmoid(x + U s)``, ``n = tanh(x_n + r * (U_n s + b_n))``, ``s' = (1 - z) n + z s``
-
-    Cho et al. (arXiv 1406.1078) reset the state before the product; after it, one product serves
-    all three gates.
-    """
-
-    gates = 3
-
+    @abstractmethod
     def forward(
         self,
         projected: Float[Tensor, "batch gates"],
@@ -79,47 +74,61 @@ class GRUCell(_GatedCell):
         feed: Float[Tensor, "batch d_feed"] | None = None,
     ) -> CellState:
         """The state after one step."""
-        (before,) = state
-        width = before.shape[-1]
-        inner = self._fed(projected, feed)
-        outer = self.state_projection(before)
-        switches = torch.sigmoid(inner[..., : 2 * width] + outer[..., : 2 * width])
-        reset, keep = switches.chunk(2, dim=-1)
-        candidate = torch.tanh(torch.addcmul(inner[..., 2 * width :], reset, outer[..., 2 * width :]))
-        return (candidate + keep * (before - candidate),)
 
 
-class LSTMCell(_GatedCell):
-    """Long short-term memory, gates in the order of torch.nn.LSTM: input, forget, candidate, output.
+class GRUCell(Cell):
+    """Gated recurrent unit, its reset gate after the product, as in torch.nn.GRU.
 
-    ``c' = f c + i tanh(g)``, ``s' = o tanh(c')``, with ``i, f, o`` through a sigmoid.
+    ``r, z = sigmoid(W x + U s)``, ``n = tanh(W_n x + r * (U_n s + b_n))``,
+    ``s' = (1 - z) * n + z * s``
+
+    Cho et al. (arXiv 1406.1078) reset the state before the product; after it, one product serves
+    all three gates.
     """
 
-    gates = 4
+    gates, parts = 3, 1
+
+    def forward(self, projected: Tensor, state: CellState, feed: Tensor | None = None) -> CellState:
+        (before,) = state
+        widths = [2 * self.d_state, self.d_state]
+        switches_in, candidate_in = self.given(projected, feed).split(widths, dim=-1)
+        switches_back, candidate_back = self.state_projection(before).split(widths, dim=-1)
+        reset, keep = torch.sigmoid(switches_in + switches_back).chunk(2, dim=-1)
+        candidate = torch.tanh(torch.addcmul(candidate_in, reset, candidate_back))
+        return (torch.addcmul(candidate, keep, before - candidate),)
+
+
+class LSTMCell(Cell):
+    """Long short-term memory, its gates in the order of torch.nn.LSTM: input, forget, cell, output.
+
+    ``c' = f * c + i * tanh(g)``, ``s' = o * tanh(c')``; i, f, g and o are ``W x + U s + b``, all
+    but g through a sigmoid (arXiv 1409.3215 leaves them to Graves, arXiv 1308.0850).
+    """
+
+    gates, parts = 4, 2
 
     def reset_parameters(self) -> None:
-        """As elsewhere, but gates begin by remembering: the forget bias is 1."""
+        """As in any cell, but it begins by remembering: the forget gate's bias is 1."""
         super().reset_parameters()
-        width = self.state_projection.in_features
-        nn.init.ones_(self.input_projection.bias[width : 2 * width])
+        nn.init.ones_(self.input_projection.bias[self.d_state : 2 * self.d_state])
 
-    def forward(
-        self,
-        projected: Float[Tensor, "batch gates"],
-        state: CellState,
-        feed: Float[Tensor, "batch d_feed"] | None = None,
-    ) -> CellState:
-        """The state and the memory after one step."""
+    def forward(self, projected: Tensor, state: CellState, feed: Tensor | None = None) -> CellState:
         before, memory = state
-        width = before.shape[-1]
-        inner = self._fed(projected, feed) + self.state_projection(before)
-        enter, forget = torch.sigmoid(inner[..., : 2 * width]).chunk(2, dim=-1)
-        candidate = torch.tanh(inner[..., 2 * width : 3 * width])
-        leave = torch.sigmoid(inner[..., 3 * width :])
-        memory = forget * memory + enter * candidate
-        return leave * torch.tanh(memory), memory
+        gates = self.given(projected, feed) + self.state_projection(before)
+        switches, candidate, leave = gates.split(
+            [2 * self.d_state, self.d_state, self.d_state], dim=-1
+        )
+        enter, forget = torch.sigmoid(switches).chunk(2, dim=-1)
+        memory = torch.addcmul(forget * memory, enter, torch.tanh(candidate))
+        return torch.sigmoid(leave) * torch.tanh(memory), memory
 
 
-def new_cell(name: CellName, d_input: int, d_state: int, d_feed: int = 0) -> GRUCell | LSTMCell:
+def new_cell(name: CellName, d_input: int, d_state: int, d_feed: int = 0) -> Cell:
     """A cell by its name."""
-    return (GRUCell if name == "gru" else LSTMCell)(d_input, d_state, d_feed)
+    kind: type[Cell] = GRUCell if name == "gru" else LSTMCell
+    return kind(d_input, d_state, d_feed)
+
+
+def cells(modules: nn.ModuleList) -> list[Cell]:
+    """The cells of a list of modules."""
+    return [module for module in modules if isinstance(module, Cell)]

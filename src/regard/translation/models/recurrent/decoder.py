@@ -1,88 +1,148 @@
-"""The recurrent decoder, a word at a time or all words of a known translation."""
+"""What every recurrent decoder is: layers of cells, run word by word."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .attention import CrossAttention
-from .cells import CellState, new_cell
-from .settings import RecurrentConfiguration
-from .source import DecoderState, Source
+from regard.attention.looks.look import Look
+from regard.attention.memory.heads import HeadMemory
+from regard.translation.models.dropout import Dropout, keep
+from regard.translation.models.recurrent.attention import CrossAttention
+from regard.translation.models.recurrent.cells import CellState, cells, new_cell
+from regard.translation.models.recurrent.linear import new_linear
+from regard.translation.models.recurrent.settings import RecurrentConfiguration
+from regard.translation.models.recurrent.source import DecoderState, Source
 
-__all__ = ["BahdanauDecoder"]
+__all__ = ["Decoder", "FixedVectorDecoder", "new_output_projection"]
+
+Words = Float[Tensor, "target batch d_word"]
+Hidden = Float[Tensor, "target batch width"]
+Queries = Float[Tensor, "batch target d_query"]
 
 
-class Stack(nn.Module):
-    """Recurrent layers, one above the other. The lowest one is given its gates already projected."""
+class Decoder(nn.Module, ABC):
+    """Layers of cells, the lowest of which may read a feed beside the word."""
 
-    def __init__(self, settings: RecurrentConfiguration, d_feed: int) -> None:
+    attention: CrossAttention | None
+
+    def __init__(
+        self,
+        settings: RecurrentConfiguration,
+        attention: CrossAttention | None = None,
+        d_feed: int = 0,
+    ) -> None:
         super().__init__()
+        self.attention = attention
         width = settings.decoder_width
+        below = [settings.embedding_width] + [width] * (settings.decoder_layers - 1)
         self.cells = nn.ModuleList(
-            new_cell(
-                settings.cell,
-                width if layer else settings.embedding_width,
-                width,
-                0 if layer else d_feed,
-            )
-            for layer in range(settings.decoder_layers)
+            new_cell(settings.cell, d_input, width, 0 if layer else d_feed)
+            for layer, d_input in enumerate(below)
         )
-        self.dropout = settings.dropout
+        self.dropout = Dropout(settings.dropout)
+
+    def keys(self, states: Float[Tensor, "batch source d_memory"]) -> Tensor | HeadMemory | None:
+        """What its attention needs of the source, once a sentence."""
+        return None if self.attention is None else self.attention.keys(states)
+
+    def start(self, source: Source) -> DecoderState:
+        """Before the first word."""
+        return DecoderState(source.first, self.first_feed(source), source)
+
+    def first_feed(self, source: Source) -> Tensor | None:
+        """What is fed to the first step."""
+        return None
+
+    def forward(self, words: Words, source: Source) -> Hidden:
+        """What the output layer reads after each word of a known translation."""
+        return self.unroll(words, source)[0]
+
+    def look(self, words: Words, source: Source) -> Look | None:
+        """What a known translation looks at; None where there is nothing that could look."""
+        if self.attention is None:
+            return None
+        return self.attention.look(self.unroll(words, source)[1], source)
+
+    def contexts(self, queries: Queries, source: Source) -> Float[Tensor, "batch target d_memory"]:
+        """What these queries read of the source."""
+        if self.attention is None:
+            raise TypeError("a decoder without attention reads no contexts")
+        contexts: Tensor = self.attention(queries, source)
+        return contexts
+
+    @abstractmethod
+    def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
+        """What the output layer reads, and what the source was asked with, for all steps."""
+
+    @abstractmethod
+    def step(
+        self, words: Float[Tensor, "batch d_word"], state: DecoderState
+    ) -> tuple[Float[Tensor, "batch width"], DecoderState]:
+        """The same for one word."""
+
+    def project(self, words: Float[Tensor, "*batch d_word"]) -> Float[Tensor, "*batch gates"]:
+        """The words' part of the lowest layer's gates."""
+        return cells(self.cells)[0].project(words)
+
+    def noises(self, words: Words) -> Iterator[list[Tensor]]:
+        """For each step the dropout between the layers, drawn for all steps at once."""
+        between = len(self.cells) - 1
+        steps, rows = words.shape[:2]
+        if not between or not self.training or not self.dropout.rate:
+            return iter([[]] * steps)
+        drawn = keep(
+            words.new_empty(steps, between, rows, cells(self.cells)[0].d_state), self.dropout.rate
+        )
+        return iter([list(step.unbind(0)) for step in drawn.unbind(0)])
+
+    def advance(
+        self,
+        projected: Float[Tensor, "batch gates"],
+        layers: tuple[CellState, ...],
+        feed: Tensor | None,
+        noises: list[Tensor],
+    ) -> tuple[CellState, ...]:
+        """Every layer one step further."""
+        after: list[CellState] = []
+        for index, (cell, state) in enumerate(zip(cells(self.cells), layers, strict=True)):
+            if index:
+                below = after[-1][0]
+                projected = cell.project(below * noises[index - 1] if noises else below)
+            after.append(cell(projected, state, None if index else feed))
+        return tuple(after)
 
 
-class BahdanauDecoder(nn.Module):
-    """Look first, then step.
+class FixedVectorDecoder(Decoder):
+    """No attention: the source is the first state and nothing else (arXiv 1409.3215, section 2).
 
-    ``c_i = attend(s_{i-1}, h)``, ``s_i = cell([y_{i-1}; c_i], s_{i-1})``,
-    ``t_i = tanh(W [s_i; c_i; y_{i-1}] + b)`` (arXiv 1409.0473, sections 3.1 and A.2.2, where the
-    deep output is a maxout layer; tanh here).
+    ``s_i = cell(y_{i-1}, s_{i-1})``; the output layer reads s_i.
     """
 
     def __init__(self, settings: RecurrentConfiguration) -> None:
-        super().__init__()
-        self.attention = CrossAttention(settings)
-        self.cells = nn.ModuleList(
-            new_cell(
-                settings.cell,
-                settings.decoder_width if layer else settings.embedding_width,
-                settings.decoder_width,
-                0 if layer else settings.memory_width,
-            )
-            for layer in range(settings.decoder_layers)
-        )
-        self.readout = nn.Linear(
-            settings.decoder_width + settings.memory_width + settings.embedding_width,
-            settings.hidden_width,
-        )
-        nn.init.xavier_uniform_(self.readout.weight)
-        nn.init.zeros_(self.readout.bias)
+        super().__init__(settings)
+        self.output_projection = new_output_projection(settings)
 
-    def advance(self, projected, layers, source):
-        context, weights = self.attention(layers[-1][0], source)
-        after = []
-        below = None
-        for index, (cell, state) in enumerate(zip(self.cells, layers, strict=True)):
-            gates = projected if index == 0 else cell.project(below)
-            state = cell(gates, state, context if index == 0 else None)
-            below = state[0]
-            after.append(state)
-        return tuple(after), context, weights
-
-    def forward(self, words: Float[Tensor, "target batch d_word"], source: Source) -> Tensor:
-        projected = self.cells[0].project(words)
-        layers = source.first
-        states, contexts = [], []
-        for gates in projected.unbind(0):
-            layers, context, _ = self.advance(gates, layers, source)
+    def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
+        layers, states = source.first, []
+        for projected, noise in zip(self.project(words), self.noises(words), strict=True):
+            layers = self.advance(projected, layers, None, noise)
             states.append(layers[-1][0])
-            contexts.append(context)
-        return torch.tanh(
-            self.readout(torch.cat([torch.stack(states), torch.stack(contexts), words], -1))
-        )
+        stacked = torch.stack(states)
+        return self.output_projection(stacked), stacked.transpose(0, 1)
 
-    def step(self, words, state: DecoderState):
-        layers, context, _ = self.advance(self.cells[0].project(words), state.layers, state.source)
-        hidden = torch.tanh(self.readout(torch.cat([layers[-1][0], context, words], -1)))
-        return hidden, DecoderState(layers, None, state.source)
+    def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        noise = next(self.noises(words[None]))
+        layers = self.advance(self.project(words), state.layers, None, noise)
+        return self.output_projection(layers[-1][0]), DecoderState(layers, None, state.source)
+
+
+def new_output_projection(settings: RecurrentConfiguration) -> nn.Module:
+    """From the decoder's width to that of the output layer, where they differ."""
+    if settings.hidden_width == settings.decoder_width:
+        return nn.Identity()
+    return new_linear(settings.decoder_width, settings.hidden_width, bias=False)

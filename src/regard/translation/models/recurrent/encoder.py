@@ -3,73 +3,87 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .cells import CellState
-from .settings import RecurrentConfiguration
+from regard.translation.models.dropout import Dropout
+from regard.translation.models.recurrent.cells import Cell, CellState, cells, new_cell
+from regard.translation.models.recurrent.packing import Packing
+from regard.translation.models.recurrent.settings import RecurrentConfiguration
 
 __all__ = ["Encoder"]
 
 
 class Encoder(nn.Module):
-    """A GRU or LSTM over a packed batch, from left to right and, where asked, from right to left.
+    """Layers of GRU or LSTM over a packed batch, left to right and, where asked, right to left.
 
-    ``h_j = [forward_j ; backward_j]`` (arXiv 1409.0473, section 3.2). Packing leaves the padding
-    out, so that the backward direction begins at each sentence's own last word.
+    ``h_j = [forwards_j ; backwards_j]`` (arXiv 1409.0473, section 3.2); a layer above the first
+    reads both. Packing leaves the padding out, so that the way back begins at each sentence's own
+    last word. A sentence of length 0 has states of 0.
     """
 
     def __init__(self, settings: RecurrentConfiguration) -> None:
         super().__init__()
-        kind = nn.GRU if settings.cell == "gru" else nn.LSTM
-        self.recurrence = kind(
-            settings.embedding_width,
-            settings.encoder_width,
-            num_layers=settings.encoder_layers,
-            bidirectional=settings.bidirectional,
-            batch_first=True,
-            dropout=settings.dropout if settings.encoder_layers > 1 else 0.0,
-        )
-        self.layers = settings.encoder_layers
-        self.reset_parameters()
+        self.width = settings.encoder_width
+        self.forwards = self._cells(settings)
+        self.backwards = self._cells(settings) if settings.bidirectional else None
+        self.dropout = Dropout(settings.dropout)
 
-    def reset_parameters(self) -> None:
-        """Orthogonal from state to state, Glorot's uniform from the input, biases 0 (forget: 1)."""
-        gates = 3 if isinstance(self.recurrence, nn.GRU) else 4
-        width = self.recurrence.hidden_size
-        for name, parameter in self.recurrence.named_parameters():
-            if name.startswith("weight_hh"):
-                for gate in parameter.chunk(gates):
-                    nn.init.orthogonal_(gate)
-            elif name.startswith("weight_ih"):
-                for gate in parameter.chunk(gates):
-                    nn.init.xavier_uniform_(gate)
-            else:
-                nn.init.zeros_(parameter)
-                if gates == 4 and name.startswith("bias_ih"):
-                    nn.init.ones_(parameter[width : 2 * width])
+    @staticmethod
+    def _cells(settings: RecurrentConfiguration) -> nn.ModuleList:
+        return nn.ModuleList(
+            new_cell(
+                settings.cell,
+                settings.memory_width if layer else settings.embedding_width,
+                settings.encoder_width,
+            )
+            for layer in range(settings.encoder_layers)
+        )
 
     def forward(
-        self, words: Float[Tensor, "batch source d_word"], lengths: Int[Tensor, " batch"]
+        self, words: Float[Tensor, "batch source d_word"], packing: Packing
     ) -> tuple[Float[Tensor, "batch source d_memory"], tuple[CellState, ...]]:
-        """The states of every position (0 on padding) and, a layer, the last state of each sentence.
-
-        A sentence of length 0 has no state to give: all of its own are 0.
-        """
-        some = lengths.clamp(min=1).cpu()
-        packed = pack_padded_sequence(words, some, batch_first=True, enforce_sorted=False)
-        outputs, last = self.recurrence(packed)
-        states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=words.shape[1])
-        read = (lengths > 0).to(states)[:, None]
-        last = last if isinstance(last, tuple) else (last,)
-        # (layers x directions, batch, width) -> a layer: (batch, directions x width)
-        layered = [part.unflatten(0, (self.layers, -1)).transpose(1, 2).flatten(2) for part in last]
-        return states * read[:, :, None], tuple(
-            tuple(part[layer] * read for part in layered) for layer in range(self.layers)
-        )
+        """The top layer's state at every position and, a layer, the last state of each sentence."""
+        states, last = packing.pack(words), []
+        for layer, onwards in enumerate(cells(self.forwards)):
+            read = self.dropout(states) if layer else states
+            ways = [_forwards(onwards, read, packing)]
+            if self.backwards is not None:
+                ways.append(_backwards(cells(self.backwards)[layer], read, packing))
+            states = torch.cat([way for way, _ in ways], dim=-1)
+            parts = zip(*(end for _, end in ways), strict=True)
+            last.append(tuple(packing.restore(torch.cat(part, dim=-1)) for part in parts))
+        return packing.unpack(states), tuple(last)
 
 
-def readable(lengths: Int[Tensor, " batch"], longest: int) -> Tensor:
-    """(batch, source) True where a sentence has a word."""
-    return torch.arange(longest, device=lengths.device) < lengths[:, None]
+def _forwards(cell: Cell, words: Tensor, packing: Packing) -> tuple[Tensor, CellState]:
+    """All states, packed, and the last one of each sentence that is not empty."""
+    steps = cell.project(words).split(packing.sizes)
+    state = cell.nothing(words, packing.sizes[0] if packing.sizes else 0)
+    states: list[Tensor] = []
+    ended: list[CellState] = []
+    for gates in steps:
+        if len(gates) < len(state[0]):
+            parts = [part.split([len(gates), len(part) - len(gates)]) for part in state]
+            state, done = tuple(part[0] for part in parts), tuple(part[1] for part in parts)
+            ended.append(done)
+        state = cell(gates, state, None)
+        states.append(state[0])
+    ended.append(state)
+    ends = tuple(torch.cat(part) for part in zip(*reversed(ended), strict=True))
+    return torch.cat(states) if states else state[0], ends
+
+
+def _backwards(cell: Cell, words: Tensor, packing: Packing) -> tuple[Tensor, CellState]:
+    """The same from the right: a sentence joins in at its last word."""
+    steps = cell.project(words).split(packing.sizes)
+    state = cell.nothing(words, 0)
+    states: list[Tensor] = []
+    for gates in reversed(steps):
+        joining = len(gates) - len(state[0])
+        if joining:
+            new = cell.nothing(words, joining)
+            state = tuple(torch.cat(pair) for pair in zip(state, new, strict=True))
+        state = cell(gates, state, None)
+        states.append(state[0])
+    return torch.cat(states[::-1]) if states else state[0], state

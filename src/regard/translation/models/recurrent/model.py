@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional
 
-from ..protocol import Looks, TranslationModel
-from .bridge import Bridge
-from .decoder import BahdanauDecoder
-from .encoder import Encoder, readable
-from .settings import RecurrentConfiguration
-from .source import DecoderState, Source
+from regard.translation.models.dropout import Dropout
+from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel
+from regard.translation.models.recurrent.bahdanau import BahdanauDecoder
+from regard.translation.models.recurrent.bridge import Bridge
+from regard.translation.models.recurrent.decoder import Decoder, FixedVectorDecoder
+from regard.translation.models.recurrent.encoder import Encoder
+from regard.translation.models.recurrent.luong import LuongDecoder
+from regard.translation.models.recurrent.packing import Packing
+from regard.translation.models.recurrent.settings import AttentionName, RecurrentConfiguration
+from regard.translation.models.recurrent.source import DecoderState, Source
 
 __all__ = ["RecurrentModel"]
 
+T = TypeVar("T")
+
+DECODERS: dict[AttentionName, type[Decoder]] = {
+    "bahdanau": BahdanauDecoder,
+    "luong": LuongDecoder,
+    "none": FixedVectorDecoder,
+}
+
 
 class RecurrentModel(TranslationModel):
+    """A recurrent encoder-decoder: Bahdanau et al. (arXiv 1409.0473), Luong et al. (1508.04025), or
+    without attention Sutskever et al. (1409.3215).
+
+    Args:
+        settings: The parts and their sizes.
+        source_vocabulary: Number of source words.
+        target_vocabulary: Number of target words.
+        padding: The id of padding; its word vector is 0.
+
+    Raises:
+        ValueError: If embeddings are to be tied across vocabularies of different sizes.
+
+    Example:
+        >>> import torch
+        >>> model = RecurrentModel(RecurrentConfiguration(decoder_width=32), 50, 60)
+        >>> source, lengths = torch.tensor([[4, 5, 3], [6, 3, 0]]), torch.tensor([3, 2])
+        >>> model(source, lengths, torch.tensor([[2, 7], [2, 8]])).shape
+        torch.Size([2, 2, 60])
+    """
+
     def __init__(
         self,
         settings: RecurrentConfiguration,
@@ -26,52 +59,43 @@ class RecurrentModel(TranslationModel):
         padding: int = 0,
     ) -> None:
         super().__init__()
-        self.settings, self.padding = settings, padding
-        width = settings.embedding_width
         if settings.tied == "three_way" and source_vocabulary != target_vocabulary:
             raise ValueError(
                 "tied 'three_way' needs one vocabulary for both languages, not "
                 f"{source_vocabulary} source and {target_vocabulary} target words: "
                 "train a joint tokenizer, or choose tied 'target'"
             )
-        self.source_embedding = self._embedding(source_vocabulary, width)
-        if settings.tied != "three_way":
-            self.target_embedding = self._embedding(target_vocabulary, width)
+        self.settings, self.padding = settings, padding
+        width = settings.embedding_width
+        self.target_embedding = nn.Embedding(target_vocabulary, width, padding_idx=padding)
+        self.source_embedding = (
+            self.target_embedding
+            if settings.tied == "three_way"
+            else nn.Embedding(source_vocabulary, width, padding_idx=padding)
+        )
+        self.dropout = Dropout(settings.dropout)
         self.encoder = Encoder(settings)
         self.bridge = Bridge(settings)
-        self.decoder = BahdanauDecoder(settings)
-        self.output_bias = nn.Parameter(torch.zeros(target_vocabulary))
-        if settings.tied == "none":
-            self.output_weight = nn.Parameter(
-                torch.randn(target_vocabulary, settings.hidden_width) * settings.hidden_width**-0.5
-            )
+        self.decoder = DECODERS[settings.attention](settings)
+        self.output = nn.Linear(settings.hidden_width, target_vocabulary)
+        if settings.tied != "none":
+            self.output.weight = self.target_embedding.weight
+        self.reset_parameters()
 
-    def _embedding(self, vocabulary: int, width: int) -> nn.Embedding:
-        embedding = nn.Embedding(vocabulary, width, padding_idx=self.padding)
-        nn.init.normal_(embedding.weight, std=width**-0.5)
+    def reset_parameters(self) -> None:
+        """Word vectors and the output layer: normal, of length about 1; padding and biases 0."""
+        for layer in (self.output, self.source_embedding, self.target_embedding):
+            nn.init.normal_(layer.weight, std=layer.weight.shape[1] ** -0.5)
+        nn.init.zeros_(self.output.bias)
         with torch.no_grad():
-            embedding.weight[self.padding].zero_()
-        return embedding
+            self.source_embedding.weight[self.padding].zero_()
+            self.target_embedding.weight[self.padding].zero_()
 
-    def _dropped(self, x: Tensor) -> Tensor:
-        return functional.dropout(x, self.settings.dropout, self.training)
-
-    def _target_words(self, words: Tensor) -> Tensor:
-        tied = self.settings.tied == "three_way"
-        embedding = self.source_embedding if tied else self.target_embedding
-        return self._dropped(embedding(words))
-
-    def encode(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> Source:
-        states, last = self.encoder(self._dropped(self.source_embedding(source)), lengths)
-        states = self._dropped(states)
-        return Source(
-            states,
-            readable(lengths, source.shape[1]),
-            self.bridge(last),
-            self.decoder.attention.prepare(states),
-        )
+    def encode(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> Source:
+        packing = Packing.of(lengths, source.shape[1])
+        states, last = self.encoder(self.dropout(self.source_embedding(source)), packing)
+        states = self.dropout(states)
+        return Source(states, self.decoder.keys(states), packing.here, self.bridge(last))
 
     def hidden(
         self,
@@ -79,26 +103,59 @@ class RecurrentModel(TranslationModel):
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target width"]:
-        words = self._target_words(target.t())
-        return self._dropped(self.decoder(words, self.encode(source, lengths))).transpose(0, 1)
+        encoded = self.encode(source, lengths)
+        if self.training and self.settings.scheduled_sampling:
+            return self._sampled(encoded, target)
+        hidden: Tensor = self.dropout(self.decoder(self._words(target.t()), encoded))
+        return hidden.transpose(0, 1)
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
-        return functional.linear(hidden, self._output_weight(), self.output_bias)
+        logits: Tensor = self.output(hidden)
+        return logits
 
-    def _output_weight(self) -> Tensor:
-        if self.settings.tied == "none":
-            return self.output_weight
-        tied = self.settings.tied == "three_way"
-        return (self.source_embedding if tied else self.target_embedding).weight
-
-    def start(self, encoded: Source) -> DecoderState:
-        return DecoderState(encoded.first, None, encoded)
+    def start(self, encoded: Encoded) -> DecoderState:
+        return self.decoder.start(_own(Source, encoded))
 
     def step(
-        self, words: Int[Tensor, " batch"], state: DecoderState
+        self, words: Int[Tensor, " batch"], state: State
     ) -> tuple[Float[Tensor, "batch vocabulary"], DecoderState]:
-        hidden, state = self.decoder.step(self._target_words(words), state)
-        return self.logits(self._dropped(hidden)), state
+        hidden, after = self.decoder.step(self._words(words), _own(DecoderState, state))
+        return self.logits(self.dropout(hidden)), after
 
-    def looks(self, source, lengths, target) -> Looks:
-        raise NotImplementedError
+    def looks(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+    ) -> Looks:
+        look = self.decoder.look(self._words(target.t()), self.encode(source, lengths))
+        return {} if look is None else {"decoder.0.cross": look}
+
+    def _words(self, words: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_word"]:
+        embedded: Tensor = self.dropout(self.target_embedding(words))
+        return embedded
+
+    def _sampled(self, encoded: Source, target: Tensor) -> Tensor:
+        """Scheduled sampling: at the configured rate, a word after the first is drawn from the
+        model in place of the translation's own (Bengio et al., arXiv 1506.03099)."""
+        state, words = self.start(encoded), target[:, 0]
+        outputs: list[Tensor] = []
+        for step in range(target.shape[1]):
+            if step:
+                words = self._drawn(outputs[-1], target[:, step])
+            hidden, state = self.decoder.step(self._words(words), state)
+            outputs.append(self.dropout(hidden))
+        return torch.stack(outputs, dim=1)
+
+    @torch.no_grad()
+    def _drawn(self, hidden: Tensor, own: Tensor) -> Tensor:
+        drawn = torch.multinomial(self.logits(hidden).float().softmax(-1), 1)[:, 0]
+        sampled = torch.rand(own.shape, device=own.device) < self.settings.scheduled_sampling
+        return torch.where(sampled & (own != self.padding), drawn, own)
+
+
+def _own(kind: type[T], given: object) -> T:
+    """What this model made itself, and not another model."""
+    if not isinstance(given, kind):
+        raise TypeError(f"expected what a RecurrentModel returned, got a {type(given).__name__}")
+    return given

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["AttentionName", "BridgeName", "CellName", "RecurrentConfiguration", "ScoreName", "Tying"]
+__all__ = [
+    "AttentionName",
+    "BridgeName",
+    "CellName",
+    "RecurrentConfiguration",
+    "ScoreName",
+    "Tying",
+]
 
 CellName = Literal["gru", "lstm"]
 AttentionName = Literal["bahdanau", "luong", "none"]
@@ -32,7 +39,7 @@ class RecurrentConfiguration:
             the source is then one fixed vector, the decoder's first state.
         score: How states are scored against the encoder's; "concat" is Luong's name for "additive".
         attention_width: Hidden width of the additive score (d_hidden; n' of Bahdanau).
-        heads: 1 for the plain attention of the papers, more for a `MultiHeadAttention` in its place.
+        heads: 1 for the papers' attention, more for a `MultiHeadAttention` in its place.
         input_feeding: Whether Luong's attentional vector enters the next step.
         bridge: The decoder's first state: "linear" (tanh of a projection of the encoder's last
             states), "copy" (those states as they are) or "zero".
@@ -89,8 +96,8 @@ class RecurrentConfiguration:
         needs_one_width = self.heads == 1 and self.score in ("dot", "scaled_dot", "cosine")
         if needs_one_width and self.decoder_width != self.memory_width:
             raise ValueError(
-                f"score {self.score!r} compares vectors of one width, but the decoder's states have "
-                f"{self.decoder_width} and the encoder's {self.memory_width}: "
+                f"score {self.score!r} compares vectors of one width, but the decoder's states "
+                f"have {self.decoder_width} and the encoder's {self.memory_width}: "
                 "make them equal, or choose 'general' or 'additive'"
             )
         if self.decoder_width % self.heads:

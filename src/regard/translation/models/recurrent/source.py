@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .cells import CellState
+from regard.attention.memory.heads import HeadMemory
+from regard.translation.models.recurrent.cells import CellState
 
 __all__ = ["DecoderState", "Source"]
 
 
 @dataclass(frozen=True)
 class Source:
-    """What the encoder leaves to the decoder, one row a sentence."""
+    """What the encoder leaves to the decoder, one row a sentence.
+
+    Attributes:
+        states: The encoder's states, which the contexts are blends of.
+        keys: What queries are scored against: the states as `regard.attention.scores.prepare` or
+            `MultiHeadAttention.remember` leave them; None where nothing will look.
+        readable: True where a sentence has a word; None where every position has one.
+        first: The decoder's first state, a layer.
+    """
 
     states: Float[Tensor, "batch source d_memory"]
-    readable: Bool[Tensor, "batch source"]
+    keys: Tensor | HeadMemory | None
+    readable: Bool[Tensor, "batch 1 source"] | None
     first: tuple[CellState, ...]
-    prepared: Any
 
     @property
     def rows(self) -> int:
@@ -29,17 +37,22 @@ class Source:
 
     def select(self, rows: Int[Tensor, " kept"]) -> Source:
         """These rows, in this order; a row may be taken twice."""
-        return Source(
-            self.states[rows],
-            self.readable[rows],
-            _select(self.first, rows),
-            self.prepared[rows],
-        )
+        keys = self.keys
+        if keys is not None:
+            keys = keys.select(rows) if isinstance(keys, HeadMemory) else keys[rows]
+        readable = None if self.readable is None else self.readable[rows]
+        return Source(self.states[rows], keys, readable, _select(self.first, rows))
 
 
 @dataclass(frozen=True)
 class DecoderState:
-    """The decoder between two words: the state of every layer, what it feeds itself, its source."""
+    """The decoder between two words.
+
+    Attributes:
+        layers: The state of every layer.
+        feed: What the step before hands to the next beside its state, if anything.
+        source: The sentences it reads.
+    """
 
     layers: tuple[CellState, ...]
     feed: Float[Tensor, "batch d_feed"] | None
