@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -21,12 +22,19 @@ from regard.attention.normalisers import Normaliser
 from regard.attention.scores import Score
 
 VARIABLE = "REGARD_KERNEL"
-SHORT = 128  # up to here, on a CPU, the matrix costs less than fusing saves
+SHORT = 128  # rows up to here are trained faster without fusing
 
 REFERENCE, SDPA, MATMUL = Reference(), Sdpa(), Matmul()
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for kernel in (MATMUL, SDPA, REFERENCE)}
 
-_pinned: ContextVar[str | None] = ContextVar("pinned", default=None)
+
+class _Pinned(threading.local):
+    """The kernel this thread has pinned; torch.compile can read it, which it cannot a ContextVar."""
+
+    name: str | None = None
+
+
+_pinned = _Pinned()
 
 
 class KernelRefusedError(RuntimeError):
@@ -63,11 +71,11 @@ def kernel(name: str) -> Iterator[None]:
         torch.Size([1, 4])
     """
     _named(name)
-    token = _pinned.set(name)
+    before, _pinned.name = _pinned.name, name
     try:
         yield
     finally:
-        _pinned.reset(token)
+        _pinned.name = before
 
 
 def _named(name: str) -> Kernel:
@@ -78,20 +86,31 @@ def _named(name: str) -> Kernel:
 
 def choose(request: Request, value: Tensor) -> Kernel:
     """The kernel that serves this request."""
-    name = _pinned.get() or os.environ.get(VARIABLE)
+    name = _pinned.name or os.environ.get(VARIABLE)
     if name:
         pinned = _named(name)
         if reason := pinned.supports(request, value):
             raise KernelRefusedError(f"kernel {name!r} cannot serve this request: {reason}")
         return pinned
-    first, second = (MATMUL, SDPA) if _is_short(request) else (SDPA, MATMUL)
+    first, second = (MATMUL, SDPA) if _is_plain(request, value) else (SDPA, MATMUL)
     if first.supports(request, value) is None:
         return first
     return second if second.supports(request, value) is None else REFERENCE
 
 
-def _is_short(request: Request) -> bool:
-    return request.query.is_cpu and request.keys <= SHORT and request.queries <= SHORT
+def _is_plain(request: Request, value: Tensor) -> bool:
+    """Whether plain products are the faster: measured on a CPU, in float32 and bfloat16.
+
+    torch's fused attention has no dropout there and no gradient for a bias, and falls back on the
+    whole matrix; its backward pass is slow on short rows. Without gradients it is ahead throughout.
+    """
+    if not request.query.is_cpu:
+        return False
+    if request.dropout or (request.bias is not None and request.bias.requires_grad):
+        return True
+    trained = request.query.requires_grad or request.key.requires_grad or value.requires_grad
+    short = request.keys <= SHORT and request.queries <= SHORT
+    return short and trained and torch.is_grad_enabled()
 
 
 def explain(
@@ -138,7 +157,7 @@ def explain(
         for name, other in KERNELS.items()
         if other is not chosen
     }
-    pinned = _pinned.get() or os.environ.get(VARIABLE)
+    pinned = _pinned.name or os.environ.get(VARIABLE)
     return Explanation(chosen.name, "pinned" if pinned else _because(chosen, request), refused)
 
 

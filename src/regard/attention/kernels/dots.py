@@ -32,17 +32,29 @@ def factors(request: Request) -> tuple[Tensor, Tensor, float]:
 
 
 def additive(request: Request, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-    """Mask and bias as one tensor to add, and which rows have nothing to read.
+    """Mask and bias as one tensor to add, and which rows have nothing to read, if any have.
 
     Rows with nothing to read are left open, so that nothing is divided by zero on their account.
     """
     readable = request.readable()
     if readable is None:
         return None, None
-    nothing = ~readable.any(dim=-1, keepdim=True)
-    bias = request.bias
-    if bias is None:
-        shut = torch.where(readable | nothing, 0.0, -torch.inf)
-        return shut.to(dtype), nothing
-    open_ = torch.where(readable, bias / request.normaliser.temperature, 0.0)  # type: ignore[attr-defined]
-    return torch.where(readable | nothing, open_, -torch.inf).to(dtype), nothing
+    nothing = _blank_rows(readable)
+    open_ = readable if nothing is None else readable | nothing
+    if request.bias is None:
+        shut = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
+        return shut.masked_fill(~open_, -torch.inf), nothing
+    bias = torch.where(readable, request.bias, 0.0) / request.normaliser.temperature  # type: ignore[attr-defined]
+    return torch.where(open_, bias, -torch.inf).to(dtype), nothing
+
+
+def _blank_rows(readable: Tensor) -> Tensor | None:
+    """Rows with nothing to read; None where a CPU can tell at once that there are none."""
+    some = readable.any(dim=-1, keepdim=True)
+    if some.is_cpu and not torch.compiler.is_compiling():
+        try:
+            if bool(some.all()):
+                return None
+        except RuntimeError:  # under vmap a tensor has no one truth
+            pass
+    return ~some

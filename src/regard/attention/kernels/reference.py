@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from regard.attention.kernels.dropout import drop
 from regard.attention.kernels.request import Request
 from regard.attention.masks.mask import pick
 from regard.attention.scores.products import blend
@@ -47,7 +47,7 @@ class Reference:
     def attend(self, request: Request, value: Tensor) -> Tensor:
         weights = weigh(request)
         if request.dropout:
-            weights = F.dropout(weights, request.dropout)
+            weights = drop(weights, request.dropout)
         wide = widen(value)
         reading = blend(weights.to(wide.dtype), wide)
         return reading if wide is value else reading.to(value.dtype)

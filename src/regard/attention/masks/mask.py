@@ -101,7 +101,7 @@ class Given(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Positional(Mask):
-    """A function of the caller's: (query positions (rows, 1), key positions (1, columns)) -> bool."""
+    """The caller's function (query positions (rows, 1), key positions (1, columns)) -> booleans."""
 
     function: Callable[[Tensor, Tensor], Tensor]
 

@@ -28,7 +28,7 @@ class Sparsemax(Normaliser):
     """
 
     def rows(self, scores: Tensor) -> Tensor:
-        weights: Tensor = _Simplex.apply(scores, 2.0)
+        weights: Tensor = _Simplex.apply(scores, 2.0)  # type: ignore[no-untyped-call]
         return weights
 
 
@@ -56,7 +56,7 @@ class Entmax(Normaliser):
     def rows(self, scores: Tensor) -> Tensor:
         if self.alpha == 1:
             return torch.softmax(scores, dim=-1)
-        weights: Tensor = _Simplex.apply(scores, float(self.alpha))
+        weights: Tensor = _Simplex.apply(scores, float(self.alpha))  # type: ignore[no-untyped-call]
         return weights
 
 
