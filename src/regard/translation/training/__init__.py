@@ -1,0 +1,1 @@
+"""Training: the loss, the schedule, checkpoints and the loop."""

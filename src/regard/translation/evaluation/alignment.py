@@ -1,0 +1,177 @@
+"""Which source word a target word comes from: hard links from looks, and how right they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.translation.errors import ConfigurationError, DataError
+
+# (source position, target position), both from 0
+Link = tuple[int, int]
+METHODS = ("intersection", "union", "grow-diag-final-and")
+
+
+@dataclass(frozen=True)
+class AlignmentScores:
+    """How links agree with a gold standard of sure and possible ones, in percent, over a corpus.
+
+    Och and Ney 2003 ("A systematic comparison of various statistical alignment models", section 5).
+
+    Attributes:
+        aer: alignment error rate, 1 - (|A and S| + |A and P|) / (|A| + |S|); lower is better.
+        precision: |A and P| / |A|.
+        recall: |A and S| / |S|.
+        f1: the harmonic mean of both.
+        links: |A|.
+    """
+
+    aer: float
+    precision: float
+    recall: float
+    f1: float
+    links: int
+
+
+def measure_alignment(
+    found: Sequence[Set[Link]],
+    sure: Sequence[Set[Link]],
+    possible: Sequence[Set[Link]] | None = None,
+) -> AlignmentScores:
+    """Compare links with gold ones, sentence by sentence; a sure link is possible too.
+
+    A share of nothing counts as right: no links at all have precision 100.
+
+    Raises:
+        DataError: unequal numbers of sentences.
+
+    >>> measure_alignment([{(0, 0), (1, 2)}], [{(0, 0), (1, 1)}], [{(1, 2)}]).aer
+    25.0
+    """
+    possible = sure if possible is None else possible
+    if not len(found) == len(sure) == len(possible):
+        raise DataError(
+            f"{len(found)} sentences with links, {len(sure)} with sure and {len(possible)} with "
+            "possible gold links"
+        )
+    right_sure = right_possible = links = wanted = 0
+    for ours, certain, perhaps in zip(found, sure, possible, strict=True):
+        links, wanted = links + len(ours), wanted + len(certain)
+        right_sure += len(ours & certain)
+        right_possible += len(ours & (certain | perhaps))
+    precision, recall = _share(right_possible, links), _share(right_sure, wanted)
+    together = precision + recall
+    return AlignmentScores(
+        aer=100 * (1 - _share(right_sure + right_possible, links + wanted)),
+        precision=100 * precision,
+        recall=100 * recall,
+        f1=100 * 2 * precision * recall / together if together else 0.0,
+        links=links,
+    )
+
+
+def parse_links(line: str, *, first: int = 0) -> tuple[set[Link], set[Link]]:
+    """The sure and the possible links of a line such as "0-0 1-2 3?2", source first.
+
+    A hyphen makes a link sure, ? or p possible.
+
+    Args:
+        first: the number of the first word in the file, 0 or 1.
+
+    Raises:
+        DataError: something that is no link.
+
+    >>> parse_links("0-0 1?2")
+    ({(0, 0)}, {(1, 2)})
+    """
+    sure: set[Link] = set()
+    possible: set[Link] = set()
+    for item in line.split():
+        match = re.fullmatch(r"([0-9]{1,9})([-?p])([0-9]{1,9})", item)
+        if not match or min(int(match[1]), int(match[3])) < first:
+            raise DataError(f'no link: {item[:40]!r}; expected such as "{first}-{first}"')
+        link = (int(match[1]) - first, int(match[3]) - first)
+        (sure if match[2] == "-" else possible).add(link)
+    return sure, possible
+
+
+def argmax_links(weights: Float[Tensor, "target source"]) -> set[Link]:
+    """Each target word linked to the source word it looks at most, first of equals; none at 0."""
+    best = weights.argmax(-1).tolist()
+    looked = (weights.amax(-1) > 0).tolist() if weights.numel() else []
+    return {(source, target) for target, source in enumerate(best) if looked[target]}
+
+
+def threshold_links(weights: Float[Tensor, "target source"], threshold: float) -> set[Link]:
+    """Every pair of words with a weight of at least `threshold`."""
+    pairs = (weights >= threshold).nonzero().tolist()
+    return {(source, target) for target, source in pairs}
+
+
+def flipped(links: Iterable[Link]) -> set[Link]:
+    """Source and target exchanged: the links of a model that translates the other way."""
+    return {(target, source) for source, target in links}
+
+
+def symmetrise(forward: Set[Link], backward: Set[Link], method: str) -> set[Link]:
+    """One alignment out of two directions, both given as (source, target).
+
+    "intersection", "union", or "grow-diag-final-and" (Koehn, Och and Marcu 2003): from the
+    intersection grow to neighbours in the union, diagonals included, that link a word not yet
+    linked; last, add links of either direction between two words of which neither is linked.
+
+    Raises:
+        ConfigurationError: no such method.
+    """
+    if method not in METHODS:
+        raise ConfigurationError(f"no symmetrisation {method!r}: use {', '.join(METHODS)}")
+    if method == "union":
+        return set(forward | backward)
+    links = set(forward & backward)
+    return links if method == "intersection" else _grow_diag_final_and(links, forward, backward)
+
+
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def _grow_diag_final_and(links: set[Link], forward: Set[Link], backward: Set[Link]) -> set[Link]:
+    union = forward | backward
+    sources, targets = {link[0] for link in links}, {link[1] for link in links}
+
+    def add(source: int, target: int) -> None:
+        links.add((source, target))
+        sources.add(source)
+        targets.add(target)
+
+    # The order decides which of two rivals is added. It is that of the published pseudo-code:
+    # target words, in each the source words; what is added is grown from in its turn.
+    waiting = [(target, source) for source, target in links]
+    while waiting:
+        heapify(waiting)
+        later = []
+        while waiting:
+            here = heappop(waiting)
+            for down, right in _NEIGHBOURS:
+                near = (here[0] + down, here[1] + right)
+                target, source = near
+                if (source, target) in union and not (source in sources and target in targets):
+                    add(source, target)
+                    if near > here:
+                        heappush(waiting, near)
+                    else:
+                        later.append(near)
+        waiting = later
+    for direction in (forward, backward):
+        for target, source in sorted(flipped(direction)):
+            if source not in sources and target not in targets:
+                add(source, target)
+    return links
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0

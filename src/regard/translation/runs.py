@@ -1,0 +1,213 @@
+"""The run folder: configuration, tokenizers, checkpoints and, for use, the model with its card."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from regard.translation import configuration as configurations
+from regard.translation import weights
+from regard.translation.configuration import Configuration
+from regard.translation.errors import CheckpointError, ModelError, TrainingError
+from regard.translation.models.building import build
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.text.tokenizer import Tokenizer
+
+MODEL = "model.safetensors"
+SUMS = "checksums.json"
+CONFIGURATION = "config.toml"
+CARD = "card.md"
+METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """How the source and the target are cut into pieces; one and the same object when joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    def files(self) -> dict[str, Tokenizer]:
+        if self.joint:
+            return {"tokenizer.model": self.source}
+        return {"source.model": self.source, "target.model": self.target}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder in which a translator is trained, kept and found again."""
+
+    folder: Path
+    configuration: Configuration
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """An existing run. Raises `ModelError` when the folder is none."""
+        file = folder / CONFIGURATION
+        if not file.is_file():
+            raise ModelError(f"{folder}: no run folder or model: it has no {CONFIGURATION}")
+        return cls(folder, configurations.read(file))
+
+    @classmethod
+    def create(cls, folder: Path, configuration: Configuration, tokenizers: Tokenizers) -> Run:
+        """A new run. Raises `TrainingError` when the folder is taken or cannot be written."""
+        cls.check_free(folder)
+        try:
+            (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+            for name, tokenizer in tokenizers.files().items():
+                weights.write_whole(folder / name, tokenizer.model)
+            # The configuration comes last: a folder that has it has everything.
+            weights.write_whole(folder / CONFIGURATION, configurations.dump(configuration).encode())
+        except OSError as fault:
+            raise TrainingError(f"{folder}: cannot be written: {fault.strerror}") from None
+        return cls(folder, configuration)
+
+    @staticmethod
+    def check_free(folder: Path) -> None:
+        """Refuse, before any work, a folder that holds something or cannot be written."""
+        if (folder / CONFIGURATION).exists():
+            raise TrainingError(
+                f"{folder}: already holds a run: add --resume to go on with it, or choose another --run"
+            )
+        if folder.exists() and not folder.is_dir():
+            raise TrainingError(f"{folder}: is a file, expected a folder for the run")
+        nearest = folder
+        while not nearest.exists():
+            nearest = nearest.parent
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
+
+    def tokenizers(self) -> Tokenizers:
+        """The tokenizers of the run, checked against its checksums where there are any."""
+        sums = self._sums()
+        names = ["tokenizer.model"] if self.configuration.tokenizer.joint else ["source.model", "target.model"]
+        opened = []
+        for name in names:
+            _check_sum(self.folder / name, sums.get(name))
+            opened.append(Tokenizer.open(self.folder / name))
+        return Tokenizers(opened[0], opened[-1])
+
+    def model(self, tokenizers: Tokenizers) -> TranslationModel:
+        """The model ready for use: the published one, or else the newest checkpoint's."""
+        path = self.folder / MODEL
+        if path.exists():
+            _check_sum(path, self._sums().get(MODEL))
+        else:
+            newest = self.newest_checkpoint()
+            if newest is None:
+                raise ModelError(f"{self.folder}: nothing trained yet: it has no {MODEL} and no checkpoint")
+            path = newest / MODEL
+            _check_sum(path, read_sums(newest).get(MODEL))
+        return self.model_from(path, tokenizers)
+
+    def model_from(self, path: Path, tokenizers: Tokenizers) -> TranslationModel:
+        """The model of one file of weights."""
+        weights.check_header(path)
+        with torch.random.fork_rng(devices=[]):
+            model = build(self.configuration, len(tokenizers.source), len(tokenizers.target))
+        weights.load_into(model, weights.load(path), path)
+        return model.eval()
+
+    def newest_checkpoint(self) -> Path | None:
+        """The checkpoint of the highest step; what was never finished does not count."""
+        found = [
+            (int(folder.name.removeprefix("step-")), folder)
+            for folder in (self.folder / CHECKPOINTS).glob("step-*")
+            if folder.name.removeprefix("step-").isdigit()
+        ]
+        return max(found)[1] if found else None
+
+    def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
+        """Put weights and card in the run folder for use."""
+        weights.save(tensors, self.folder / MODEL)
+        weights.write_whole(self.folder / CARD, card.encode())
+        self._write_sums(self.folder)
+
+    def export(self, folder: Path, *, half: bool = True) -> None:
+        """A copy of what translating needs, weights in half precision."""
+        tensors = weights.load(self.folder / MODEL)
+        folder.mkdir(parents=True, exist_ok=False)
+        try:
+            for name in (CONFIGURATION, CARD, *self.tokenizers().files()):
+                shutil.copyfile(self.folder / name, folder / name)
+            weights.save({k: t.half() if half else t for k, t in tensors.items()}, folder / MODEL)
+            self._write_sums(folder)
+        except BaseException:
+            shutil.rmtree(folder)
+            raise
+
+    def _sums(self) -> dict[str, str]:
+        return read_sums(self.folder) if (self.folder / SUMS).exists() else {}
+
+    def _write_sums(self, folder: Path) -> None:
+        write_sums(folder, [MODEL, *self.tokenizers().files()])
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other trainers out of the folder while this one works in it."""
+        path = self.folder / ".lock"
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as fault:
+            raise TrainingError(f"{path}: cannot be written: {fault.strerror}") from None
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                holder = os.read(handle, 32).decode("ascii", "replace").strip() or "unknown"
+                raise TrainingError(
+                    f"{self.folder}: process {holder} is training in it: wait for it or choose another --run"
+                ) from None
+            os.ftruncate(handle, 0)
+            os.write(handle, str(os.getpid()).encode())
+            yield
+        finally:
+            os.close(handle)
+
+
+def write_sums(folder: Path, names: list[str]) -> None:
+    """Write the sha256 of some files beside them."""
+    sums = {name: weights.sha256(folder / name) for name in sorted(names)}
+    weights.write_whole(folder / SUMS, (json.dumps(sums, indent=1) + "\n").encode())
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """The checksums kept in a folder. Raises `CheckpointError` when they cannot be read."""
+    path = folder / SUMS
+    try:
+        sums = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(sums, dict) or not all(isinstance(s, str) for s in sums.values()):
+            raise ValueError("no table of checksums")
+    except OSError as fault:
+        raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
+    except (ValueError, RecursionError) as fault:
+        raise CheckpointError(f"{path}: corrupted or truncated: {fault}") from None
+    return sums
+
+
+def _check_sum(path: Path, expected: str | None) -> None:
+    try:
+        if path.suffix == ".safetensors":
+            weights.check_header(path)
+        found = weights.sha256(path)
+    except OSError as fault:
+        raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
+    if expected is not None and found != expected:
+        raise CheckpointError(
+            f"{path}: corrupted or truncated: its sha256 is {found[:12]}..., {SUMS} says {expected[:12]}..."
+        )
+
+

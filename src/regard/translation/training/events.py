@@ -1,0 +1,46 @@
+"""What a training tells while it runs; commands draw it, scripts may ignore it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A step was made. Loss in nats a target token, mean since the last report."""
+
+    step: int
+    epoch: int
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
+class Validated:
+    """The validation set was translated. `score` is what models are chosen by (larger is better)."""
+
+    step: int
+    loss: float
+    bleu: float
+    chrf: float
+    exact: float
+    score: float
+    best: bool
+
+
+class Observer:
+    """Hears of everything; does nothing with it. Override what is of interest."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+    def stepped(self, event: Stepped, total: int) -> None:
+        """After every `log_every` steps."""
+
+    def advanced(self, step: int, total: int) -> None:
+        """After every step."""
+
+    def validated(self, event: Validated) -> None:
+        """After every validation."""

@@ -1,0 +1,77 @@
+"""How good the model is on text it does not learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from regard.translation.decoding.greedy import greedy
+from regard.translation.evaluation.scores import measure
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.runs import Tokenizers
+from regard.translation.text.batches import collate, plan
+from regard.translation.text.corpora import Pair
+from regard.translation.text.subwords import Ragged
+from regard.translation.training.loss import smoothed_cross_entropy
+
+_BATCH_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Loss in nats a target token (not smoothed), and greedy translations' scores in percent."""
+
+    loss: float
+    bleu: float
+    chrf: float
+    exact: float
+
+
+class Validation:
+    """A fixed sample of the validation set: the files may be sorted, so a sample and no slice."""
+
+    def __init__(
+        self, pairs: Sequence[Pair], tokenizers: Tokenizers, *, sentences: int, seed: int
+    ) -> None:
+        random = np.random.default_rng([seed, 0x7A11D])
+        rows = np.sort(random.permutation(len(pairs))[: sentences or len(pairs)])
+        self._pairs = [pairs[i] for i in rows]
+        self._tokenizers = tokenizers
+        self._source = Ragged.of(tokenizers.source.encode(pair.source) for pair in self._pairs)
+        self._target = Ragged.of(tokenizers.target.encode(pair.target) for pair in self._pairs)
+        self._batches = plan(
+            self._source.lengths, self._target.lengths, batch_tokens=_BATCH_TOKENS, random=random
+        )
+
+    @torch.inference_mode()
+    def measure(self, model: TranslationModel) -> Quality:
+        """Translate the sample greedily and score it; the model's mode is left as it was."""
+        device = next(model.parameters()).device
+        training, total, tokens = model.training, 0.0, 0
+        texts: dict[int, str] = {}
+        model.eval()
+        try:
+            for rows in self._batches:
+                batch = collate(self._source, self._target, rows).to(device)
+                real = torch.arange(batch.target_in.shape[1], device=device) < batch.target_lengths[:, None]
+                hidden = model.hidden(batch.source, batch.source_lengths, batch.target_in)
+                total += float(smoothed_cross_entropy(model.logits(hidden[real]), batch.target_out[real]))
+                tokens += batch.target_tokens
+                found = greedy(
+                    model, batch.source, batch.source_lengths, max_length=2 * batch.source_lengths + 10
+                )
+                for row, hypotheses in zip(rows, found, strict=True):
+                    texts[int(row)] = self._tokenizers.target.decode(hypotheses[0].tokens)
+        finally:
+            model.train(training)
+        scores = measure(
+            [texts[i] for i in range(len(self._pairs))],
+            [pair.target for pair in self._pairs],
+            measures=("bleu", "chrf", "exact"),
+        )
+        return Quality(
+            total / max(1, tokens), scores.bleu or 0.0, scores.chrf or 0.0, scores.exact or 0.0
+        )

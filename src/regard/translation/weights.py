@@ -1,0 +1,147 @@
+"""Weights in and out of safetensors files: whole or not at all, checked before they are believed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from regard.translation.errors import CheckpointError
+
+# The longest header that a file of ours could have.
+_LONGEST_HEADER = 10_000_000
+
+
+def save(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write tensors to `path`, which holds the whole file or what it held before."""
+    flat = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    write_whole(path, safetensors.torch.save(flat))
+
+
+def load(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file. Raises `CheckpointError` naming it when it is no whole safetensors file."""
+    check_header(path)
+    try:
+        return safetensors.torch.load(path.read_bytes())
+    except OSError as fault:
+        raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
+    except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, TypeError) as fault:
+        raise _corrupted(path, " ".join(str(fault).split())[:200]) from None
+
+
+def check_header(path: Path) -> None:
+    """Refuse, from its first bytes alone, a file that cannot be safetensors of ours."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = file.read(8)
+            length = int.from_bytes(start, "little")
+            if start[:2] == b"PK" or start[:1] == b"\x80":
+                raise CheckpointError(
+                    f"{path}: a pickle or zip archive under the name of weights: refusing to unpickle; "
+                    "only safetensors files are read"
+                )
+            if len(start) < 8 or length > size - 8 or length > _LONGEST_HEADER or length < 2:
+                raise _corrupted(path, "its header does not fit the file")
+            _check_table(path, file.read(length), size - 8 - length)
+    except OSError as fault:
+        raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
+
+
+def _check_table(path: Path, header: bytes, data: int) -> None:
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        table = dict(pairs)
+        if len(table) != len(pairs):
+            raise ValueError("a name stands twice in its header")
+        return table
+
+    try:
+        table = json.loads(header.decode("utf-8"), object_pairs_hook=once)
+        if not isinstance(table, dict):
+            raise ValueError("its header is no table")
+        table.pop("__metadata__", None)
+        spans = sorted(tuple(entry["data_offsets"]) for entry in table.values())
+        end = 0
+        for start, stop in spans:
+            if start != end or stop < start:
+                raise ValueError("its tensors overlap or leave holes")
+            end = stop
+        if end != data:
+            raise ValueError("its tensors do not fill the file")
+    except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as fault:
+        raise _corrupted(path, str(fault)[:200]) from None
+
+
+def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Give a model its weights, any floating type. Names the first tensor that does not fit or is not finite."""
+    expected = unique(module)
+    for name in sorted(expected.keys() | tensors.keys()):
+        if name not in tensors:
+            raise CheckpointError(f"{path}: tensor {name} is missing")
+        if name not in expected:
+            raise CheckpointError(f"{path}: tensor {name} has no place in this model")
+        found, wanted = tensors[name], expected[name]
+        if found.shape != wanted.shape:
+            raise CheckpointError(
+                f"{path}: tensor {name} has shape {tuple(found.shape)}, "
+                f"the configuration asks for {tuple(wanted.shape)}"
+            )
+        if found.is_floating_point() != wanted.is_floating_point():
+            raise CheckpointError(f"{path}: tensor {name} is {found.dtype}, expected {wanted.dtype}")
+        if found.is_floating_point() and not bool(torch.isfinite(found).all()):
+            raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
+    with torch.no_grad():
+        for name, wanted in expected.items():
+            wanted.copy_(tensors[name])
+
+
+def unique(module: nn.Module) -> dict[str, Tensor]:
+    """The state of a model with each shared tensor once, under its first name."""
+    seen: dict[int, str] = {}
+    state: dict[str, Tensor] = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen[id(tensor)] = name
+            state[name] = tensor.detach()
+    return state
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name, force it to the disk, and rename it into place."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        sync_folder(path.parent)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Force a folder's entries to the disk, so that a rename outlives a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _corrupted(path: Path, why: str) -> CheckpointError:
+    return CheckpointError(f"{path}: corrupted or truncated: {why}")
