@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import unicodedata
 import zlib
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 __all__ = ["CharacterNgrams"]
 
@@ -55,29 +55,26 @@ class CharacterNgrams:
 
     def __call__(self, strings: Sequence[str]) -> Float[Tensor, "strings width"]:
         """One unit vector for each string."""
-        if not strings:
-            return torch.zeros(0, self.width)
-        return torch.stack([self._vector(string) for string in strings])
+        rows: list[int] = []
+        cells: list[int] = []
+        signs: list[float] = []
+        for row, string in enumerate(strings):
+            for gram in self._grams(string):
+                code = zlib.crc32(gram.encode("utf-8", "surrogatepass"))
+                cells.append((code >> 1) % self.width)
+                signs.append(1.0 if code & 1 else -1.0)
+            rows.extend([row] * (len(cells) - len(rows)))
+        counts = torch.zeros(len(strings), self.width, dtype=torch.float32)
+        at = torch.tensor(rows, dtype=torch.long), torch.tensor(cells, dtype=torch.long)
+        counts.index_put_(at, torch.tensor(signs, dtype=torch.float32), accumulate=True)
+        return F.normalize(counts, dim=-1)
 
-    def _vector(self, string: str) -> Tensor:
+    def _grams(self, string: str) -> list[str]:
         text = START + unicodedata.normalize("NFC", string).casefold() + END
-        # The whole string counts as well, so that even the empty one has something to count.
-        cells: dict[int, int] = {}
-        for gram in (*self._grams(text), text):
-            code = zlib.crc32(gram.encode("utf-8", "surrogatepass"))
-            cell = (code >> 1) % self.width
-            cells[cell] = cells.get(cell, 0) + (1 if code & 1 else -1)
-        norm = math.sqrt(sum(count * count for count in cells.values()))
-        vector = torch.zeros(self.width)
-        if norm:
-            index = torch.tensor(list(cells))
-            vector[index] = torch.tensor(list(cells.values()), dtype=vector.dtype) / norm
-        return vector
-
-    def _grams(self, text: str) -> list[str]:
         grams = [
             text[start : start + size]
             for size in range(self.shortest, self.longest + 1)
             for start in range(len(text) - size + 1)
         ]
-        return [gram for gram in grams if gram not in (START, END)]  # every string has those
+        # Every string has the marks. The whole counts too: the empty one has nothing else.
+        return [*(gram for gram in grams if gram not in (START, END)), text]
