@@ -80,7 +80,9 @@ class FilesSection(Section):
 
     @model_validator(mode="after")
     def _one_form(self) -> FilesSection:
-        if (self.tsv is None) == (self.source is None) or (self.source is None) != (self.target is None):
+        if (self.tsv is None) == (self.source is None) or (self.source is None) != (
+            self.target is None
+        ):
             raise ValueError("give either `tsv`, or `source` and `target`")
         return self
 
@@ -136,7 +138,9 @@ class TrainingSection(Section):
     learning_rate: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = 1e-3
     betas: tuple[Rate, Rate] = (0.9, 0.98)
     weight_decay: NotNegative = 0.0
-    schedule: Literal["constant", "inverse_square_root", "cosine", "plateau"] = "inverse_square_root"
+    schedule: Literal["constant", "inverse_square_root", "cosine", "plateau"] = (
+        "inverse_square_root"
+    )
     warmup: Annotated[int, Field(ge=0, le=100_000_000)] = 400
     label_smoothing: Rate = 0.1
     clip: NotNegative = 1.0
@@ -283,7 +287,11 @@ def _short(value: Any) -> str:
 def _nearest(place: list[str], error: Any) -> str:
     known = _known_keys(place[:-1])
     close = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.5)
-    return f": did you mean {'.'.join([*place[:-1], close[0]])}?" if close else f": known are {', '.join(known)}"
+    return (
+        f": did you mean {'.'.join([*place[:-1], close[0]])}?"
+        if close
+        else f": known are {', '.join(known)}"
+    )
 
 
 def _known_keys(section: list[str]) -> list[str]:
@@ -325,7 +333,9 @@ def _value(value: Any) -> str:
 
 def _string(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    return (
+        '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    )
 
 
 def _flat(table: dict[str, Any], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:

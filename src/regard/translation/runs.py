@@ -93,7 +93,11 @@ class Run:
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of the run, checked against its checksums where there are any."""
         sums = self._sums()
-        names = ["tokenizer.model"] if self.configuration.tokenizer.joint else ["source.model", "target.model"]
+        names = (
+            ["tokenizer.model"]
+            if self.configuration.tokenizer.joint
+            else ["source.model", "target.model"]
+        )
         opened = []
         for name in names:
             _check_sum(self.folder / name, sums.get(name))
@@ -108,7 +112,9 @@ class Run:
         else:
             newest = self.newest_checkpoint()
             if newest is None:
-                raise ModelError(f"{self.folder}: nothing trained yet: it has no {MODEL} and no checkpoint")
+                raise ModelError(
+                    f"{self.folder}: nothing trained yet: it has no {MODEL} and no checkpoint"
+                )
             path = newest / MODEL
             _check_sum(path, read_sums(newest).get(MODEL))
         return self.model_from(path, tokenizers)
@@ -209,5 +215,3 @@ def _check_sum(path: Path, expected: str | None) -> None:
         raise CheckpointError(
             f"{path}: corrupted or truncated: its sha256 is {found[:12]}..., {SUMS} says {expected[:12]}..."
         )
-
-

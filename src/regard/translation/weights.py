@@ -94,7 +94,9 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
                 f"the configuration asks for {tuple(wanted.shape)}"
             )
         if found.is_floating_point() != wanted.is_floating_point():
-            raise CheckpointError(f"{path}: tensor {name} is {found.dtype}, expected {wanted.dtype}")
+            raise CheckpointError(
+                f"{path}: tensor {name} is {found.dtype}, expected {wanted.dtype}"
+            )
         if found.is_floating_point() and not bool(torch.isfinite(found).all()):
             raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
     with torch.no_grad():

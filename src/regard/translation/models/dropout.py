@@ -42,4 +42,5 @@ def keep(like: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     # The whole range of 64 bits: without bounds the top bit of each draw would always be 0.
     draws.random_(-(2**63), None)
     kept = draws.view(torch.uint8)[:count] >= dropped
-    return kept.view(like.shape).to(like.dtype).mul_(256 / (256 - dropped))
+    factors: Tensor = kept.view(like.shape).to(like.dtype).mul_(256 / (256 - dropped))
+    return factors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -12,6 +12,9 @@ from regard.attention.looks.look import Look
 
 # "encoder.0.self", "decoder.1.cross", ... -> a look over (batch, heads, queries, keys)
 Looks = dict[str, Look]
+
+
+T = TypeVar("T")
 
 
 class Encoded(Protocol):
@@ -53,9 +56,7 @@ class TranslationModel(nn.Module, ABC):
         """Teacher forcing: what the decoder holds after each word of `target` (the output layer's input)."""
 
     @abstractmethod
-    def logits(
-        self, hidden: Float[Tensor, "*batch width"]
-    ) -> Float[Tensor, "*batch vocabulary"]:
+    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         """The output layer, apart, so that a loss can call it in chunks and on real positions only."""
 
     @abstractmethod
@@ -85,3 +86,10 @@ class TranslationModel(nn.Module, ABC):
     ) -> Float[Tensor, "batch target vocabulary"]:
         """The logits of the word after each word of `target`."""
         return self.logits(self.hidden(source, lengths, target))
+
+
+def own(kind: type[T], given: object) -> T:
+    """What a model made itself and is given back, and not what another made."""
+    if not isinstance(given, kind):
+        raise TypeError(f"expected the model's own {kind.__name__}, got a {type(given).__name__}")
+    return given

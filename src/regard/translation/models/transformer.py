@@ -15,9 +15,13 @@ from regard.attention.heads import HeadMemory, MultiHeadAttention
 from regard.attention.masks import causal
 from regard.attention.positions import sinusoidal
 from regard.translation.models.dropout import Dropout
-from regard.translation.models.protocol import Looks, TranslationModel
+from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+}
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,9 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.before:
-            return x + self.dropout(sublayer(self.norm(x)))
-        output: Tensor = self.norm(x + self.dropout(sublayer(x)))
+            output: Tensor = x + self.dropout(sublayer(self.norm(x)))
+        else:
+            output = self.norm(x + self.dropout(sublayer(x)))
         return output
 
 
@@ -149,9 +154,7 @@ class DecoderLayer(nn.Module):
             return output
 
         x = self.self_residual(x, read_said)
-        x = self.cross_residual(
-            x, lambda q: self.cross_attention(q, memory=source, mask=readable)
-        )
+        x = self.cross_residual(x, lambda q: self.cross_attention(q, memory=source, mask=readable))
         output: Tensor = self.feed_forward_residual(x, self.feed_forward)
         return output
 
@@ -262,7 +265,8 @@ class Transformer(TranslationModel):
         output: Tensor = self.output(hidden)
         return output
 
-    def start(self, encoded: TransformerEncoded) -> TransformerState:
+    def start(self, encoded: Encoded) -> TransformerState:
+        encoded = own(TransformerEncoded, encoded)
         return TransformerState(
             [layer.self_attention.remember(encoded.states[:, :0]) for layer in self._layers()],
             [layer.cross_attention.remember(encoded.states) for layer in self._layers()],
@@ -270,8 +274,9 @@ class Transformer(TranslationModel):
         )
 
     def step(
-        self, words: Int[Tensor, " batch"], state: TransformerState
+        self, words: Int[Tensor, " batch"], state: State
     ) -> tuple[Float[Tensor, "batch vocabulary"], TransformerState]:
+        state = own(TransformerState, state)
         x = self._embed(self.target_embedding, words[:, None], state.position)
         for layer, said, source in zip(self._layers(), state.said, state.source, strict=True):
             x = layer.step(x, said, source, state.readable)

@@ -31,17 +31,14 @@ class Batch:
         return int(self.target_lengths.sum())
 
     def to(self, device: torch.device) -> Batch:
-        moved = (
-            tensor.to(device, non_blocking=True)
-            for tensor in (
-                self.source,
-                self.source_lengths,
-                self.target_in,
-                self.target_out,
-                self.target_lengths,
-            )
+        return Batch(
+            self.source.to(device),
+            self.source_lengths.to(device),
+            self.target_in.to(device),
+            self.target_out.to(device),
+            self.target_lengths.to(device),
+            self.rows,
         )
-        return Batch(*moved, rows=self.rows)
 
 
 def plan(
@@ -84,13 +81,17 @@ def collate(source: Ragged, target: Ragged, rows: NDArray[np.int64]) -> Batch:
     )
 
 
-def sources(lines: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "batch source"], Int[Tensor, " batch"]]:
+def sources(
+    lines: Sequence[Sequence[int]],
+) -> tuple[Int[Tensor, "batch source"], Int[Tensor, " batch"]]:
     """Encoded sentences as a padded tensor and their lengths, each ended with the end-of-sentence id."""
     padded = _padded([np.asarray(line, dtype=np.int64) for line in lines], end=True)
     return padded, torch.tensor([len(line) + 1 for line in lines])
 
 
-def targets(lines: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "batch target"], Int[Tensor, " batch"]]:
+def targets(
+    lines: Sequence[Sequence[int]],
+) -> tuple[Int[Tensor, "batch target"], Int[Tensor, " batch"]]:
     """Encoded sentences as a decoder reads them: begun, padded, and their lengths."""
     padded = _padded([np.asarray(line, dtype=np.int64) for line in lines], begin=True)
     return padded, torch.tensor([len(line) + 1 for line in lines])

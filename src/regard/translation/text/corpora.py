@@ -149,7 +149,9 @@ def _opened(path: Path) -> BinaryIO:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (OSError, ValueError) as fault:
-        raise DataError(f"{path}: cannot be read: {getattr(fault, 'strerror', None) or fault}") from None
+        raise DataError(
+            f"{path}: cannot be read: {getattr(fault, 'strerror', None) or fault}"
+        ) from None
 
 
 def _refuse_foreign(raw: bytes, name: str) -> None:

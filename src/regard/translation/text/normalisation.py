@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 # Sentencepiece writes a space as U+2581, so a literal one could not be told from a space.
-_SPACE_MARK = {"\u2581": "_"}
+_SPACE_MARK = str.maketrans("\u2581", "_")
 # A lone surrogate is no text at all (it comes from undecodable arguments or JSON): it cannot be encoded.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Control characters (NUL, CR, VT, FF, FS ..., U+0085), line and paragraph separators, the byte order mark.
@@ -24,6 +24,6 @@ def normalise(text: str) -> str:
     >>> normalise("  Où\\u202f?\\r")
     'Où ?'
     """
-    text = _SURROGATE.sub("\ufffd", text).translate(str.maketrans(_SPACE_MARK))
+    text = _SURROGATE.sub("\ufffd", text).translate(_SPACE_MARK)
     text = _CONTROL.sub(" ", unicodedata.normalize("NFC", text))
     return _SPACES.sub(" ", text).strip()

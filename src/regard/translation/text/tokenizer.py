@@ -38,7 +38,9 @@ class Tokenizer:
         size = processor.get_piece_size()
         special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         if special != (PAD, UNK, BOS, EOS):
-            raise ValueError(f"padding, unknown, begin and end must be ids 0, 1, 2, 3, got {special}")
+            raise ValueError(
+                f"padding, unknown, begin and end must be ids 0, 1, 2, 3, got {special}"
+            )
         if not 4 < size <= 1_000_000:
             raise ValueError(f"it holds {size} pieces")
         if len({processor.id_to_piece(i) for i in range(size)}) != size:

@@ -39,9 +39,7 @@ class Progress:
     version: int = VERSION
 
 
-def save(
-    run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.Optimizer
-) -> Path:
+def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.Optimizer) -> Path:
     """Write a checkpoint of this step: into a folder of another name, renamed once it is on the disk."""
     folder = run.folder / CHECKPOINTS
     final = folder / f"step-{progress.step}"
@@ -81,7 +79,9 @@ def load(
         except OSError as fault:
             raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
         if sums.get(name) != found:
-            raise CheckpointError(f"{path}: corrupted or truncated: its sha256 is not the one saved with it")
+            raise CheckpointError(
+                f"{path}: corrupted or truncated: its sha256 is not the one saved with it"
+            )
     progress = _progress(folder / PROGRESS)
     weights.load_into(model, weights.load(folder / MODEL), folder / MODEL)
     if optimiser is not None:

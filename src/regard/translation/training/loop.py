@@ -145,7 +145,7 @@ class Trainer:
             try:
                 with arithmetic(precision, self.device):
                     loss = self._loss(batch.to(self.device)) / tokens
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
             except (MemoryError, RuntimeError) as fault:
                 raise _out_of_memory(fault, batch) from None
             total += float(loss.detach())
@@ -153,7 +153,10 @@ class Trainer:
 
     def _loss(self, batch: Batch) -> Tensor:
         hidden = self.model.hidden(batch.source, batch.source_lengths, batch.target_in)
-        real = torch.arange(batch.target_in.shape[1], device=hidden.device) < batch.target_lengths[:, None]
+        real = (
+            torch.arange(batch.target_in.shape[1], device=hidden.device)
+            < batch.target_lengths[:, None]
+        )
         logits = self.model.logits(hidden[real])
         return smoothed_cross_entropy(logits, batch.target_out[real], self.settings.label_smoothing)
 
@@ -186,7 +189,7 @@ class Trainer:
         random = torch.get_rng_state()
 
         def step() -> None:
-            (self._loss(batch) / batch.target_tokens).backward()  # type: ignore[no-untyped-call]
+            (self._loss(batch) / batch.target_tokens).backward()
             self.optimiser.zero_grad(set_to_none=True)
 
         try:
@@ -281,7 +284,9 @@ def _write_metrics(run: Run, line: dict[str, object]) -> None:
         with (run.folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
     except OSError as fault:
-        raise TrainingError(f"{run.folder / METRICS}: cannot be written: {fault.strerror}") from None
+        raise TrainingError(
+            f"{run.folder / METRICS}: cannot be written: {fault.strerror}"
+        ) from None
 
 
 def _forget_metrics(run: Run, step: int) -> None:

@@ -56,5 +56,5 @@ def smoothed_cross_entropy(
 
     loss = - sum_t [(1 - s) log p(y_t) + s / V sum_v log p(v)]   (Szegedy et al. 2016, section 7)
     """
-    loss: Tensor = _SmoothedCrossEntropy.apply(logits, targets, smoothing)
+    loss: Tensor = _SmoothedCrossEntropy.apply(logits, targets, smoothing)  # type: ignore[no-untyped-call]
     return loss

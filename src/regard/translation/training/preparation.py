@@ -44,7 +44,9 @@ def read_data(section: DataSection, folder: Path | None, seed: int) -> Data:
     valid = read_pairs(corpus(section.valid, section, folder))
     for name, pairs in (("train", train), ("valid", valid)):
         if not pairs.pairs:
-            raise DataError(f"data.{name}: no usable sentence pairs ({pairs.skipped} with an empty side)")
+            raise DataError(
+                f"data.{name}: no usable sentence pairs ({pairs.skipped} with an empty side)"
+            )
     return Data(train.pairs, valid.pairs, train.skipped + valid.skipped)
 
 
@@ -90,7 +92,9 @@ def prepare(
     Run.check_free(folder)
     observer = observer or Observer()
     found = read_data(configuration.data, data, configuration.seed)
-    observer.note(f"{len(found.train)} training pairs, {len(found.valid)} for validation, skipped {found.skipped}")
+    observer.note(
+        f"{len(found.train)} training pairs, {len(found.valid)} for validation, skipped {found.skipped}"
+    )
     tokenizers = learn_tokenizers(configuration, found.train)
     run = Run.create(folder, configuration, tokenizers)
     return _trainer(run, tokenizers, found, device, observer)
@@ -110,7 +114,8 @@ def prepare_resumed(
         changed = configurations.differences(run.configuration, configuration)
         if changed:
             raise ConfigurationError(
-                f"{folder}: a resumed training keeps its configuration; these differ: " + "; ".join(changed)
+                f"{folder}: a resumed training keeps its configuration; these differ: "
+                + "; ".join(changed)
             )
         run = Run(folder, configuration)
     observer = observer or Observer()

@@ -56,12 +56,20 @@ class Validation:
         try:
             for rows in self._batches:
                 batch = collate(self._source, self._target, rows).to(device)
-                real = torch.arange(batch.target_in.shape[1], device=device) < batch.target_lengths[:, None]
+                real = (
+                    torch.arange(batch.target_in.shape[1], device=device)
+                    < batch.target_lengths[:, None]
+                )
                 hidden = model.hidden(batch.source, batch.source_lengths, batch.target_in)
-                total += float(smoothed_cross_entropy(model.logits(hidden[real]), batch.target_out[real]))
+                total += float(
+                    smoothed_cross_entropy(model.logits(hidden[real]), batch.target_out[real])
+                )
                 tokens += batch.target_tokens
                 found = greedy(
-                    model, batch.source, batch.source_lengths, max_length=2 * batch.source_lengths + 10
+                    model,
+                    batch.source,
+                    batch.source_lengths,
+                    max_length=2 * batch.source_lengths + 10,
                 )
                 for row, hypotheses in zip(rows, found, strict=True):
                     texts[int(row)] = self._tokenizers.target.decode(hypotheses[0].tokens)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.translation.models.dropout import Dropout
-from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel
+from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.recurrent.bahdanau import BahdanauDecoder
 from regard.translation.models.recurrent.bridge import Bridge
 from regard.translation.models.recurrent.decoder import Decoder, FixedVectorDecoder
@@ -20,8 +18,6 @@ from regard.translation.models.recurrent.settings import AttentionName, Recurren
 from regard.translation.models.recurrent.source import DecoderState, Source
 
 __all__ = ["RecurrentModel"]
-
-T = TypeVar("T")
 
 DECODERS: dict[AttentionName, type[Decoder]] = {
     "bahdanau": BahdanauDecoder,
@@ -114,12 +110,12 @@ class RecurrentModel(TranslationModel):
         return logits
 
     def start(self, encoded: Encoded) -> DecoderState:
-        return self.decoder.start(_own(Source, encoded))
+        return self.decoder.start(own(Source, encoded))
 
     def step(
         self, words: Int[Tensor, " batch"], state: State
     ) -> tuple[Float[Tensor, "batch vocabulary"], DecoderState]:
-        hidden, after = self.decoder.step(self._words(words), _own(DecoderState, state))
+        hidden, after = self.decoder.step(self._words(words), own(DecoderState, state))
         return self.logits(self.dropout(hidden)), after
 
     def looks(
@@ -152,10 +148,3 @@ class RecurrentModel(TranslationModel):
         drawn = torch.multinomial(self.logits(hidden).float().softmax(-1), 1)[:, 0]
         sampled = torch.rand(own.shape, device=own.device) < self.settings.scheduled_sampling
         return torch.where(sampled & (own != self.padding), drawn, own)
-
-
-def _own(kind: type[T], given: object) -> T:
-    """What this model made itself, and not another model."""
-    if not isinstance(given, kind):
-        raise TypeError(f"expected what a RecurrentModel returned, got a {type(given).__name__}")
-    return given
