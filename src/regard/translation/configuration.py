@@ -136,7 +136,7 @@ class TrainingSection(Section):
     accumulate: Small = 1
     optimiser: Literal["adam", "adamw"] = "adam"
     learning_rate: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = 1e-3
-    betas: tuple[Rate, Rate] = (0.9, 0.98)
+    betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)
     weight_decay: NotNegative = 0.0
     schedule: Literal["constant", "inverse_square_root", "cosine", "plateau"] = (
         "inverse_square_root"
