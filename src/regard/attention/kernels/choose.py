@@ -29,7 +29,7 @@ KERNELS: dict[str, Kernel] = {kernel.name: kernel for kernel in (MATMUL, SDPA, R
 
 
 class _Pinned(threading.local):
-    """The kernel this thread has pinned; torch.compile can read it, which it cannot a ContextVar."""
+    """The kernel this thread has pinned. torch.compile reads it, as it cannot a ContextVar."""
 
     name: str | None = None
 

@@ -1,0 +1,126 @@
+"""Masks: each rule against its definition, windows against the whole, `&` and `|`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.attention import masks
+from regard.attention.shapes import Frame, ShapeError
+
+IDS = torch.tensor([[0, 0, 1, 1, 2], [0, 1, 1, 1, 1]])
+EVERY_MASK = pytest.mark.parametrize(
+    "mask",
+    [
+        masks.causal(align="start"),
+        masks.causal(align="end"),
+        masks.band(1, 2),
+        masks.band(None, 1, align="end"),
+        masks.band(2, None),
+        masks.band(None, None),
+        masks.padding([3, 6]),
+        masks.documents(IDS, torch.tensor([0, 1, 1, 0, 2, 2])),
+        masks.causal(align="end") & masks.padding([3, 0]),
+        masks.band(0, 0) | (torch.arange(6) < 2),
+        masks.as_mask(torch.rand(2, 1, 5, 6, generator=torch.Generator().manual_seed(0)) > 0.5),
+        masks.as_mask(lambda row, column: (row + column) % 2 == 0),
+    ],
+    ids=lambda mask: type(mask).__name__,
+)
+
+
+@pytest.mark.parametrize(("align", "shift"), [("start", 0), ("end", 3)])
+def test_a_band_counts_both_ends_in(align: Any, shift: int) -> None:
+    dense = masks.band(1, 2, align=align).dense((), 3, 6)
+    for row in range(3):
+        for column in range(6):
+            assert dense[row, column] == (-1 <= column - (row + shift) <= 2)
+
+
+def test_causal_by_both_ends() -> None:
+    start, end = (
+        masks.causal(align=align).dense((), 2, 4).int().tolist() for align in ("start", "end")
+    )  # type: ignore[arg-type]
+    assert start == [[1, 0, 0, 0], [1, 1, 0, 0]]
+    assert end == [[1, 1, 1, 0], [1, 1, 1, 1]]
+    assert masks.causal(align="end").dense((), 4, 2).int().tolist() == [
+        [0, 0],
+        [0, 0],
+        [1, 0],
+        [1, 1],
+    ]
+
+
+def test_lengths_follow_the_leading_batch_axes() -> None:
+    mask = masks.padding(torch.tensor([1, 3]))
+    dense = mask.dense((2, 8), 4, 3)
+    assert dense.shape == (2, 1, 4, 3)
+    assert dense[0, 0].int().tolist() == [[1, 0, 0]] * 4
+    assert dense[1, 0].all()
+    assert masks.padding(torch.tensor(2)).dense((2, 8), 1, 3).sum() == 2
+    assert masks.padding([[1], [2]]).dense((2, 8), 1, 3).shape == (2, 1, 1, 3)
+
+
+def test_documents_follow_the_leading_batch_axes() -> None:
+    dense = masks.documents(IDS).dense((2, 8), 5, 5)
+    assert dense.shape == (2, 1, 5, 5)
+    assert dense[0, 0, 2].int().tolist() == [0, 0, 1, 1, 0]
+
+
+@EVERY_MASK
+def test_any_window_is_a_part_of_the_whole(mask: masks.Mask) -> None:
+    frame = Frame((2, 3), 5, 6, torch.device("cpu"))
+    rows, columns = torch.tensor([4, 1]), torch.tensor([0, 5, 3])
+    whole = mask.dense(*frame[:3]).expand(2, 3, 5, 6)
+    window = mask.window(rows, columns, frame).expand(2, 3, 2, 3)
+    assert torch.equal(window, whole[..., rows, :][..., columns])
+    assert mask.window(rows[:0], columns[:0], frame).numel() == 0
+
+
+@EVERY_MASK
+def test_attending_under_a_mask_is_attending_under_its_dense_form(mask: masks.Mask) -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, 3, length, 4) for length in (5, 6, 6))
+    ruled, look = regard.read(query, key, value, mask=mask)
+    dense = mask.dense((2, 3), 5, 6)
+    assert torch.allclose(ruled, regard.attend(query, key, value, mask=dense), atol=1e-6)
+    assert torch.equal(look.weights() > 0, dense.expand(2, 3, 5, 6))
+    part = look.weights(rows=range(1, 4), columns=slice(2, None))
+    assert torch.allclose(part, look.weights()[..., 1:4, 2:], atol=1e-6)
+
+
+def test_joining_masks_tensors_and_functions() -> None:
+    causal, tensor = masks.causal(align="start"), torch.rand(4, 4) > 0.5
+    triangle = torch.ones(4, 4, dtype=torch.bool).tril()
+    for both in (causal & tensor, tensor & causal, causal & (lambda row, column: tensor)):
+        assert torch.equal(both.dense((), 4, 4), triangle & tensor)
+    for either in (causal | tensor, tensor | causal):
+        assert torch.equal(either.dense((), 4, 4), triangle | tensor)
+
+
+@pytest.mark.parametrize(
+    ("mask", "error", "message"),
+    [
+        (torch.ones(4, 6, dtype=torch.bool), ShapeError, r"mask covers 6 keys, the memory holds 7"),
+        (torch.ones(4, 6, dtype=torch.bool), ShapeError, r"shape \[..., 4, 7\]"),
+        (torch.ones(3, 7, dtype=torch.bool), ShapeError, "mask covers 3 queries, there are 4"),
+        (torch.ones(3, 4, 7, dtype=torch.bool), ShapeError, "do not broadcast"),
+        (torch.ones(4, 7), TypeError, "True = may be read"),
+        (masks.padding([1, 2, 3]), ShapeError, "lengths has batch axes"),
+        (masks.padding(torch.ones(2, 1, 1, 1)), ShapeError, "lengths has 4 batch axes"),
+        (masks.documents(IDS), ShapeError, "query_ids covers 5 positions, there are 4"),
+        (lambda row, column: row + column, TypeError, "pass booleans"),
+    ],
+)
+def test_a_mask_that_does_not_fit(mask: Any, error: type[Exception], message: str) -> None:
+    query, key, value = torch.ones(2, 4, 3), torch.ones(2, 7, 3), torch.ones(2, 7, 3)
+    with pytest.raises(error, match=message):
+        regard.attend(query, key, value, mask=mask)
+
+
+def test_an_alignment_that_does_not_exist() -> None:
+    with pytest.raises(ValueError, match='pass "start" or "end"'):
+        masks.causal(align="middle")  # type: ignore[arg-type]

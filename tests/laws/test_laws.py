@@ -1,0 +1,211 @@
+"""The laws of attention, for every kernel."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import regard
+from regard.attention import masks, normalisers
+from regard.attention.kernels.choose import KERNELS
+
+EVERY_KERNEL = pytest.mark.parametrize("kernel", list(KERNELS))
+NORMALISERS = [
+    normalisers.Softmax(),
+    normalisers.Softmax(0.1),
+    normalisers.Hard(),
+    normalisers.Hard("straight_through"),
+    normalisers.Sparsemax(),
+    normalisers.Entmax(1.5),
+    normalisers.Entmax(1.1),
+    normalisers.Entmax(3.0),
+]
+EVERY_NORMALISER = pytest.mark.parametrize("normaliser", NORMALISERS, ids=str)
+LENGTHS = st.integers(1, 9)
+
+
+def draw(queries: int = 5, keys: int = 7, *batch: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value in float64, each wanting its gradient."""
+    generator = torch.Generator().manual_seed(queries * 100 + keys)
+    shapes = ((*batch, queries, 8), (*batch, keys, 8), (*batch, keys, 4))
+    query, key, value = (
+        torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes
+    )
+    return query, key, value
+
+
+def draw_mask(queries: int, keys: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(queries, keys, generator=generator) > 0.5
+
+
+def gradients(reading: Tensor, *leaves: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(reading.square().sum() + reading.sum(), leaves)
+
+
+@EVERY_KERNEL
+def test_true_may_be_read_and_false_may_not(kernel: str) -> None:
+    query, key, value = draw()
+    mask = torch.zeros(5, 7, dtype=torch.bool)
+    mask[:, 2] = True
+    with regard.kernel(kernel):
+        reading = regard.attend(query, key, value, mask=mask)
+    assert torch.allclose(reading, value[2].expand(5, 4))
+
+
+@EVERY_KERNEL
+@given(queries=LENGTHS, keys=LENGTHS, seed=st.integers(0, 99))
+def test_a_row_with_nothing_to_read_is_zero_with_zero_gradient(
+    kernel: str, queries: int, keys: int, seed: int
+) -> None:
+    query, key, value = draw(queries, keys)
+    mask = draw_mask(queries, keys, seed)
+    blank = seed % queries
+    mask[blank] = False
+    with regard.kernel(kernel):
+        reading, look = regard.read(query, key, value, mask=mask)
+    assert not reading[blank].any()
+    assert not look.weights()[blank].any()
+    slopes = gradients(reading, query, key, value)
+    assert all(slope.isfinite().all() for slope in slopes)
+    assert not slopes[0][blank].any()
+
+
+@EVERY_KERNEL
+def test_rows_that_are_all_blank(kernel: str) -> None:
+    query, key, value = draw()
+    with regard.kernel(kernel):
+        reading = regard.attend(query, key, value, mask=torch.zeros(5, 7, dtype=torch.bool))
+    assert not reading.any()
+    assert not any(gradient.any() for gradient in gradients(reading, query, key, value))
+
+
+@EVERY_NORMALISER
+def test_blank_rows_and_masked_keys_under_every_normaliser(
+    normaliser: normalisers.Normaliser,
+) -> None:
+    query, key, value = draw()
+    mask = draw_mask(5, 7, 3)
+    mask[0], mask[:, 6] = False, False
+    reading, look = regard.read(query, key, value, mask=mask, normaliser=normaliser)
+    weights = look.weights()
+    assert not weights[~mask].any()
+    expected = mask.any(-1).double()
+    assert torch.allclose(weights.sum(-1), expected)
+    slopes = torch.autograd.grad(reading.square().sum(), (query, key, value), allow_unused=True)
+    for slope in slopes:
+        assert slope is None or slope.isfinite().all()
+    assert not slopes[2][6].any()
+
+
+@EVERY_KERNEL
+@given(queries=LENGTHS, keys=LENGTHS, seed=st.integers(0, 99))
+def test_a_masked_key_has_no_weight_and_no_gradient(
+    kernel: str, queries: int, keys: int, seed: int
+) -> None:
+    query, key, value = draw(queries, keys)
+    mask = draw_mask(queries, keys, seed)
+    hidden = seed % keys
+    mask[:, hidden] = False
+    with regard.kernel(kernel):
+        reading, look = regard.read(query, key, value, mask=mask)
+        moved = regard.attend(query, key + 5 * (~mask.any(0)).double()[:, None], value, mask=mask)
+    assert not look.weights()[~mask].any()
+    assert torch.equal(reading, moved)
+    _, for_key, for_value = gradients(reading, query, key, value)
+    assert not for_key[hidden].any()
+    assert not for_value[hidden].any()
+
+
+@EVERY_NORMALISER
+@given(queries=LENGTHS, keys=LENGTHS)
+def test_weights_sum_to_one(normaliser: normalisers.Normaliser, queries: int, keys: int) -> None:
+    query, key, _ = draw(queries, keys, 2)
+    weights = regard.look(query, key, normaliser=normaliser).weights()
+    assert (weights >= 0).all()
+    assert torch.allclose(weights.sum(-1), torch.ones(2, queries, dtype=torch.float64))
+
+
+@EVERY_KERNEL
+@given(queries=LENGTHS, keys=LENGTHS, shift=st.floats(-50, 50))
+def test_shifting_a_row_of_scores_changes_nothing(
+    kernel: str, queries: int, keys: int, shift: float
+) -> None:
+    query, key, value = draw(queries, keys)
+    shifts = shift * torch.arange(queries, dtype=torch.float64)[:, None]
+    with regard.kernel(kernel):
+        plain = regard.attend(query, key, value)
+        shifted = regard.attend(query, key, value, bias=shifts)
+    assert torch.allclose(plain, shifted)
+
+
+@EVERY_NORMALISER
+def test_shifting_changes_nothing_under_any_normaliser(
+    normaliser: normalisers.Normaliser,
+) -> None:
+    query, key, _ = draw()
+    plain = regard.look(query, key, normaliser=normaliser).weights()
+    shifted = regard.look(query, key, normaliser=normaliser, bias=torch.full((5, 1), 20.0))
+    assert torch.allclose(plain, shifted.weights())
+
+
+@EVERY_KERNEL
+@given(queries=LENGTHS, keys=LENGTHS, seed=st.integers(0, 99))
+def test_permuting_queries_permutes_readings_and_permuting_the_memory_changes_nothing(
+    kernel: str, queries: int, keys: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    query, key, value = draw(queries, keys)
+    asked = torch.randperm(queries, generator=generator)
+    stored = torch.randperm(keys, generator=generator)
+    with regard.kernel(kernel):
+        plain = regard.attend(query, key, value)
+        permuted = regard.attend(query[asked], key[stored], value[stored])
+    assert torch.allclose(plain[asked], permuted)
+
+
+@EVERY_KERNEL
+@pytest.mark.parametrize(("queries", "keys"), [(3, 6), (6, 3), (4, 4), (1, 5)])
+def test_causal_alignment_is_explicit(kernel: str, queries: int, keys: int) -> None:
+    query, key, value = draw(queries, keys)
+    for align, shift in (("start", 0), ("end", keys - queries)):
+        with regard.kernel(kernel):
+            reading = regard.attend(query, key, value, mask=masks.causal(align=align))  # type: ignore[arg-type]
+        for row in range(queries):
+            count = max(0, min(keys, row + shift + 1))
+            alone = regard.attend(query[row : row + 1], key[:count], value[:count])
+            assert torch.allclose(reading[row : row + 1], alone)
+
+
+def test_causal_has_no_default_alignment() -> None:
+    with pytest.raises(TypeError, match="align"):
+        masks.causal()  # type: ignore[call-arg]
+
+
+@EVERY_KERNEL
+def test_a_bias_of_minus_infinity_is_a_mask(kernel: str) -> None:
+    query, key, value = draw(5, 7, 2)
+    mask = draw_mask(5, 7, 1)
+    mask[2] = False
+    bias = torch.zeros(5, 7, dtype=torch.float64).masked_fill(~mask, -torch.inf).requires_grad_()
+    with regard.kernel(kernel):
+        masked = regard.attend(query, key, value, mask=mask)
+        biased = regard.attend(query, key, value, bias=bias)
+    assert torch.allclose(masked, biased)
+    slope = gradients(biased, bias)[0]
+    assert slope.isfinite().all()
+    assert not slope[~mask].any()
+    assert slope[mask].any()
+
+
+@pytest.mark.parametrize("garbage", [float("nan"), float("inf")])
+def test_a_masked_key_may_hold_anything(garbage: float) -> None:
+    query, key, _ = (tensor.detach() for tensor in draw())
+    mask = torch.arange(7) < 5
+    spoilt = key.clone()
+    spoilt[5:] = garbage
+    clean = regard.look(query, key, mask=mask).weights()
+    assert torch.equal(regard.look(query, spoilt, mask=mask).weights(), clean)
