@@ -13,6 +13,8 @@ from typing import Literal
 ThemeName = Literal["light", "dark"]
 Colour = tuple[float, float, float]
 
+_WHITE, _BLACK = "#ffffff", "#080b10"
+
 
 @dataclass(frozen=True)
 class Theme:
@@ -43,12 +45,10 @@ class Theme:
         return _from_oklab(tuple(a + part * (b - a) for a, b in zip(before, after, strict=True)))
 
     def ink_on(self, share: float) -> str:
-        """The colour in which to write upon a shade: the one of ink and paper that shows more."""
-        shade = luminance(self.shade(share))
-        light, dark = sorted((self.paper, self.ink), key=lambda c: luminance(rgb(c)), reverse=True)
-        over = (luminance(rgb(light)) + 0.05) / (shade + 0.05)
-        under = (shade + 0.05) / (luminance(rgb(dark)) + 0.05)
-        return light if over > under else dark
+        """The colour in which to write upon a shade: white or black, whichever shows more."""
+        shade = luminance(self.shade(share)) + 0.05
+        over, under = 1.05 / shade, shade / (luminance(rgb(_BLACK)) + 0.05)
+        return _WHITE if over > under else _BLACK
 
 
 THEMES: dict[str, Theme] = {

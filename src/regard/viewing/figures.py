@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import warnings
@@ -100,9 +101,10 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def families() -> list[str]:
+@functools.cache
+def families() -> tuple[str, ...]:
     """The fonts to try in turn: DejaVu Sans, then whichever of other scripts are installed."""
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())
-    return [family for family in _FAMILIES if family in installed]
+    return tuple(family for family in _FAMILIES if family in installed)

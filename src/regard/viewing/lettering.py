@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from regard.viewing import colours, figures
@@ -21,7 +22,7 @@ def style(look: colours.Theme, size: float, colour: str | None = None) -> dict[s
     return {
         "fontsize": size,
         "color": colour or look.ink,
-        "fontfamily": figures.families(),
+        "fontfamily": list(figures.families()),
         "parse_math": False,
         "usetex": False,
     }
@@ -32,6 +33,7 @@ def label(text: str) -> str:
     return shorten(visible(text), _LONGEST_LABEL)
 
 
+@functools.lru_cache(4096)
 def measure(text: str, points: float, weight: str = "normal") -> float:
     """The width of a text in inches, in the fonts that it will be drawn in."""
     from matplotlib.backends import backend_agg
@@ -39,7 +41,7 @@ def measure(text: str, points: float, weight: str = "normal") -> float:
 
     if not text:
         return 0.0
-    font = FontProperties(family=figures.families(), size=points, weight=weight)
+    font = FontProperties(family=list(figures.families()), size=points, weight=weight)
     renderer: Any = backend_agg.RendererAgg
     dots = renderer(1, 1, 300).get_text_width_height_descent(text, font, ismath=False)
     return float(dots[0]) / 300

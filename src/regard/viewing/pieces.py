@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 _START = "▁"
+_LONE_SPACE = "␣"
 _ALONE = {"<s>", "</s>", "<pad>"}
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
@@ -35,7 +36,7 @@ def join(pieces: Sequence[str]) -> str:
         byte = _BYTE.fullmatch(piece)
         parts.append(bytes.fromhex(byte[1]) if byte else piece.encode("utf-8", "surrogatepass"))
     text = b"".join(parts).decode("utf-8", "replace")
-    return text.removeprefix(_START).replace(_START, " ") or _START
+    return text.removeprefix(_START).replace(_START, " ") or _LONE_SPACE
 
 
 def _begins(pieces: Sequence[str], place: int) -> bool:

@@ -49,7 +49,7 @@
   function shade(element, weight) {
     const colour = mix(shareOf(weight));
     element.style.backgroundColor = `rgb(${colour.join(" ")})`;
-    element.style.color = bright(colour) > 0.18 ? "#12161c" : "#fcfcfa";
+    element.style.color = bright(colour) > 0.184 ? "#080b10" : "#ffffff";
   }
 
   // ---- text: always text, never markup; what cannot be seen is written out ----
@@ -71,6 +71,7 @@
 
   function sentence(list, words, which) {
     list.replaceChildren();
+    list.classList.toggle("many", words.length > 40);
     return words.map((text, place) => {
       const button = make("button", make("li", list), "", "word");
       button.type = "button";

@@ -1,0 +1,183 @@
+"""The curves of a training, drawn from the lines it wrote to metrics.jsonl."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.translation.errors import DataError
+from regard.viewing import colours, figures
+from regard.viewing.lettering import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Points = list[tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a training measured: (step, value) pairs, each list in the order of the steps."""
+
+    loss: Points = field(default_factory=list)
+    validation_loss: Points = field(default_factory=list)
+    bleu: Points = field(default_factory=list)
+    learning_rate: Points = field(default_factory=list)
+    tokens_per_second: Points = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Metrics:
+        """Read a file of metrics, each line one JSON object with its kind and step.
+
+        A resumed training makes some steps again: from where the steps go back, the new ones
+        count. A line cut off by a kill is left out, and so is a value that is no number.
+
+        Args:
+            path: the metrics.jsonl of a run.
+
+        Raises:
+            DataError: the file cannot be read, or no line of it is a measurement.
+        """
+        try:
+            text = Path(path).read_bytes().decode("utf-8", "replace")
+        except OSError as fault:
+            raise DataError(f"{os.fspath(path)}: cannot be read: {fault.strerror}") from None
+        entries = [entry for line in text.split("\n") if (entry := _entry(line))]
+        if not entries:
+            raise DataError(f"{os.fspath(path)}: no measurement in it yet, nothing to draw")
+        metrics = cls()
+        for entry in _made_last(entries):
+            for points, value in metrics.places(entry):
+                if isinstance(value, int | float) and math.isfinite(value):
+                    points.append((entry["step"], float(value)))
+        return metrics
+
+    def places(self, entry: dict[str, Any]) -> list[tuple[Points, Any]]:
+        """The lists that the values of one line belong to."""
+        if entry.get("kind") == "validation":
+            return [(self.validation_loss, entry.get("loss")), (self.bleu, entry.get("bleu"))]
+        return [
+            (self.loss, entry.get("loss")),
+            (self.learning_rate, entry.get("learning_rate")),
+            (self.tokens_per_second, entry.get("tokens_per_second")),
+        ]
+
+
+def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "") -> Figure:
+    """Draw loss, validation BLEU, learning rate and speed over the steps of a training.
+
+    Args:
+        path: the metrics.jsonl of a run.
+        theme: "light" or "dark".
+        title: what the picture is called.
+
+    Returns:
+        The figure; `figures.save` writes it to a file.
+
+    Raises:
+        DataError: the file cannot be read, or no line of it is a measurement.
+    """
+    from matplotlib.figure import Figure
+
+    from regard.viewing.pictures import write_title
+
+    look, metrics = colours.theme(theme), Metrics.read(path)
+    strong, pale = colours.hexadecimal(look.shade(0.65)), colours.hexadecimal(look.shade(0.4))
+    with figures.quiet():
+        figure = Figure(figsize=(9.0, 5.8), facecolor=look.paper)
+        panels = figure.subplots(2, 2, sharex=True)
+        figure.subplots_adjust(0.07, 0.09, 0.97, 0.84 if title else 0.93, 0.18, 0.32)
+        (losses, scores), (rates, speeds) = panels
+        _panel(losses, "Loss, nats a token", look)
+        _line(losses, metrics.loss, pale, "training", look)
+        _line(losses, metrics.validation_loss, look.accent, "validation", look)
+        if metrics.loss and metrics.validation_loss:
+            _legend(losses, look)
+        _panel(scores, "Validation BLEU", look)
+        _line(scores, metrics.bleu, look.accent, "BLEU", look)
+        _mark_best(scores, metrics.bleu, look)
+        _panel(rates, "Learning rate", look)
+        _line(rates, metrics.learning_rate, strong, "rate", look)
+        _panel(speeds, "Tokens a second", look)
+        _line(speeds, metrics.tokens_per_second, strong, "speed", look)
+        for axes in (rates, speeds):
+            axes.set_ylim(bottom=0)
+            axes.set_xlabel("step", **style(look, 8, look.faint))
+        if title:
+            write_title(figure, title, look)
+    return figure
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(entry, dict) and type(entry.get("step")) is int and entry["step"] >= 0
+    return entry if known else None
+
+
+def _made_last(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    kept: list[dict[str, Any]] = []
+    for entry in entries:
+        step, kind = entry["step"], entry.get("kind")
+        while kept and kept[-1]["step"] > step:
+            kept.pop()
+        if (step, kind) in [(old["step"], old.get("kind")) for old in kept[-2:]]:
+            while kept and kept[-1]["step"] == step:
+                kept.pop()
+        kept.append(entry)
+    return kept
+
+
+def _panel(axes: Axes, name: str, look: colours.Theme) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_title(name, loc="left", pad=8, **style(look, 9.5))
+    axes.set_facecolor(look.paper)
+    axes.grid(axis="y", color=look.rule, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, labelsize=8, labelcolor=look.faint, labelbottom=True)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(lambda step, _: f"{step:.0f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    for side in ("top", "left", "right"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(look.rule)
+
+
+def _line(axes: Axes, points: Points, colour: str, name: str, look: colours.Theme) -> None:
+    if not points:
+        axes.text(
+            0.5,
+            0.5,
+            "not measured yet",
+            transform=axes.transAxes,
+            ha="center",
+            **style(look, 8, look.faint),
+        )
+        return
+    steps, values = zip(*points, strict=True)
+    dots = "o" if len(points) == 1 else ""
+    axes.plot(steps, values, color=colour, linewidth=1.4, label=name, marker=dots, markersize=4)
+
+
+def _legend(axes: Axes, look: colours.Theme) -> None:
+    axes.legend(frameon=False, fontsize=8, labelcolor=look.faint, loc="upper right")
+
+
+def _mark_best(axes: Axes, points: Points, look: colours.Theme) -> None:
+    if not points:
+        return
+    step, best = max(points, key=lambda point: point[1])
+    axes.plot([step], [best], "o", color=look.accent, markersize=5)
+    place: dict[str, Any] = {"textcoords": "offset points", "xytext": (0, 7), "ha": "center"}
+    axes.annotate(f"{best:.1f}", (step, best), **place, **style(look, 8.5))
+    axes.margins(x=0.05, y=0.16)

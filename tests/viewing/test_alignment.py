@@ -1,0 +1,106 @@
+"""Alignments: what they refuse, how subwords become words, how colours get their scale."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.viewing.alignment import Alignment, by_head, mean, scale_of
+
+piece = st.sampled_from(["▁", "▁a", "b", "▁c", "d", "<0xE2>", "<0x82>", "<0xAC>", "</s>", "▁的"])
+
+
+class _Look:
+    def __init__(self, weights: torch.Tensor) -> None:
+        self._weights = weights
+
+    def weights(self) -> torch.Tensor:
+        return self._weights
+
+
+def test_a_tensor_of_any_precision_with_a_gradient_is_taken() -> None:
+    weights = torch.full((2, 4), 0.25, dtype=torch.bfloat16, requires_grad=True)
+    alignment = Alignment(weights, ["a", "b"], ["w", "x", "y", "z"])
+    assert alignment.weights.dtype == np.float64
+    assert alignment.weights.tolist() == [[0.25] * 4] * 2
+
+
+def test_labels_that_do_not_fit_are_refused_with_both_counts() -> None:
+    with pytest.raises(ValueError, match="cover 2 queries and 3 keys, the labels name 2 and 2"):
+        Alignment(np.ones((2, 3)), ["a", "b"], ["x", "y"])
+
+
+def test_a_weight_that_is_no_number_is_named() -> None:
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=rf"weight \[0, 1\] is {value}"):
+            Alignment([[1.0, value]], ["a"], ["x", "y"])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3,), (1, 2, 3)])
+def test_what_is_no_matrix_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="pass one matrix"):
+        Alignment(np.ones(shape), [], [])
+
+
+def test_words_sum_over_keys_and_average_over_queries() -> None:
+    weights = [[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.0, 0.0, 0.5, 0.5]]
+    merged = Alignment(weights, ["▁gr", "and", "</s>"], ["▁ab", "uela", "?", "</s>"]).words()
+    assert merged.queries == ["grand", "</s>"]
+    assert merged.keys == ["abuela?", "</s>"]
+    np.testing.assert_allclose(merged.weights, [[0.75, 0.25], [0.5, 0.5]])
+
+
+WORDS = [
+    (["▁caf", "<0xC3>", "<0xA9>", "▁x"], ["café", "x"]),
+    (["▁", "¿", "Qué", "?"], ["¿Qué?"]),
+    (["▁a", "<0xE2>", "</s>"], ["a\ufffd", "</s>"]),
+    (["<s>", "no", "▁start", "</s>"], ["<s>", "no", "start", "</s>"]),
+    (["plain", "words"], ["plain", "words"]),
+    (["▁", "▁a"], ["␣", "a"]),
+]
+
+
+def test_pieces_become_words() -> None:
+    for pieces, words in WORDS:
+        assert Alignment(np.ones((1, len(pieces))), ["q"], pieces).words().keys == words
+
+
+@given(st.lists(piece, min_size=1, max_size=9), st.lists(piece, min_size=1, max_size=9))
+def test_merging_keeps_rows_at_one_and_is_done_once(queries: list[str], keys: list[str]) -> None:
+    weights = np.random.default_rng(len(keys)).dirichlet(np.ones(len(keys)), len(queries))
+    merged = Alignment(weights, queries, keys).words()
+    np.testing.assert_allclose(merged.weights.sum(1), 1.0)
+    assert (merged.words().queries, merged.words().keys) == (merged.queries, merged.keys)
+
+
+def test_the_scale_ends_at_a_round_number() -> None:
+    ends = {1.0: 1.0, 0.97: 1.0, 0.5: 0.5, 0.21: 0.5, 0.07: 0.1, 0.0: 1.0, 7.3: 10.0}
+    for largest, end in ends.items():
+        assert Alignment([[0.0, largest]], ["a"], ["x", "y"]).scale() == (0.0, end)
+
+
+def test_scores_below_zero_widen_the_scale_downwards() -> None:
+    one, two = Alignment([[-3.0]], ["a"], ["x"]), Alignment([[0.4]], ["a"], ["x"])
+    assert scale_of([one, two]) == (-5.0, 0.5)
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 4), (1, 3, 2, 4)])
+def test_a_look_gives_one_alignment_a_head(shape: tuple[int, ...]) -> None:
+    weights = torch.arange(24.0).reshape(shape)
+    heads = by_head(_Look(weights), ["a", "b"], list("wxyz"), title="decoder.0.cross")
+    assert [head.title for head in heads] == [f"decoder.0.cross, head {n}" for n in range(3)]
+    assert heads[2].weights[0, 0] == 16.0
+    assert mean(heads).weights[0, 0] == 8.0
+
+
+def test_a_look_over_several_sentences_is_refused() -> None:
+    with pytest.raises(ValueError, match="one sentence"):
+        by_head(_Look(torch.ones(2, 3, 2, 4)), ["a", "b"], list("wxyz"))
+
+
+def test_only_alignments_of_the_same_words_are_averaged() -> None:
+    with pytest.raises(ValueError, match="different words"):
+        mean([Alignment([[1.0]], ["a"], ["x"]), Alignment([[1.0]], ["a"], ["y"])])

@@ -1,0 +1,66 @@
+"""Saving: known formats, the same bytes every time, and whole files only."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from regard.translation.errors import ConfigurationError
+from regard.viewing import figures, files, pictures
+from regard.viewing.alignment import Alignment
+
+ALIGNMENT = Alignment([[0.9, 0.1], [0.2, 0.8]], ["a", "b"], ["x", "y"], "title")
+BEGINNINGS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+@pytest.mark.parametrize("ending", figures.FORMATS)
+def test_each_format_is_written_and_the_same_twice(tmp_path: Path, ending: str) -> None:
+    one = figures.save(pictures.heat_map(ALIGNMENT), tmp_path / f"one.{ending}")
+    two = figures.save(pictures.heat_map(ALIGNMENT), tmp_path / f"two.{ending.upper()}")
+    assert one.read_bytes() == two.read_bytes()
+    assert one.read_bytes().startswith(BEGINNINGS[ending])
+    assert not re.search(rb"CreationDate|<dc:date>", one.read_bytes())
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"one.{ending}", f"two.{ending.upper()}"]
+
+
+def test_an_unknown_ending_names_the_known(tmp_path: Path) -> None:
+    for name in ("picture.jpg", "picture", ".png"):
+        with pytest.raises(ConfigurationError, match=r"must end in \.png, \.svg, \.pdf"):
+            figures.save(pictures.heat_map(ALIGNMENT), tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "picture.svg"
+    path.write_bytes(b"old")
+    failed: list[int] = []
+
+    def full(descriptor: int) -> None:
+        failed.append(descriptor)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space.*picture\.svg"):
+        figures.save(pictures.heat_map(ALIGNMENT), path)
+    assert failed
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_folder_and_a_folder_in_the_way_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        files.write(tmp_path / "nowhere" / "a.png", b"")
+    (tmp_path / "b.png").mkdir()
+    with pytest.raises(FileExistsError, match=r"b\.png"):
+        files.write(tmp_path / "b.png", b"")
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    files.write(tmp_path / "link", b"content")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"content"

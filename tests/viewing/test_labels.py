@@ -1,0 +1,49 @@
+"""Nothing in a label is invisible, reorders its surroundings or is endless."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.viewing.labels import cells, shorten, visible
+
+anything = st.text(st.characters(exclude_categories=()), max_size=40)
+
+
+SHOWN = {
+    "a\u202eb": "a\\u202eb",
+    "\x1b[31mred": "\\x1b[31mred",
+    "line\nline\t\0": "line\\nline\\t\\x00",
+    "\ud800": "\\ud800",
+    "\u2028\ufeff\u200b": "\\u2028\\ufeff\\u200b",
+    "👩\u200d🚀 é 家 مرحبا": "👩\u200d🚀 é 家 مرحبا",
+}
+
+
+def test_what_cannot_be_seen_is_written_out() -> None:
+    assert {text: visible(text) for text in SHOWN} == SHOWN
+
+
+def test_hundreds_of_marks_upon_one_letter_are_cut() -> None:
+    assert visible("e" + "\u0301" * 500 + "x") == "e" + "\u0301" * 8 + "…" + "x"
+
+
+@given(anything)
+def test_visible_text_is_valid_utf8_without_controls(text: str) -> None:
+    shown = visible(text)
+    assert shown.encode("utf-8").decode("utf-8") == shown
+    assert not any(unicodedata.category(c) in {"Cc", "Cs"} for c in shown)
+    assert visible(shown) == shown
+
+
+@given(anything, st.integers(1, 12))
+def test_shortening_keeps_to_the_width_and_to_the_beginning(text: str, width: int) -> None:
+    short = shorten(text, width)
+    assert cells(short) <= width
+    assert short == text or (short.endswith("…") and text.startswith(short[:-1]))
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert shorten("人工知能", 5) == "人工…"

@@ -1,0 +1,136 @@
+"""Figures: the strongest cell is where the weight is, words stand as they are, none grows endlessly."""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from regard.viewing import figures, multiples, pictures
+from regard.viewing.alignment import Alignment
+
+ODD = ["cost $5", "$\\frac{", "人工知能", "مرحبا", "x\u202ey", "\ud800", "a" * 10_000, "</s>"]
+
+
+def _random(queries: int, keys: int, seed: int = 0) -> Alignment:
+    weights = np.random.default_rng(seed).dirichlet(np.ones(keys), queries)
+    names = [f"q{n}" for n in range(queries)], [f"k{n}" for n in range(keys)]
+    return Alignment(weights, *names, title="a title")
+
+
+def _pixels(figure: pictures.Figure) -> np.ndarray:
+    content = figures.render(figure, "png", dots_per_inch=60)
+    return np.asarray(Image.open(io.BytesIO(content)).convert("L"), dtype=float)
+
+
+def _texts(figure: pictures.Figure) -> list[str]:
+    from matplotlib.text import Text
+
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(5, 7), (60, 70)])  # tiles, and an image
+def test_the_strongest_cell_is_where_the_weight_is_largest(
+    theme: str, size: tuple[int, int]
+) -> None:
+    weights = np.zeros(size)
+    weights[1, 5] = 1.0
+    alignment = Alignment(weights, [""] * size[0], [""] * size[1])
+    figure = pictures.heat_map(alignment, theme, numbers=False)
+    axes, picture = figure.axes[0], _pixels(figure)
+    height, width = picture.shape
+    box = axes.get_position()
+    grid = picture[int(height * (1 - box.y1)) : int(height * (1 - box.y0))]
+    grid = grid[:, int(width * box.x0) : int(width * box.x1)]
+    row, column = divmod(int(grid.argmin() if theme == "light" else grid.argmax()), grid.shape[1])
+    assert abs(row / grid.shape[0] * size[0] - 1.5) <= 0.75
+    assert abs(column / grid.shape[1] * size[1] - 5.5) <= 0.75
+
+
+def test_queries_go_down_and_keys_across_on_top() -> None:
+    figure = pictures.heat_map(_random(3, 4))
+    axes = figure.axes[0]
+    places = {text.get_text(): text.get_position() for text in axes.texts}
+    assert places["q0"][1] < places["q2"][1]
+    assert axes.get_ylim() == (3.0, 0.0)
+    assert places["k0"][0] < places["k3"][0]
+    assert all(places[f"k{n}"][1] < 0 for n in range(4))
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_odd_words_stand_literally_and_without_a_warning(ending: str) -> None:
+    alignment = Alignment(np.eye(len(ODD)), ODD, ODD, title="$x_1$ 人 \\alpha")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = pictures.heat_map(alignment)
+        assert figures.render(figure, ending)
+    texts = _texts(figure)
+    assert "cost $5" in texts
+    assert "$\\frac{" in texts
+    assert "x\\u202ey" in texts
+    assert "$x_1$ 人 \\alpha" in texts
+    assert max(map(len, texts)) <= 24
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 400), (250, 300)])
+def test_the_size_of_a_figure_is_bounded(size: tuple[int, int]) -> None:
+    width, height = pictures.heat_map(_random(*size)).get_size_inches()
+    assert 1 < width < 16
+    assert 1 < height < 16
+
+
+def test_everything_written_lies_within_the_figure() -> None:
+    alignment = Alignment(np.eye(3), ["a" * 30, "b", "c"], ["d", "e", "f" * 30], "t" * 300)
+    figure = pictures.heat_map(alignment)
+    figure.draw_without_rendering()
+    for text in [*figure.texts, *(t for axes in figure.axes for t in axes.texts)]:
+        box = text.get_window_extent().transformed(figure.transFigure.inverted())
+        assert min(box.x0, box.y0) >= 0, text
+        assert max(box.x1, box.y1) <= 1, text
+
+
+def test_numbers_are_percent_and_only_of_shares() -> None:
+    shares = Alignment([[0.62, 0.09]], ["a"], ["x", "y"])
+    assert "62" in _texts(pictures.heat_map(shares))
+    assert "9" not in _texts(pictures.heat_map(shares))
+    assert "62" not in _texts(pictures.heat_map(shares, numbers=False))
+    scores = _texts(pictures.heat_map(Alignment([[6.0, -2.0]], ["a"], ["x", "y"])))
+    assert "600" not in scores
+    assert {"10", "-2"} <= set(scores)
+
+
+def test_multiples_name_layers_and_heads_and_share_one_scale() -> None:
+    panels = [
+        (layer, head, _random(4, 5, 10 * layer + head)) for layer in (0, 1) for head in (0, 1, 2)
+    ]
+    figure = multiples.small_multiples(panels, title="cross")
+    texts = _texts(figure)
+    assert {"layer 0", "layer 1", "head 0", "head 1", "head 2", "cross"} <= set(texts)
+    assert texts.count("q0") == 2  # once a layer
+    assert texts.count("k0") == 3  # once a head
+    limits = {axes.collections[0].get_clim() for axes in figure.axes[:6]}
+    assert len(limits) == 1
+
+
+def test_multiples_of_layers_with_other_words_have_their_own_labels() -> None:
+    cross, own = _random(4, 5), Alignment(np.eye(3), list("abc"), list("abc"))
+    figure = multiples.small_multiples([("encoder.0.self", 0, own), ("decoder.0.cross", 1, cross)])
+    texts = _texts(figure)
+    assert {"encoder.0.self", "decoder.0.cross", "head 0", "head 1", "k4", "q3"} <= set(texts)
+    assert texts.count("a") == 2
+
+
+def test_many_multiples_stay_bounded() -> None:
+    panels = [(layer, head, _random(3, 2)) for layer in range(2) for head in range(16)]
+    width, height = multiples.small_multiples(panels).get_size_inches()
+    assert max(width, height) < 24
+
+
+def test_multiples_of_nothing_or_of_one_place_twice_are_refused() -> None:
+    for panels in ([], [(0, 0, _random(2, 2)), (0, 0, _random(2, 2))]):
+        with pytest.raises(ValueError, match="panels"):
+            multiples.small_multiples(panels)
