@@ -51,7 +51,7 @@ class Packing:
         """Back into rows of sentences, 0 on padding."""
         rows, longest = self.shape
         padded = packed.new_zeros(rows * longest, packed.shape[-1])
-        return padded.index_copy(0, self.places, packed).view(rows, longest, -1)
+        return padded.index_copy(0, self.places, packed).view(rows, longest, packed.shape[-1])
 
     def restore(self, ordered: Float[Tensor, "some width"]) -> Float[Tensor, "batch width"]:
         """One row a sentence, from longest first to the batch's order; 0 for empty sentences."""

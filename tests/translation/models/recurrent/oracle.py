@@ -1,0 +1,155 @@
+"""The papers' equations, one sentence and one word at a time, from a model's named weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.translation.models.recurrent import RecurrentConfiguration, RecurrentModel
+
+State = tuple[Tensor, ...]
+
+
+@dataclass
+class Oracle:
+    """A slow twin of a `RecurrentModel`."""
+
+    weights: dict[str, Tensor]
+    settings: RecurrentConfiguration
+
+    @classmethod
+    def of(cls, model: RecurrentModel) -> Oracle:
+        return cls({name: t.detach() for name, t in model.state_dict().items()}, model.settings)
+
+    def linear(self, name: str, x: Tensor) -> Tensor:
+        bias = self.weights.get(f"{name}.bias")
+        return self.weights[f"{name}.weight"] @ x + (0 if bias is None else bias)
+
+    def cell(self, name: str, x: Tensor, state: State, feed: Tensor | None = None) -> State:
+        given, back = (
+            self.linear(f"{name}.input_projection", x),
+            self.linear(f"{name}.state_projection", state[0]),
+        )
+        if feed is not None:
+            given = given + self.linear(f"{name}.feed_projection", feed)
+        n = len(state[0])
+        if self.settings.cell == "gru":
+            r = torch.sigmoid(given[:n] + back[:n])
+            z = torch.sigmoid(given[n : 2 * n] + back[n : 2 * n])
+            candidate = torch.tanh(given[2 * n :] + r * back[2 * n :])
+            return ((1 - z) * candidate + z * state[0],)
+        i, f, g, o = (given + back).view(4, n)
+        memory = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(memory), memory
+
+    def nothing(self, width: int) -> State:
+        parts = 1 if self.settings.cell == "gru" else 2
+        return tuple(torch.zeros(width, dtype=torch.float64) for _ in range(parts))
+
+    def encode(self, words: list[int]) -> tuple[Tensor, list[State]]:
+        inputs = [self.weights["source_embedding.weight"][word] for word in words]
+        ends = []
+        for layer in range(self.settings.encoder_layers):
+            ways, last = [], []
+            for way in ("forwards", "backwards") if self.settings.bidirectional else ("forwards",):
+                state, states = self.nothing(self.settings.encoder_width), []
+                for x in inputs if way == "forwards" else inputs[::-1]:
+                    state = self.cell(f"encoder.{way}.{layer}", x, state)
+                    states.append(state[0])
+                ways.append(states if way == "forwards" else states[::-1])
+                last.append(state)
+            inputs = [torch.cat(parts) for parts in zip(*ways, strict=True)]
+            ends.append(tuple(torch.cat(parts) for parts in zip(*last, strict=True)))
+        return torch.stack(inputs), ends
+
+    def first(self, ends: list[State]) -> list[State]:
+        layers = range(self.settings.decoder_layers)
+        if self.settings.bridge == "copy":
+            return ends
+        if self.settings.bridge == "zero":
+            return [self.nothing(self.settings.decoder_width) for _ in layers]
+        names = ("state", "memory")[: len(ends[-1])]
+        projected = [
+            [self.linear(f"bridge.{name}.{i}", ends[-1][k]) for k, name in enumerate(names)]
+            for i in layers
+        ]
+        return [(torch.tanh(state), *memory) for state, *memory in projected]
+
+    def score(self, prefix: str, query: Tensor, key: Tensor, head: int | None = None) -> Tensor:
+        def own(name: str) -> Tensor:
+            weight = self.weights[f"{prefix}.{name}"]
+            return weight if head is None else weight[head]
+
+        match self.settings.score:
+            case "dot":
+                return query @ key
+            case "scaled_dot":
+                return query @ key / len(query) ** 0.5
+            case "cosine":
+                return query @ key / (query.norm() * key.norm())
+            case "general":
+                return query @ own("weight") @ key
+            case "additive" | "concat":
+                both = torch.cat([own("query_weight"), own("key_weight")], dim=1)
+                return own("weight") @ torch.tanh(both @ torch.cat([query, key]))
+
+    def attend(self, query: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """The context, and the weights (heads, source)."""
+        if self.settings.heads == 1:
+            scores = [self.score("decoder.attention.score", query, state) for state in states]
+            weights = torch.stack(scores).softmax(0)
+            return weights @ states, weights[None]
+        prefix, heads = "decoder.attention.heads", self.settings.heads
+        asked = self.linear(f"{prefix}.query_projection", query).view(heads, -1)
+        keys, values = (
+            torch.stack([self.linear(f"{prefix}.{name}_projection", s) for s in states])
+            for name in ("key", "value")
+        )
+        keys, values = keys.view(len(states), heads, -1), values.view(len(states), heads, -1)
+        rows = [
+            torch.stack([self.score(f"{prefix}.score", asked[h], key[h], h) for key in keys])
+            for h in range(heads)
+        ]
+        weights = torch.stack(rows).softmax(-1)
+        read = torch.cat([weights[h] @ values[:, h] for h in range(heads)])
+        return self.linear(f"{prefix}.output_projection", read), weights
+
+    def translate(self, source: list[int], target: list[int]) -> tuple[Tensor, Tensor | None]:
+        """Logits (target, vocabulary), and weights (heads, target, source)."""
+        states, ends = self.encode(source)
+        layers, fed = self.first(ends), torch.zeros(self.settings.decoder_width).double()
+        logits, looks = [], []
+        for word in target:
+            y = self.weights["target_embedding.weight"][word]
+            feed = None
+            if self.settings.attention == "bahdanau":
+                context, weights = self.attend(layers[-1][0], states)
+                feed = context
+            elif self.settings.attention == "luong" and self.settings.input_feeding:
+                feed = fed
+            below = y
+            for index, state in enumerate(layers):
+                name = f"decoder.cells.{index}"
+                after = self.cell(name, below, state, None if index else feed)
+                layers = [*layers[:index], after, *layers[index + 1 :]]
+                below = after[0]
+            if self.settings.attention == "bahdanau":
+                read = torch.cat([below, context, y])
+                hidden = torch.tanh(self.linear("decoder.readout", read))
+            elif self.settings.attention == "luong":
+                context, weights = self.attend(below, states)
+                fed = torch.tanh(self.linear("decoder.attentional", torch.cat([context, below])))
+                hidden = self.narrowed(fed)
+            else:
+                hidden, weights = self.narrowed(below), torch.zeros(0)
+            logits.append(self.linear("output", hidden))
+            looks.append(weights)
+        look = None if self.settings.attention == "none" else torch.stack(looks, dim=1)
+        return torch.stack(logits), look
+
+    def narrowed(self, hidden: Tensor) -> Tensor:
+        if "decoder.output_projection.weight" in self.weights:
+            return self.linear("decoder.output_projection", hidden)
+        return hidden
