@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.attention.looks.stored import StoredLook
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.models.protocol import Looks, TranslationModel
 
@@ -86,7 +87,11 @@ class Toy(TranslationModel):
         return hidden @ self.output + self.shift
 
     def looks(self, source: Tensor, lengths: Tensor, target: Tensor) -> Looks:
-        return {}
+        written = self.hidden(source, lengths, target)
+        scores = written @ self.meanings[source].transpose(1, 2)
+        padded = torch.arange(source.shape[1]) >= lengths[:, None]
+        weights = scores.masked_fill(padded.unsqueeze(1), float("-inf")).softmax(-1)
+        return {"decoder.0.cross": StoredLook(weights.unsqueeze(1))}
 
     def _next(self, words: Tensor, memory: Tensor, meaning: Tensor) -> Tensor:
         return torch.tanh(memory @ self.recurrence + self.words[words] + meaning)

@@ -63,6 +63,8 @@ def unroll(
             allowed = limits.restrict(log_p.unsqueeze(1), written.shape[1]).squeeze(1)
             words = choose(allowed)
             chosen = allowed.gather(1, words.unsqueeze(1))
+            if bool((chosen == float("-inf")).any()):
+                raise ModelError(IMPOSSIBLE)
             history = torch.cat([history, chosen], 1)
             ended = words == EOS
             if bool(ended.any()):
@@ -84,7 +86,4 @@ def _collect(
 ) -> None:
     rows = zip(sentences.tolist(), written.tolist(), history.tolist(), strict=True)
     for sentence, tokens, log_p in rows:
-        hypothesis = Hypothesis.of(tokens, log_p, length_penalty)
-        if hypothesis.log_probability == float("-inf"):
-            raise ModelError(IMPOSSIBLE)
-        found[sentence] = hypothesis
+        found[sentence] = Hypothesis.of(tokens, log_p, length_penalty)

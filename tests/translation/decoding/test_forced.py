@@ -1,0 +1,100 @@
+"""Given translations: their scores and looks, and the coverage that is reckoned from these."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from tests.translation.decoding.toy import Toy, one_by_one, some_sources
+
+from regard.translation.decoding.beam import beam
+from regard.translation.decoding.coverage import coverage, rerank
+from regard.translation.decoding.forced import looks, score
+from regard.translation.decoding.hypothesis import penalty
+from regard.translation.errors import ConfigurationError, ModelError
+
+
+def test_search_and_forced_scores_agree():
+    model, sources = Toy(), some_sources(4)
+    found = [one[0] for one in beam(model, *sources, size=4, max_length=6, length_penalty=0.6)]
+    forced = score(model, *sources, [one.tokens for one in found], length_penalty=0.6)
+    assert len({len(one.tokens) for one in found}) > 1
+    for ours, given in zip(found, forced, strict=True):
+        assert ours.tokens == given.tokens
+        assert ours.score == pytest.approx(given.score, abs=1e-5)
+        assert ours.token_log_probabilities == pytest.approx(
+            given.token_log_probabilities, abs=1e-5
+        )
+
+
+def test_any_translation_can_be_scored():
+    model, (source, lengths) = Toy(), some_sources(3)
+    given = [[], [5, 1, 7, 7, 4], [6]]
+    for i, one in enumerate(score(model, source, lengths, given, length_penalty=0.3)):
+        alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], given[i], 0.3)
+        assert one.log_probability == pytest.approx(alone.log_probability, abs=1e-5)
+        assert len(one.token_log_probabilities) == len(given[i]) + 1
+        assert one.score == pytest.approx(one.log_probability / penalty(len(given[i]) + 1, 0.3))
+
+
+def test_scores_do_not_depend_on_how_many_are_worked_out_at_a_time(monkeypatch: pytest.MonkeyPatch):
+    arguments = (Toy(), *some_sources(3), [[5, 6], [7], [4, 4, 4]])
+    whole = score(*arguments)
+    monkeypatch.setattr("regard.translation.decoding.forced._ROWS", 2)
+    parts = score(*arguments)
+    assert [one.token_log_probabilities for one in parts] == [
+        pytest.approx(one.token_log_probabilities, abs=1e-6) for one in whole
+    ]
+
+
+def test_looks_have_a_row_for_each_token_and_the_end():
+    source, lengths = some_sources(2)
+    weights = looks(Toy(), source, lengths, [[5, 6, 7], [5]])["decoder.0.cross"].weights()
+    assert weights.shape == (2, 1, 4, 5)
+    assert torch.allclose(weights.sum(-1), torch.ones(2, 1, 4))
+
+
+def test_a_translation_too_few_is_refused_and_a_broken_model_is_told():
+    with pytest.raises(ConfigurationError, match="1 translations for 2 sources"):
+        score(Toy(), *some_sources(2), [[5]])
+    model = Toy()
+    model.shift[4] = math.nan
+    with pytest.raises(ModelError, match="not a number"):
+        score(model, *some_sources(2), [[5], [6]])
+
+
+def test_coverage_counts_real_words_only_and_no_word_twice():
+    weights = torch.tensor([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
+    both = coverage(weights.repeat(2, 1, 1), torch.tensor([2, 3]), torch.tensor([2, 3]))
+    assert both.tolist() == pytest.approx([math.log(0.5), math.log(0.5)])
+    nothing = coverage(weights, torch.tensor([2]), torch.tensor([3]))
+    assert nothing.item() == pytest.approx(math.log(0.5) + math.log(1e-6))
+
+
+def test_a_coverage_penalty_ranks_anew_by_the_formula():
+    model, (source, lengths) = Toy(), some_sources(6)
+    found = beam(model, source, lengths, size=5, nbest=5, max_length=6)
+    again = rerank(model, source, lengths, found, 2.0)
+    changed = 0
+    for i, (before, after) in enumerate(zip(found, again, strict=True)):
+        scores = {tuple(one.tokens): one.score for one in before}
+        assert {tuple(one.tokens) for one in after} == set(scores)
+        assert [one.score for one in after] == sorted((o.score for o in after), reverse=True)
+        changed += before[0].tokens != after[0].tokens
+        for one in after:
+            read = looks(model, source[i : i + 1], lengths[i : i + 1], [one.tokens])
+            received = read["decoder.0.cross"].weights()[0, 0, :, : lengths[i]].sum(0)
+            bonus = 2.0 * float(received.clamp(max=1).log().sum())
+            assert one.score == pytest.approx(scores[tuple(one.tokens)] + bonus, abs=1e-4)
+    assert changed
+
+
+def test_coverage_of_a_model_without_attention_is_refused():
+    class Blind(Toy):
+        def looks(self, *_: torch.Tensor) -> dict[str, object]:
+            return {}
+
+    found = beam(Blind(), *some_sources(1), size=2, max_length=3)
+    with pytest.raises(ConfigurationError, match="does not look at the source"):
+        rerank(Blind(), *some_sources(1), found, 1.0)

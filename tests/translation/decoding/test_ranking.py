@@ -1,0 +1,29 @@
+"""The best few against a stable sort of all."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.translation.decoding.ranking import top
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 5), st.booleans())
+def test_top_is_the_start_of_a_stable_sort(seed: int, count: int, levels: int, holes: bool):
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randint(levels, (6, 11), generator=generator).float()
+    if holes:
+        values[torch.rand(6, 11, generator=generator) < 0.3] = float("-inf")
+    ranked = values.sort(dim=-1, descending=True, stable=True)
+    best, where = top(values, count)
+    expected, places = ranked.values[:, :count], ranked.indices[:, :count]
+    assert torch.equal(best, expected)
+    assert torch.equal(where[best.isfinite()], places[expected.isfinite()])
+    assert torch.equal(values.gather(1, where), best)
+
+
+def test_a_large_row_of_equals():
+    best, where = top(torch.zeros(2, 5000), 4)
+    assert torch.equal(where, torch.arange(4).expand(2, 4))
+    assert torch.equal(best, torch.zeros(2, 4))

@@ -1,0 +1,108 @@
+"""Sampling: what may be drawn, how often, and what is said about it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from tests.translation.decoding.toy import Toy, every_translation, one_by_one, some_sources
+
+from regard.translation.decoding.greedy import greedy
+from regard.translation.decoding.sample import keep_probable, sample
+from regard.translation.errors import ConfigurationError, ModelError
+
+
+def chance(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_translations_are_drawn_as_often_as_they_are_probable():
+    model, (source, lengths) = Toy(vocabulary=6, ends=1.0), some_sources(1)
+    model.shift[[0, 2]] = -math.inf
+    found = sample(model, source, lengths, max_length=20, draws=4000, generator=chance())[0]
+    seen = Counter(tuple(one.tokens) for one in found)
+    for one in every_translation(model, source, lengths, 3)[:8]:
+        expected = math.exp(one.log_probability)
+        assert seen[tuple(one.tokens)] / 4000 == pytest.approx(expected, abs=0.025)
+
+
+def test_one_generator_state_gives_one_result():
+    model, sources = Toy(), some_sources(3)
+    first, again, other = (
+        sample(model, *sources, max_length=6, draws=3, generator=chance(seed)) for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}])
+def test_at_the_extremes_it_is_greedy(settings: dict[str, float]):
+    model, sources = Toy(), some_sources(5)
+    assert sample(model, *sources, max_length=6, generator=chance(), **settings) == greedy(
+        model, *sources, max_length=6
+    )
+
+
+def test_the_log_probabilities_are_those_of_the_model_and_draws_are_sorted():
+    model, (source, lengths) = Toy(), some_sources(2)
+    found = sample(
+        model, source, lengths, max_length=5, temperature=3.0, draws=6, top_k=4, generator=chance()
+    )
+    for i, draws in enumerate(found):
+        assert [one.score for one in draws] == sorted((one.score for one in draws), reverse=True)
+        for one in draws:
+            alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], one.tokens, 1.0)
+            assert one.score == pytest.approx(alone.score, abs=1e-5)
+
+
+def test_a_high_temperature_spreads():
+    model, sources = Toy(), some_sources(1)
+    cold, hot = (
+        sample(
+            model,
+            *sources,
+            max_length=4,
+            temperature=t,
+            draws=200,
+            min_length=4,
+            generator=chance(),
+        )[0]
+        for t in (0.3, 5.0)
+    )
+    different = [len({tuple(one.tokens) for one in draws}) for draws in (cold, hot)]
+    assert different[0] < different[1]
+
+
+def test_top_k_and_top_p_keep_the_best():
+    scores = torch.tensor([[0.1, 0.5, 0.2, 0.2]]).log()
+    kept = [
+        (keep_probable(scores, k, p) > -math.inf).nonzero()[:, 1].tolist()
+        for k, p in ((0, 1.0), (2, 1.0), (0, 0.5), (0, 0.6), (0, 0.75), (3, 0.75), (9, 0.95))
+    ]
+    assert kept == [[0, 1, 2, 3], [1, 2], [1], [1, 2], [1, 2, 3], [1, 2], [0, 1, 2, 3]]
+
+
+def test_limits_hold_while_sampling():
+    model = Toy(ends=-4.0)
+    found = sample(
+        model, *some_sources(2), max_length=4, prefix=[[6], [7, 7]], draws=5, generator=chance()
+    )
+    assert all(one.tokens[:1] == [6] for one in found[0])
+    assert all(one.tokens[:2] == [7, 7] for one in found[1])
+    assert max(len(one.tokens) for draws in found for one in draws) <= 4
+
+
+def test_nothing_to_draw_is_an_error():
+    with pytest.raises(ModelError, match="probability 0"):
+        sample(Toy(ends=-math.inf), *some_sources(2), max_length=1, generator=chance())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"temperature": 0.0}, {"temperature": math.nan}, {"top_k": -1}, {"top_p": 0.0}, {"draws": 0}],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, float]):
+    with pytest.raises(ConfigurationError, match=next(iter(settings))):
+        sample(Toy(), *some_sources(2), max_length=4, **settings)

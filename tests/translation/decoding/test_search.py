@@ -1,0 +1,94 @@
+"""The settings of a search, and that each reaches the search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.translation.decoding.toy import Toy, some_sources
+
+from regard.translation.decoding.beam import beam
+from regard.translation.decoding.greedy import greedy
+from regard.translation.decoding.sample import sample
+from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.errors import ConfigurationError
+
+SHORT = Search(max_length=5)
+
+
+def test_each_kind_of_search_is_the_function_of_its_name():
+    model, sources = Toy(), some_sources(4)
+    found = translate_batch(model, *sources, replace(SHORT, beam=3, nbest=2, length_penalty=0.5))
+    assert found == beam(model, *sources, size=3, nbest=2, length_penalty=0.5, max_length=5)
+    assert translate_batch(model, *sources, replace(SHORT, beam=1)) == greedy(
+        model, *sources, max_length=5
+    )
+    drawn = [
+        torch.Generator().manual_seed(4),
+        torch.Generator().manual_seed(4),
+    ]
+    settings = replace(SHORT, sampling=True, nbest=7, temperature=2.0, top_k=5, top_p=0.9)
+    assert translate_batch(model, *sources, settings, generator=drawn[0]) == sample(
+        model,
+        *sources,
+        max_length=5,
+        draws=7,
+        temperature=2.0,
+        top_k=5,
+        top_p=0.9,
+        generator=drawn[1],
+    )
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"length_penalty": 3.0},
+        {"coverage_penalty": 3.0},
+        {"min_length": 4},
+        {"max_length": 1},
+        {"length_ratio": 0.0, "length_margin": 1},
+        {"patience": 3.0},
+        {"beam": 1},
+        {"nbest": 2},
+    ],
+)
+def test_each_setting_changes_what_comes_out(changed: dict[str, float]):
+    model, sources = Toy(ends=1.5), some_sources(40)
+    settings = replace(Search(beam=2, max_length=8), **changed)
+    assert translate_batch(model, *sources, settings) != translate_batch(
+        model, *sources, Search(beam=2, max_length=8)
+    )
+
+
+def test_the_prefix_reaches_every_kind_of_search():
+    model, sources = Toy(), some_sources(2)
+    for settings in (SHORT, replace(SHORT, beam=1), replace(SHORT, sampling=True)):
+        found = translate_batch(model, *sources, settings, prefix=[[4, 4], [5]])
+        assert [one[0].tokens[:1] for one in found] == [[4], [5]]
+
+
+def test_a_long_source_may_have_a_long_translation_up_to_the_greatest():
+    search = Search(max_length=50, length_ratio=1.5, length_margin=2)
+    assert search.longest(torch.tensor([1, 4, 21, 1000])).tolist() == [4, 8, 34, 50]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"beam": 0}, "beam 0: use a whole number, 1 to 1000"),
+        ({"beam": 10**9}, "beam 1000000000"),
+        ({"beam": "4"}, "beam '4': use a whole number"),
+        ({"beam": True}, "beam True"),
+        ({"nbest": 6}, "nbest 6 with beam 5"),
+        ({"length_penalty": float("nan")}, "length_penalty nan"),
+        ({"patience": 0}, "patience 0: use a number, 0.01 or more"),
+        ({"top_p": 1.5}, "top_p 1.5"),
+        ({"temperature": float("inf")}, "temperature inf"),
+        ({"sampling": True, "coverage_penalty": 0.2}, "coverage_penalty is for beam"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], told: str):
+    with pytest.raises(ConfigurationError, match=told):
+        Search(**settings)

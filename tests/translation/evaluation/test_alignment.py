@@ -1,0 +1,130 @@
+"""Links and how right they are, against worked examples."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.translation.errors import ConfigurationError, DataError
+from regard.translation.evaluation.alignment import (
+    argmax_links,
+    flipped,
+    measure_alignment,
+    parse_links,
+    symmetrise,
+    threshold_links,
+)
+
+LINKS = st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)
+
+
+def test_the_scores_of_a_worked_example():
+    found = [{(0, 0), (1, 1), (2, 3)}, {(0, 1)}]
+    sure, possible = [{(0, 0), (1, 1)}, {(0, 0)}], [{(2, 3)}, set()]
+    scores = measure_alignment(found, sure, possible)
+    # 4 links: 2 sure, 3 possible; 3 sure ones in the gold.
+    assert scores.precision == pytest.approx(75.0)
+    assert scores.recall == pytest.approx(200 / 3)
+    assert scores.f1 == pytest.approx(2 * 75 * (200 / 3) / (75 + 200 / 3))
+    assert scores.aer == pytest.approx(100 * (1 - 5 / 7))
+    assert scores.links == 4
+
+
+@given(LINKS, LINKS)
+def test_without_possible_links_aer_is_one_minus_f1(found: set, sure: set):
+    scores = measure_alignment([found], [sure])
+    if found and sure:
+        assert scores.aer == pytest.approx(100 - scores.f1)
+
+
+def test_nothing_found_and_nothing_wanted():
+    nothing = measure_alignment([set()], [set()])
+    assert (nothing.aer, nothing.precision, nothing.recall) == (0, 100, 100)
+    missed = measure_alignment([set()], [{(0, 0)}])
+    assert (missed.aer, missed.recall, missed.f1) == (100, 0, 0)
+    invented = measure_alignment([{(0, 0)}], [set()])
+    assert (invented.aer, invented.precision) == (100, 0)
+
+
+def test_unequal_numbers_are_refused():
+    with pytest.raises(DataError, match="1 sentences with links, 2 with sure"):
+        measure_alignment([set()], [set(), set()])
+
+
+def test_gold_lines_are_read():
+    assert parse_links(" 0-0 2?1  3p4\n") == ({(0, 0)}, {(2, 1), (3, 4)})
+    assert parse_links("1-1 2-3", first=1) == ({(0, 0), (1, 2)}, set())
+    assert parse_links("") == (set(), set())
+
+
+@pytest.mark.parametrize(
+    ("line", "first"), [("0-", 0), ("a-b", 0), ("0-1", 1), ("0--1", 0), ("１-1", 0)]
+)
+def test_what_is_no_link_is_told(line: str, first: int):
+    with pytest.raises(DataError, match="no link"):
+        parse_links(line, first=first)
+
+
+def test_links_of_a_look():
+    weights = torch.tensor([[0.1, 0.6, 0.3], [0.4, 0.4, 0.2], [0.0, 0.0, 0.0]])
+    assert argmax_links(weights) == {(1, 0), (0, 1)}
+    assert threshold_links(weights, 0.3) == {(1, 0), (2, 0), (0, 1), (1, 1)}
+    assert flipped(argmax_links(weights)) == {(0, 1), (1, 0)}
+    assert argmax_links(torch.empty(0, 3)) == set()
+
+
+def test_symmetrised_by_the_published_steps():
+    forward = {(0, 0), (1, 1), (2, 1), (3, 4)}
+    backward = {(0, 0), (1, 1), (1, 2), (5, 5)}
+    assert symmetrise(forward, backward, "intersection") == {(0, 0), (1, 1)}
+    assert symmetrise(forward, backward, "union") == forward | backward
+    # (2, 1) and (1, 2) touch (1, 1); (3, 4) and (5, 5) touch nothing and link words not yet linked.
+    assert symmetrise(forward, backward, "grow-diag-final-and") == forward | backward
+    # (1, 0) lies beside (0, 0), but both of its words are linked.
+    crossed = symmetrise({(0, 0), (1, 1), (1, 0)}, {(0, 0), (1, 1)}, "grow-diag-final-and")
+    assert crossed == {(0, 0), (1, 1)}
+    # Of (3, 3) and (3, 4), neither beside a link, the forward one comes first and takes word 3.
+    final = symmetrise({(0, 0), (3, 4)}, {(0, 0), (3, 3)}, "grow-diag-final-and")
+    assert final == {(0, 0), (3, 4)}
+
+
+def plainly(forward: set, backward: set) -> set:
+    """The published pseudo-code, line by line: sweeps over all cells until nothing is added."""
+    union, links = forward | backward, forward & backward
+
+    def taken(target: int | None = None, source: int | None = None) -> bool:
+        return any(t == target or s == source for s, t in links)
+
+    added = True
+    while added:
+        added = False
+        for target in range(6):
+            for source in range(6):
+                if (source, target) not in links:
+                    continue
+                around = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]
+                for down, right in around:
+                    t, s = target + down, source + right
+                    if (s, t) in union and not (taken(target=t) and taken(source=s)):
+                        links.add((s, t))
+                        added = True
+    for direction in (forward, backward):
+        for t in range(6):
+            for s in range(6):
+                if (s, t) in direction and not taken(target=t) and not taken(source=s):
+                    links.add((s, t))
+    return links
+
+
+@given(LINKS, LINKS)
+def test_growing_is_the_published_pseudo_code(forward: set, backward: set):
+    links = symmetrise(forward, backward, "grow-diag-final-and")
+    assert links == plainly(forward, backward)
+    assert forward & backward <= links <= forward | backward
+
+
+def test_an_unknown_method_is_told():
+    with pytest.raises(ConfigurationError, match="grow-diag-final-and"):
+        symmetrise(set(), set(), "grow")

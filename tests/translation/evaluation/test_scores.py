@@ -1,0 +1,74 @@
+"""Scores against sacreBLEU's own front door."""
+
+from __future__ import annotations
+
+import pytest
+import sacrebleu
+
+from regard.translation.errors import ConfigurationError, DataError
+from regard.translation.evaluation.scores import measure
+
+OURS = ["The cat sat on the mat.", "He doesn't go home today.", "yes", "It is raining again , now"]
+GIVEN = ["The cat sat on a mat.", "he does not go home today.", "yes", "It rains again, right now."]
+
+
+def test_the_defaults_are_those_of_sacrebleu():
+    scores = measure(OURS, GIVEN)
+    assert scores.bleu == sacrebleu.corpus_bleu(OURS, [GIVEN]).score
+    assert scores.chrf == sacrebleu.corpus_chrf(OURS, [GIVEN]).score
+    assert scores.ter == sacrebleu.corpus_ter(OURS, [GIVEN]).score
+    assert scores.exact == 25.0
+    assert scores.sentences == 4
+    version = sacrebleu.__version__
+    assert scores.signatures == {
+        "bleu": f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}",
+        "chrf": f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}",
+        "ter": f"nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:{version}",
+    }
+
+
+def test_case_and_tokenizer_reach_the_score_and_the_signature():
+    plain = measure(OURS, GIVEN, measures=["bleu"])
+    lower = measure(OURS, GIVEN, measures=["bleu"], lowercase=True)
+    split = measure(OURS, GIVEN, measures=["bleu"], tokenize="none")
+    assert len({plain.bleu, lower.bleu, split.bleu}) == 3
+    assert "case:lc" in lower.signatures["bleu"]
+    assert "tok:none" in split.signatures["bleu"]
+
+
+def test_only_what_is_asked_for_is_measured():
+    scores = measure(OURS, GIVEN, measures=["exact"])
+    assert (scores.bleu, scores.chrf, scores.ter, scores.signatures) == (None, None, None, {})
+
+
+def test_equal_texts_are_perfect_and_empty_translations_are_counted():
+    perfect = measure(GIVEN, GIVEN)
+    assert (perfect.bleu, perfect.chrf, perfect.ter, perfect.exact) == pytest.approx(
+        (100, 100, 0, 100)
+    )
+    empty = measure(["", *GIVEN[1:]], GIVEN)
+    assert empty.sentences == 4
+    assert empty.bleu < 100
+    assert empty.exact == 75.0
+
+
+def test_as_text_there_is_a_line_for_each_measure_with_its_signature():
+    lines = str(measure(OURS, GIVEN)).split("\n")
+    assert [line.split()[0] for line in lines] == ["BLEU", "chrF", "TER", "exact"]
+    assert lines[0].endswith(f"version:{sacrebleu.__version__}")
+    assert lines[3] == "exact match 25.00"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "told"),
+    [
+        ((["a"], ["a", "b"], {}), DataError, "1 translations for 2 references"),
+        (([], [], {}), DataError, "nothing to compare"),
+        ((["a"], ["a"], {"measures": ["blue"]}), ConfigurationError, "no measure 'blue'"),
+        ((["a"], ["a"], {"tokenize": "14a"}), ConfigurationError, "no tokenizer '14a'"),
+    ],
+)
+def test_mistakes_are_told(arguments: tuple, error: type[Exception], told: str):
+    ours, given, settings = arguments
+    with pytest.raises(error, match=told):
+        measure(ours, given, **settings)
