@@ -31,9 +31,10 @@ def factors(request: Request) -> tuple[Tensor, Tensor, float]:
     return query, key, scale / request.normaliser.temperature  # type: ignore[attr-defined]
 
 
-def additive(request: Request, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-    """Mask and bias as one tensor to add, and which rows have nothing to read, if any have.
+def opened(request: Request, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """Mask and bias as one tensor, and which rows have nothing to read, if any have.
 
+    Booleans, True = may be read, or where there is a bias what is to be added to the scores.
     Rows with nothing to read are left open, so that nothing is divided by zero on their account.
     """
     readable = request.readable()
@@ -42,10 +43,18 @@ def additive(request: Request, dtype: torch.dtype) -> tuple[Tensor | None, Tenso
     nothing = _blank_rows(readable)
     open_ = readable if nothing is None else readable | nothing
     if request.bias is None:
-        shut = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
-        return shut.masked_fill(~open_, -torch.inf), nothing
+        return open_, nothing
     bias = torch.where(readable, request.bias, 0.0) / request.normaliser.temperature  # type: ignore[attr-defined]
     return torch.where(open_, bias, -torch.inf).to(dtype), nothing
+
+
+def additive(request: Request, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """The same, but always to be added: 0 or -inf where there is no bias."""
+    open_, nothing = opened(request, dtype)
+    if open_ is None or open_.dtype != torch.bool:
+        return open_, nothing
+    shut = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
+    return shut.masked_fill(~open_, -torch.inf), nothing
 
 
 def _blank_rows(readable: Tensor) -> Tensor | None:

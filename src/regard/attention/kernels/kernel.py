@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
 from regard.attention.kernels.request import Request
 
 
+@runtime_checkable
 class Kernel(Protocol):
     """A way to compute a reading."""
 

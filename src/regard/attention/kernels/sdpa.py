@@ -7,7 +7,7 @@ from math import prod
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels.dots import additive, factors, refuse
+from regard.attention.kernels.dots import factors, opened, refuse
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Shape, broadcast
@@ -26,17 +26,17 @@ class Sdpa:
     def attend(self, request: Request, value: Tensor) -> Tensor:
         query, key, scale = factors(request)
         triangle = _is_triangle(request)
-        shut, nothing = (None, None) if triangle else additive(request, query.dtype)
+        open_, nothing = (None, None) if triangle else opened(request, query.dtype)
         batch = (
             request.frame.batch
-            if shut is None
-            else broadcast(request.frame.batch, tuple(shut.shape[:-2]))
+            if open_ is None
+            else broadcast(request.frame.batch, tuple(open_.shape[:-2]))
         )
         reading = F.scaled_dot_product_attention(
             _flat(query, batch),
             _flat(key, batch),
             _flat(value, batch),
-            attn_mask=None if shut is None else _flat(shut, batch),
+            attn_mask=None if open_ is None else _flat(open_, batch),
             dropout_p=request.dropout,
             is_causal=triangle,
             scale=scale,
@@ -60,6 +60,8 @@ def _is_mixed(shape: Shape, batch: Shape) -> bool:
 
 def _flat(tensor: Tensor, batch: Shape) -> Tensor:
     """The tensor as (batch, heads, length, width), expanded without a copy where a view can."""
+    if tensor.ndim == 4 and tensor.shape[:2] == batch:
+        return tensor
     length, width = tensor.shape[-2:]
     own = (1,) * (len(batch) - (tensor.ndim - 2)) + tuple(tensor.shape[:-2])
     front, heads = prod(batch[:-1]), batch[-1] if batch else 1
