@@ -23,8 +23,7 @@ from regard.translation.decoding.greedy import greedy
 from regard.translation.errors import ConfigurationError, ModelError
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("seed", "length_penalty"), [(0, 0.0), (1, 0.6), (2, 1.0), (3, 2.0)])
 def test_a_beam_that_holds_everything_finds_the_best_of_all(seed: int, length_penalty: float):
     model, (source, lengths) = Toy(vocabulary=7, seed=seed), some_sources(2, seed)
     found = beam(
@@ -172,11 +171,7 @@ def test_an_empty_batch_gives_nothing():
     [
         ({"size": 0}, "beam size 0"),
         ({"size": 2, "nbest": 3}, "nbest 3: use 1 to 2"),
-        ({"size": 2, "length_penalty": -1.0}, "length_penalty -1.0"),
-        ({"size": 2, "patience": 0.0}, "patience 0.0"),
-        ({"size": 2, "max_length": -1}, "negative"),
         ({"size": 2, "max_length": torch.tensor([1, 2, 3])}, r"shape \[3\], the batch has 2"),
-        ({"size": 2, "prefix": [[5]]}, "1 prefixes for 2"),
         ({"size": 2, "prefix": [[5], [3]]}, "a prefix holds"),
         ({"size": 2, "prefix": [[5], [99]]}, "token 99, the model knows 8"),
     ],

@@ -59,9 +59,7 @@ def test_gold_lines_are_read():
     assert parse_links("") == (set(), set())
 
 
-@pytest.mark.parametrize(
-    ("line", "first"), [("0-", 0), ("a-b", 0), ("0-1", 1), ("0--1", 0), ("１-1", 0)]
-)
+@pytest.mark.parametrize(("line", "first"), [("0-", 0), ("0-1", 1), ("１-1", 0)])
 def test_what_is_no_link_is_told(line: str, first: int):
     with pytest.raises(DataError, match="no link"):
         parse_links(line, first=first)
