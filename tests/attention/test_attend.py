@@ -213,3 +213,14 @@ def test_second_derivatives() -> None:
     query, key = (torch.randn(1, 2, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
     with regard.kernel("matmul"):
         assert torch.autograd.gradgradcheck(lambda q, k: regard.attend(q, k, k), (query, key))
+
+
+@EVERY_KERNEL
+def test_compiling_to_one_graph(kernel: str) -> None:
+    tensors = torch.randn(3, 2, 5, 8).unbind()
+    mask = torch.rand(2, 5, 5) > 0.3
+    compiled = torch.compile(regard.attend, fullgraph=True, backend="eager")
+    with regard.kernel(kernel):
+        got = compiled(*tensors, mask=mask)
+        assert torch.allclose(got, regard.attend(*tensors, mask=mask), atol=1e-6)
+        assert compiled(*tensors, dropout=0.5).shape == (2, 5, 8)
