@@ -46,6 +46,11 @@ class Validation:
             self._source.lengths, self._target.lengths, batch_tokens=_BATCH_TOKENS, random=random
         )
 
+    @property
+    def sentences(self) -> int:
+        """How many sentences are translated."""
+        return len(self._pairs)
+
     @torch.inference_mode()
     def measure(self, model: TranslationModel) -> Quality:
         """Translate the sample greedily and score it; the model's mode is left as it was."""
