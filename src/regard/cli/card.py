@@ -1,0 +1,120 @@
+"""The card of a trained model: what it is, how good, from what, made how."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regard.translation.configuration import Configuration
+    from regard.translation.training.loop import Trainer
+    from regard.translation.training.validation import Quality
+
+COMMANDS = "commands.txt"
+SCORES = "Scores"
+
+
+def remember(folder: Path, command: str) -> None:
+    """Keep the command that worked in a run folder, for its card."""
+    with (folder / COMMANDS).open("a", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(command + "\n")
+
+
+def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
+    """The card as Markdown. Its first paragraph and its scores are what `regard models` shows."""
+    import torch
+
+    configuration, progress = trainer.configuration, trainer.progress
+    data = configuration.data
+    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    commands = _commands(trainer.run.folder)
+    return "\n".join(
+        [
+            f"# {name}",
+            "",
+            f"{data.source_language} to {data.target_language}: {_architecture(configuration)}, "
+            f"{parameters / 1e6:.2f} million parameters.",
+            "",
+            f"{SCORES}: BLEU {quality.bleu:.2f}, chrF {quality.chrf:.2f}, exact match "
+            f"{quality.exact:.2f}% (validation set, {trainer.validation.sentences} sentences, "
+            f"greedy search; `regard evaluate` prints signatures)",
+            "",
+            f"- Data: {_data(configuration)}",
+            f"- Licence and attribution of the data: {data.attribution or 'none given'}",
+            f"- Weights: {weights}",
+            f"- Trained for {progress.step} steps, {progress.epoch + 1} passes, "
+            f"{progress.target_tokens:,} target tokens, {progress.seconds / 3600:.2f} hours of steps",
+            f"- Machine: {_machine(str(trainer.device))}, {progress.precision} arithmetic, "
+            f"torch {torch.__version__}",
+            f"- Seed: {configuration.seed}",
+            "- Command:",
+            "",
+            *[f"      {command}" for command in commands],
+            "",
+        ]
+    )
+
+
+def summary(folder: Path) -> list[str]:
+    """The first paragraph of a model's card and its scores; nothing where there is no card."""
+    try:
+        text = (folder / "card.md").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    lines = [line.strip() for line in text.split("\n")]
+    plain = [line for line in lines if line and not line.startswith(("#", SCORES))]
+    return plain[:1] + [line for line in lines if line.startswith(SCORES)]
+
+
+def _architecture(configuration: Configuration) -> str:
+    model = configuration.model
+    layers = f"{model.encoder_layers}+{model.decoder_layers} layers"
+    if model.kind == "transformer":
+        return f"a Transformer, {layers} of width {model.width}, {model.heads} heads"
+    attention = {
+        "bahdanau": "with Bahdanau attention",
+        "luong": "with Luong attention",
+        "none": "without attention",
+    }[model.attention]
+    return f"a recurrent encoder-decoder ({model.cell.upper()}) {attention}, {layers} of width {model.decoder_width}"
+
+
+def _data(configuration: Configuration) -> str:
+    data = configuration.data
+    if data.generated is not None:
+        made = data.generated
+        return f"generated from the seed: {made.train} {made.task} to learn from, {made.valid} to choose by"
+    named = [
+        files.tsv or f"{files.source} and {files.target}"
+        for files in (data.train, data.valid)
+        if files is not None
+    ]
+    return f"{named[0]} to learn from, {named[-1]} to choose by"
+
+
+def _commands(folder: Path) -> list[str]:
+    try:
+        text = (folder / COMMANDS).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ["unknown"]
+    return [line for line in text.split("\n") if line]
+
+
+def _machine(device: str) -> str:
+    import torch
+
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    return f"{_processor()}, {torch.get_num_threads()} of {os.cpu_count()} cores"
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n"):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

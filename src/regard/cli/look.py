@@ -1,0 +1,112 @@
+"""`regard look`: a picture of what each word looked at."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli import drawing, options, streams
+from regard.translation.errors import ConfigurationError, DataError
+
+if TYPE_CHECKING:
+    from regard.viewing.alignment import Alignment
+
+EXAMPLES = """\b
+Examples:
+  regard look "El gato negro duerme."
+  regard look "El gato negro duerme." --out alignment.html
+  regard look "El gato negro duerme." --target "The black cat sleeps." --out alignment.svg
+  regard look "El gato negro duerme." --attention encoder --layer 0 --head 2 --out self.png
+  regard look --model runs/reverse "a b c d" --pieces"""
+
+_Chosen = dict[int, list[tuple[int, "Alignment"]]]
+
+
+class Attention(StrEnum):
+    cross = "cross"
+    encoder = "encoder"
+    decoder = "decoder"
+
+
+class Theme(StrEnum):
+    light = "light"
+    dark = "dark"
+
+
+def look(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="One sentence.")],
+    target: Annotated[
+        str | None, typer.Option(help="A translation to look along, instead of the model's own.")
+    ] = None,
+    model: options.Model = options.DEFAULT_MODEL,
+    attention: Annotated[
+        Attention,
+        typer.Option(help="The decoder's of the source, or that of the encoder or decoder itself."),
+    ] = Attention.cross,
+    layer: Annotated[int | None, typer.Option(help="One layer, from 0.")] = None,
+    head: Annotated[int | None, typer.Option(help="One head, from 0.")] = None,
+    pieces: Annotated[
+        bool, typer.Option("--pieces", help="Show subword pieces instead of whole words.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A picture (.png, .svg, .pdf) or a page (.html)."),
+    ] = None,
+    theme: Annotated[
+        Theme | None,
+        typer.Option(help="Light or dark. [default: light; in a terminal as it says it is]"),
+    ] = None,
+    device: options.Device = "cpu",
+) -> None:
+    """Draw what each word looked at: queries down, keys across.
+
+    Into a file go all layers and heads, or those of --layer and --head; a page shows one at a time. Without --out the
+    terminal shows one layer (the last one, unless told), the mean of its heads or one of them.
+    """
+    if out is not None:
+        _check_name(out)
+        options.check_writable(out)
+    streams.output()
+    sentence = streams.argument(text)
+    translator = options.open_translator(model, device)
+    given = None if target is None else streams.argument(target)
+    translation = translator.look(sentence, given)
+    if not translation.source_pieces:
+        raise DataError("TEXT is empty: there is nothing to look at")
+    found = drawing.layers(translation, attention, whole_words=not pieces)
+    if out is None and layer is None:
+        layer = max(found)
+    chosen = drawing.choose(found, layer, head)
+    print(translation.text)
+    if out is None:
+        heads = [alignment for _, alignment in chosen[max(chosen)]]
+        drawing.print_alignment(drawing.mean_of_heads(heads), theme)
+    else:
+        _save(chosen, out, theme or Theme.light, f"{sentence} → {translation.text}")
+        print(f"wrote {out}")
+
+
+def _check_name(out: Path) -> None:
+    from regard.viewing import figures
+
+    endings = (*figures.FORMATS, "html")
+    if out.suffix.lower().removeprefix(".") not in endings:
+        known = ", ".join(f".{ending}" for ending in endings)
+        raise ConfigurationError(f"--out {out}: its name must end in {known}")
+
+
+def _save(chosen: _Chosen, out: Path, theme: Theme, title: str) -> None:
+    from regard.viewing import figures, multiples, page, pictures
+
+    panels = [(layer, head, one) for layer, heads in chosen.items() for head, one in heads]
+    if out.suffix.lower() == ".html":
+        page.write(
+            out, {layer: [one for _, one in heads] for layer, heads in chosen.items()}, title=title
+        )
+    elif len(panels) == 1:
+        figures.save(pictures.heat_map(panels[0][2], theme), out)
+    else:
+        figures.save(multiples.small_multiples(panels, theme, title=title), out)

@@ -1,0 +1,162 @@
+"""`regard`: the commands, and what every failure looks like to the person at the keyboard."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli import evaluate, look, models, streams, train, translate
+from regard.cli.options import Invocation
+from regard.cli.signals import Interrupted
+from regard.translation.errors import ConfigurationError, RegardError
+
+# Typer carries its own copy of click; these are the classes its errors are made of.
+_UsageError, _ClickException = typer.BadParameter.__mro__[1:3]
+
+app = typer.Typer(
+    name="regard",
+    rich_markup_mode=None,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    help="Translate, train, and see what each word looked at.",
+    epilog="""\b
+Examples:
+  regard translate "El gato negro duerme." --look
+  regard train dates
+  regard models""",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from regard import __version__
+
+        print(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _regard(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of a failure; with any command.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+app.command(epilog=translate.EXAMPLES)(translate.translate)
+app.command(epilog=train.EXAMPLES)(train.train)
+app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command(epilog=look.EXAMPLES)(look.look)
+app.command(epilog=models.EXAMPLES)(models.models)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns its exit code; what it prints of a failure is one line, the last of stderr."""
+    if arguments is None:
+        arguments = sys.argv[1:]
+        streams.claim()
+    streams.write_utf8()
+    command = typer.main.get_command(app)
+    if "_REGARD_COMPLETE" in os.environ:
+        command.main(prog_name="regard")
+    given, debug = _take_debug(arguments)
+    try:
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.simplefilter("ignore")
+                logging.getLogger("matplotlib").setLevel(logging.ERROR)
+            with command.make_context("regard", list(given), obj=Invocation(given)) as context:
+                command.invoke(context)
+        streams.flush()
+    except typer.Exit as end:
+        return _ended(end.exit_code)
+    except (Exception, KeyboardInterrupt, Interrupted) as fault:
+        if debug and not isinstance(fault, BrokenPipeError):
+            traceback.print_exception(fault)
+        return _failed(fault)
+    return 0
+
+
+def _take_debug(arguments: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """`--debug` may stand anywhere before a `--`."""
+    given = list(arguments)
+    end = given.index("--") if "--" in given else len(given)
+    options = [each for each in given[:end] if each != "--debug"]
+    return (*options, *given[end:]), len(options) < end
+
+
+def _ended(code: int) -> int:
+    try:
+        streams.flush()
+    except OSError as fault:
+        return _failed(fault)
+    return code
+
+
+def _failed(fault: BaseException) -> int:
+    if isinstance(fault, BrokenPipeError):
+        streams.abandon()
+        return 141
+    if isinstance(fault, KeyboardInterrupt):
+        return _say("interrupted", 130)
+    if isinstance(fault, Interrupted):
+        return _say("stopped by a signal; nothing was lost", 128 + fault.number)
+    if isinstance(fault, RegardError):
+        return _say(f"error: {fault}", 2 if isinstance(fault, ConfigurationError) else 1)
+    if isinstance(fault, _ClickException):
+        return _misused(fault)
+    if isinstance(fault, OSError):
+        return _say(f"error: {_place(fault)}: {fault.strerror or fault}", 1)
+    if isinstance(fault, MemoryError) or _ran_out_of_memory(fault):
+        return _say("error: out of memory: use a smaller --beam, or shorter sentences", 1)
+    what = f"{type(fault).__name__}: {_one_line(fault)}"
+    return _say(f"unexpected error: {what} (add --debug to see where, and please report it)", 1)
+
+
+def _misused(fault: Any) -> int:
+    message = _one_line(fault.format_message()).rstrip(".")
+    context = getattr(fault, "ctx", None)
+    if isinstance(fault, _UsageError) and context is not None:
+        return _say(f"see `{context.command_path} --help`\nerror: {message}", 2)
+    return _say(f"error: {message}", 2)
+
+
+def _place(fault: OSError) -> str:
+    return os.fsdecode(fault.filename) if fault.filename else "standard output"
+
+
+def _ran_out_of_memory(fault: BaseException) -> bool:
+    text = str(fault).lower()
+    return isinstance(fault, RuntimeError) and ("out of memory" in text or "allocate" in text)
+
+
+def _one_line(fault: object) -> str:
+    text = " ".join(str(fault).split())
+    return text if len(text) <= 500 else text[:500] + "..."
+
+
+def _say(text: str, code: int) -> int:
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError):
+            streams.abandon(sys.stdout)
+    if sys.stderr is not None:
+        try:
+            print(text if len(text) <= 3000 else text[:3000] + "...", file=sys.stderr, flush=True)
+        except (OSError, ValueError):
+            streams.abandon()
+    return code

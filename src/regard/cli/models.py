@@ -1,0 +1,27 @@
+"""`regard models`: what can be asked for by name."""
+
+from __future__ import annotations
+
+from regard.cli import card, shipped
+
+EXAMPLES = """\b
+Examples:
+  regard models
+  regard translate --model es-en "Buenos días."
+  regard train reverse"""
+
+
+def models() -> None:
+    """List the bundled models and the shipped configurations."""
+    print("Models (regard translate --model NAME):")
+    for name, folder in shipped.models().items():
+        print(f"  {name}")
+        for line in card.summary(folder):
+            print(f"      {line}")
+    if not shipped.models():
+        print("  none is bundled with this installation")
+    print("\nConfigurations (regard train NAME):")
+    width = max(map(len, shipped.configurations()), default=0)
+    for name, path in shipped.configurations().items():
+        first = path.read_text(encoding="utf-8").partition("\n")[0]
+        print(f"  {name:{width}}  {first.lstrip('# ')}")

@@ -1,0 +1,73 @@
+"""Options that several commands have, and what they mean."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli import shipped
+from regard.translation.errors import ConfigurationError, RegardError
+
+if TYPE_CHECKING:
+    from regard.translation.translator import Translator
+
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME|DIR",
+        help="A bundled model's name or a run folder.",
+        autocompletion=shipped.complete_model,
+    ),
+]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="Where to compute: cpu, cuda, cuda:1, mps.")
+]
+DEFAULT_MODEL = "es-en"
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What was typed."""
+
+    arguments: tuple[str, ...] = ()
+
+
+def open_translator(model: str, device: str) -> Translator:
+    """The translator of a name or folder, on a device that exists."""
+    from regard.translation.translator import Translator
+
+    check_device(device)
+    return Translator.open(model, device)
+
+
+def check_device(name: str) -> None:
+    """Raises `ConfigurationError` when this machine has no such device."""
+    import torch
+
+    try:
+        torch.empty(0, device=torch.device(name))
+    except (RuntimeError, AssertionError, NotImplementedError) as fault:
+        why = str(fault).strip().splitlines()[0][:200] if str(fault).strip() else "not available"
+        raise ConfigurationError(f"--device {name}: cannot be used here: {why}") from None
+
+
+def check_writable(path: Path) -> None:
+    """Raises `RegardError` when a file cannot be put there: before the work, not after it."""
+    folder = path.parent
+    try:
+        if path.is_dir():
+            raise RegardError(f"{path}: is a folder, expected the name of a file")
+        if not folder.is_dir():
+            raise RegardError(f"{path}: cannot be written: there is no folder {folder}")
+        if path.exists() and not path.is_file():
+            raise RegardError(f"{path}: is no file that can be replaced")
+    except (OSError, ValueError) as fault:
+        raise RegardError(f"{path}: cannot be written: {fault}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise RegardError(f"{path}: cannot be written: permission denied in {folder}")

@@ -1,0 +1,51 @@
+"""What comes with the package: configurations and models, found by name without importing torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.translation.errors import ConfigurationError
+
+PACKAGE = Path(__file__).parent.parent
+CONFIGURATIONS = PACKAGE / "configs"
+MODELS = PACKAGE / "bundled"
+
+
+def configurations() -> dict[str, Path]:
+    """The shipped configurations by name."""
+    return {path.stem: path for path in sorted(CONFIGURATIONS.glob("*.toml"))}
+
+
+def models() -> dict[str, Path]:
+    """The bundled models by name."""
+    return {path.parent.name: path.parent for path in sorted(MODELS.glob("*/config.toml"))}
+
+
+def configuration(name_or_file: str) -> Path:
+    """The file of a configuration. Raises `ConfigurationError` when there is none."""
+    path = Path(name_or_file)
+    try:
+        if path.is_file():
+            return path
+        if (path / "config.toml").is_file():
+            raise ConfigurationError(
+                f"{path}: is a run folder: add --resume to go on with it, or give a configuration"
+            )
+    except (OSError, ValueError):
+        pass
+    known = configurations()
+    if name_or_file in known:
+        return known[name_or_file]
+    raise ConfigurationError(
+        f"{name_or_file}: no such configuration file; shipped are {', '.join(known)}"
+    )
+
+
+def complete_configuration(incomplete: str) -> list[str]:
+    """Names that a shell may complete to."""
+    return [name for name in configurations() if name.startswith(incomplete)]
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Names that a shell may complete to."""
+    return [name for name in models() if name.startswith(incomplete)]

@@ -1,0 +1,81 @@
+"""Ctrl-C, a terminal that goes away, a polite kill: the first one saves, the second one ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Self
+
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+class Interrupted(BaseException):
+    """A signal came while there was nothing to save."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"signal {number}")
+        self.number = number
+
+
+class Signals:
+    """Listens to SIGINT, SIGTERM and SIGHUP while the block runs.
+
+    Outside `saving` a signal ends the work at once (`Interrupted`). Inside, the first one is remembered
+    for the training to ask for, and the second one ends the process on the spot.
+    """
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._saving = False
+        self._before: dict[int, signal.Handlers | object] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Under nohup a hang-up is no reason to stop. A shell's background job ignores SIGINT, too,
+            # but whoever sends one by `kill` means it.
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
+            self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def saving(self) -> _Saving:
+        """A block in which the first signal waits for a checkpoint."""
+        return _Saving(self)
+
+    def stop(self) -> bool:
+        """Whether a signal has come."""
+        return self.received != 0
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.received:
+            if sys.stdout is not None and sys.stdout.isatty():
+                os.write(1, _SHOW_CURSOR.encode())
+            os._exit(128 + number)
+        if not self._saving:
+            raise Interrupted(number)
+        self.received = number
+
+
+class _Saving:
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+
+    def __enter__(self) -> None:
+        self._signals._saving = True
+
+    def __exit__(self, *fault: object) -> None:
+        self._signals._saving = False

@@ -1,0 +1,88 @@
+"""The three standard streams, whatever the shell, the locale or a pipe has made of them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, TextIO
+
+from regard.translation.errors import DataError
+
+# Sentences that are translated together; of very long ones fewer.
+LINES, CHARACTERS = 256, 2**20
+
+
+def claim() -> None:
+    """Open the null device on standard descriptors that are closed, before some file gets their number."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def write_utf8() -> None:
+    """Write UTF-8 whatever the locale says; what cannot be written at all becomes an escape."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def abandon(*streams: TextIO | None) -> None:
+    """Let the interpreter end without another attempt to write to a closed pipe or a full disk."""
+    for stream in streams or (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())  # type: ignore[union-attr]
+            os.close(null)
+
+
+def flush() -> None:
+    """Hand over what was printed, so that a failure is ours to report."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
+def output() -> TextIO:
+    """Standard output. Raises `DataError` when it is closed, before any work."""
+    if sys.stdout is None:
+        raise DataError("standard output is closed: redirect it to a file, or to /dev/null")
+    return sys.stdout
+
+
+def standard_input() -> BinaryIO:
+    """The bytes of standard input. Raises `DataError` when it is closed."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise DataError(
+            "standard input is closed: give sentences as arguments, or a file: "
+            "regard translate < text"
+        )
+    if sys.stdin.isatty():
+        print("one sentence a line; Ctrl-D ends", file=sys.stderr)
+    return sys.stdin.buffer
+
+
+def argument(text: str) -> str:
+    """An argument as UTF-8, whatever the locale decoded it with; what is none becomes U+FFFD."""
+    try:
+        return os.fsencode(text).decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def chunks(lines: Iterable[str], most: int = LINES) -> Iterator[list[str]]:
+    """Lines, a bounded number and length at a time."""
+    chunk: list[str] = []
+    characters = 0
+    for line in lines:
+        chunk.append(line)
+        characters += len(line)
+        if len(chunk) >= most or characters >= CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
