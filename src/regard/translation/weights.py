@@ -43,12 +43,13 @@ def check_header(path: Path) -> None:
             size = os.fstat(file.fileno()).st_size
             start = file.read(8)
             length = int.from_bytes(start, "little")
-            if start[:2] == b"PK" or start[:1] == b"\x80":
-                raise CheckpointError(
-                    f"{path}: a pickle or zip archive under the name of weights: refusing to unpickle; "
-                    "only safetensors files are read"
-                )
             if len(start) < 8 or length > size - 8 or length > _LONGEST_HEADER or length < 2:
+                # Only now: a header of 640 bytes begins like a pickle too.
+                if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
+                    raise CheckpointError(
+                        f"{path}: a pickle or zip archive under the name of weights: refusing to unpickle; "
+                        "only safetensors files are read"
+                    )
                 raise _corrupted(path, "its header does not fit the file")
             _check_table(path, file.read(length), size - 8 - length)
     except OSError as fault:
@@ -97,7 +98,8 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
             raise CheckpointError(
                 f"{path}: tensor {name} is {found.dtype}, expected {wanted.dtype}"
             )
-        if found.is_floating_point() and not bool(torch.isfinite(found).all()):
+        # In the model's precision: a large float64 is no number in float32.
+        if found.is_floating_point() and not bool(torch.isfinite(found.to(wanted.dtype)).all()):
             raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
     with torch.no_grad():
         for name, wanted in expected.items():
