@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import chain, groupby
 
 # Sentencepiece writes a space as U+2581, so a literal one could not be told from a space.
 _SPACE_MARK = str.maketrans("\u2581", "_")
@@ -12,6 +13,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # Control characters (NUL, CR, VT, FF, FS ..., U+0085), line and paragraph separators, the byte order mark.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 _SPACES = re.compile(r"\s+")
+# From this length on, combining marks are put in order here: unicodedata's time grows with the square of their number.
+_LONG = 1000
 
 
 def normalise(text: str) -> str:
@@ -25,5 +28,16 @@ def normalise(text: str) -> str:
     'Où ?'
     """
     text = _SURROGATE.sub("\ufffd", text).translate(_SPACE_MARK)
+    if len(text) > _LONG:
+        text = _ordered(text)
     text = _CONTROL.sub(" ", unicodedata.normalize("NFC", text))
     return _SPACES.sub(" ", text).strip()
+
+
+def _ordered(text: str) -> str:
+    """Each character decomposed and each run of marks in canonical order: the same text to NFC."""
+    decomposed = chain.from_iterable(unicodedata.normalize("NFD", c) for c in text)
+    runs = groupby(decomposed, key=lambda c: unicodedata.combining(c) > 0)
+    return "".join(
+        "".join(sorted(run, key=unicodedata.combining) if marks else run) for marks, run in runs
+    )
