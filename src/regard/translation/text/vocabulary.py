@@ -1,0 +1,129 @@
+"""What a sentencepiece model file says, read here before the C++ library is given it.
+
+That library believes its files: a character map or pieces made up by others can crash it, and none of it can be
+caught. A file of ours has an empty character map, distinct pieces and every byte; nothing else is let through.
+The format is protocol buffers: https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+
+_LARGEST_VOCABULARY = 1_000_000
+_LONGEST_PIECE = 256
+_LARGEST_SCORE = 1e7
+
+# Fields of ModelProto, of a piece, of TrainerSpec and of NormalizerSpec.
+_PIECE, _TRAINER, _NORMALISER, _DENORMALISER = 1, 2, 3, 5
+_TEXT, _SCORE, _TYPE = 1, 2, 3
+_MODEL_TYPE, _SPACE_AS_SUFFIX, _BYTE_FALLBACK = 3, 24, 35
+_CHARACTER_MAP, _DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE_SPACES = 2, 3, 4, 5
+_NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
+
+# Padding, unknown, begin and end of sentence.
+_SPECIAL = [_CONTROL, _UNKNOWN, _CONTROL, _CONTROL]
+
+Value = int | bytes
+
+
+def check(model: bytes) -> None:
+    """Raise ValueError, saying what is wrong, unless `model` is a unigram or BPE model as we train them."""
+    pieces: list[bytes] = []
+    parts: dict[int, dict[int, Value]] = {}
+    for field, value in _fields(model):
+        if field == _PIECE:
+            pieces.append(_bytes(value))
+        elif field in (_TRAINER, _NORMALISER, _DENORMALISER) and field not in parts:
+            parts[field] = dict(_fields(_bytes(value)))
+        else:
+            raise ValueError(f"field {field} is unknown or given twice")
+    _check_settings(parts)
+    if not 4 < len(pieces) <= _LARGEST_VOCABULARY:
+        raise ValueError(f"it holds {len(pieces)} pieces")
+    _check_pieces([_piece(i, data) for i, data in enumerate(pieces)])
+
+
+def _check_settings(parts: dict[int, dict[int, Value]]) -> None:
+    trainer, normaliser = parts.get(_TRAINER, {}), parts.get(_NORMALISER, {})
+    if trainer.get(_MODEL_TYPE, 1) not in (1, 2):
+        raise ValueError("it is neither a unigram nor a BPE model")
+    if trainer.get(_BYTE_FALLBACK) != 1:
+        raise ValueError("it does not fall back to bytes")
+    if trainer.get(_SPACE_AS_SUFFIX, 0) != 0:
+        raise ValueError("its spaces end words, ours begin them")
+    spaces = (_DUMMY_PREFIX, 1), (_REMOVE_SPACES, 0), (_ESCAPE_SPACES, 1)
+    if any(normaliser.get(field, 1) != ours for field, ours in spaces):
+        raise ValueError("it treats spaces otherwise than ours")
+    for part in (normaliser, parts.get(_DENORMALISER, {})):
+        if part.get(_CHARACTER_MAP, b"") != b"":
+            raise ValueError("it normalises characters, which is not its office")
+
+
+def _check_pieces(pieces: list[tuple[str, int]]) -> None:
+    if [kind for _, kind in pieces[:4]] != _SPECIAL:
+        raise ValueError("padding, unknown, begin and end must be ids 0, 1, 2, 3")
+    if len({text for text, _ in pieces}) != len(pieces):
+        raise ValueError("it holds a piece twice")
+    if any(kind not in (_NORMAL, _BYTE) for _, kind in pieces[4:]):
+        raise ValueError("it holds pieces that are neither text nor bytes")
+    if {text for text, kind in pieces if kind == _BYTE} != {f"<0x{b:02X}>" for b in range(256)}:
+        raise ValueError("it does not hold each byte once")
+
+
+def _piece(number: int, data: bytes) -> tuple[str, int]:
+    """The text and the type of one piece."""
+    given = dict(_fields(data))
+    text = _bytes(given.get(_TEXT, b""))
+    if not 0 < len(text) <= _LONGEST_PIECE or 0 in text:
+        raise ValueError(f"piece {number} is empty, too long or holds NUL")
+    (score,) = struct.unpack("<f", _bytes(given.get(_SCORE, bytes(4))))
+    if not math.isfinite(score) or abs(score) > _LARGEST_SCORE:
+        raise ValueError(f"piece {number} has the score {score}")
+    kind = given.get(_TYPE, _NORMAL)
+    if not isinstance(kind, int):
+        raise ValueError(f"piece {number} has no type")
+    return text.decode("utf-8"), kind
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
+    """Each field's number and value: whole numbers as such, all else as its bytes."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        wire = tag & 7
+        if wire == 0:
+            number, at = _varint(data, at)
+            yield tag >> 3, number
+            continue
+        if wire == 2:
+            length, at = _varint(data, at)
+        elif wire in (1, 5):
+            length = 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"a field of wire type {wire}")
+        if length > len(data) - at:
+            raise ValueError("it is truncated")
+        yield tag >> 3, data[at : at + length]
+        at += length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A whole number, seven bits a byte, and where the next field begins."""
+    number = 0
+    for shift in range(0, 64, 7):
+        if at >= len(data):
+            raise ValueError("it is truncated")
+        byte = data[at]
+        at += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, at
+    raise ValueError("a number of more than 64 bits")
+
+
+def _bytes(value: Value) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("a number where text belongs")
+    return value
