@@ -36,7 +36,7 @@ class Dropout(nn.Module):
 
 def keep(like: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     """A factor for each element of `like`: 0 where it is dropped, 1 / (1 - rate) where it is kept."""
-    dropped = max(1, round(256 * rate))
+    dropped = min(max(1, round(256 * rate)), 255)
     count = like.numel()
     draws: Any = torch.empty((count + 7) // 8, dtype=torch.int64)
     # The whole range of 64 bits: without bounds the top bit of each draw would always be 0.
