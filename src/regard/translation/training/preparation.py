@@ -90,12 +90,14 @@ def prepare(
 ) -> Trainer:
     """A trainer for a new run in `folder`. Nothing is written before data and configuration have proved usable."""
     Run.check_free(folder)
+    check_model(configuration)
     observer = observer or Observer()
     found = read_data(configuration.data, data, configuration.seed)
     observer.note(
         f"{len(found.train)} training pairs, {len(found.valid)} for validation, skipped {found.skipped}"
     )
     tokenizers = learn_tokenizers(configuration, found.train)
+    found = _short_enough(found, tokenizers, configuration.data.longest, observer)
     run = Run.create(folder, configuration, tokenizers)
     return _trainer(run, tokenizers, found, device, observer)
 
@@ -120,7 +122,9 @@ def prepare_resumed(
         run = Run(folder, configuration)
     observer = observer or Observer()
     found = read_data(run.configuration.data, data, run.configuration.seed)
-    trainer = _trainer(run, run.tokenizers(), found, device, observer)
+    tokenizers = run.tokenizers()
+    found = _short_enough(found, tokenizers, run.configuration.data.longest, observer)
+    trainer = _trainer(run, tokenizers, found, device, observer)
     if trainer.resume():
         observer.note(f"resumed at step {trainer.progress.step}")
     return trainer
@@ -134,26 +138,15 @@ def _trainer(
         torch.set_num_threads(configuration.training.threads)
     torch.manual_seed(configuration.seed)
     model = build(configuration, len(tokenizers.source), len(tokenizers.target)).to(device)
-    train = _short_enough(found.train, tokenizers, configuration.data.longest)
-    if len(train) < len(found.train):
-        observer.note(
-            f"left out {len(found.train) - len(train)} pairs longer than data.longest = "
-            f"{configuration.data.longest} pieces"
-        )
-    if not train:
-        raise DataError("no usable sentence pairs: all are longer than data.longest")
     epochs = Epochs(
-        train,
+        found.train,
         tokenizers,
         batch_tokens=configuration.training.batch_tokens,
         sampling=configuration.tokenizer.sampling,
         seed=configuration.seed,
     )
-    valid = _short_enough(found.valid, tokenizers, configuration.data.longest)
-    if not valid:
-        raise DataError("no usable sentence pairs to validate on: all are longer than data.longest")
     validation = Validation(
-        valid,
+        found.valid,
         tokenizers,
         sentences=configuration.training.validate_sentences,
         seed=configuration.seed,
@@ -161,13 +154,34 @@ def _trainer(
     return Trainer(run, model, epochs, validation, observer)
 
 
-def _short_enough(pairs: list[Pair], tokenizers: Tokenizers, longest: int) -> list[Pair]:
+def check_model(configuration: Configuration) -> None:
+    """Raises `ConfigurationError` when the parts of the model do not fit together; takes no memory."""
+    with torch.device("meta"):
+        build(configuration, 8, 8)
+
+
+def _short_enough(found: Data, tokenizers: Tokenizers, longest: int, observer: Observer) -> Data:
+    """The pairs of which neither side has more than `longest` pieces."""
+
     def fits(text: str, tokenizer: Tokenizer) -> bool:
         # Every piece is at least a byte: most lines need no second look.
         return len(text.encode()) + 1 <= longest or len(tokenizer.encode(text)) <= longest
 
-    return [
-        pair
-        for pair in pairs
-        if fits(pair.source, tokenizers.source) and fits(pair.target, tokenizers.target)
-    ]
+    def kept(pairs: list[Pair], name: str) -> list[Pair]:
+        short = [
+            pair
+            for pair in pairs
+            if fits(pair.source, tokenizers.source) and fits(pair.target, tokenizers.target)
+        ]
+        if len(short) < len(pairs):
+            observer.note(
+                f"left out {len(pairs) - len(short)} pairs of data.{name} longer than "
+                f"data.longest = {longest} pieces"
+            )
+        if not short:
+            raise DataError(
+                f"data.{name}: no usable sentence pairs: all are longer than data.longest = {longest}"
+            )
+        return short
+
+    return Data(kept(found.train, "train"), kept(found.valid, "valid"), found.skipped)
