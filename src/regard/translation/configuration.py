@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from regard.translation.errors import ConfigurationError
 
 _LARGEST_FILE = 1_000_000
+# tomllib takes quadratic time over a key of many parts.
+_MOST_DOTS = 100
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Small = Annotated[int, Field(ge=1, le=1_000)]
@@ -177,6 +179,18 @@ class Configuration(Section):
             raise ValueError('model.tied = "three_way" needs tokenizer.joint = true')
         return self
 
+    @model_validator(mode="after")
+    def _positions_reach(self) -> Configuration:
+        model, longest = self.model, self.data.longest
+        if not isinstance(model, TransformerSection) or model.positions != "learned":
+            return self
+        if model.longest <= longest:
+            raise ValueError(
+                f"model.longest = {model.longest} must be above data.longest = {longest}: "
+                "learned positions go no further"
+            )
+        return self
+
 
 # What a resumed training may change: budgets, patience, logging and what the machine decides.
 FREE_ON_RESUME = {
@@ -240,6 +254,9 @@ def differences(old: Configuration, new: Configuration) -> list[str]:
 
 
 def _toml(text: str, name: str) -> dict[str, Any]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > _MOST_DOTS:
+            raise ConfigurationError(f"{name}:{number}: more than {_MOST_DOTS} dots in one line")
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as fault:
@@ -251,9 +268,11 @@ def _apply(table: dict[str, Any], change: str) -> None:
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
         raise ConfigurationError(f"--set {change}: expected section.key=value")
+    if not value.isascii() and value.encode("utf-8", "replace").decode() != value:
+        raise ConfigurationError(f"--set {path}: the value is not UTF-8")
     try:
         found = tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         found = value.strip()
     for key in keys[:-1]:
         below = table.setdefault(key, {})
@@ -265,8 +284,10 @@ def _apply(table: dict[str, Any], change: str) -> None:
 
 def _explain(error: Any, name: str) -> str:
     # A union's place names the variant chosen, which is no key of the file.
-    place = [str(p) for p in error["loc"] if p not in ("transformer", "recurrent")]
-    key = ".".join(place) or "the file"
+    place = [str(p) for p in error["loc"]]
+    if place[:1] == ["model"]:
+        del place[1:2]
+    key = _printable(".".join(place)) or "the file"
     if error["type"] == "extra_forbidden":
         return f"{name}: unknown key {key}{_nearest(place, error)}"
     if error["type"] == "missing":
@@ -274,13 +295,20 @@ def _explain(error: Any, name: str) -> str:
     if error["type"].startswith("union_tag"):
         return f'{name}: model.kind must be "transformer" or "recurrent"'
     message = error["msg"].removeprefix("Value error, ")
+    if not place:
+        return f"{name}: {message}"
     return f"{name}: {key} = {_short(error.get('input'))}: {message[:1].lower() + message[1:]}"
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{...}"
-    text = repr(value)
+    return "{...}" if isinstance(value, dict) else _cut(repr(value))
+
+
+def _printable(key: str) -> str:
+    return _cut(key if key.isprintable() else repr(key))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 

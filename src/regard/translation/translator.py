@@ -14,7 +14,6 @@ from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.errors import ModelError
 from regard.translation.models.protocol import Looks, TranslationModel
-from regard.translation.models.transformer import Transformer
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.text.batches import sources
 from regard.translation.text.corpora import Pair
@@ -98,7 +97,7 @@ class Translator:
     @property
     def longest(self) -> int:
         """The most pieces of a source that are read."""
-        learned = self.model.longest if isinstance(self.model, Transformer) else None
+        learned = self.model.longest
         return min(_LONGEST_SOURCE, learned - 1) if learned else _LONGEST_SOURCE
 
     def translate(

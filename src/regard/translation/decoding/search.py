@@ -123,6 +123,8 @@ def translate_batch(
     """
     search = search or Search()
     longest = search.longest(lengths)
+    if model.longest is not None:
+        longest = longest.clamp(max=model.longest - 1)
     if search.sampling:
         return sample(
             model,

@@ -40,6 +40,11 @@ class TranslationModel(nn.Module, ABC):
 
     padding: int
 
+    @property
+    def longest(self) -> int | None:
+        """The most positions of a sentence that it can number; None where any length goes."""
+        return None
+
     @abstractmethod
     def encode(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]

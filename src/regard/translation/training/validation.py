@@ -57,6 +57,7 @@ class Validation:
         device = next(model.parameters()).device
         training, total, tokens = model.training, 0.0, 0
         texts: dict[int, str] = {}
+        most = (model.longest or 2**31) - 1
         model.eval()
         try:
             for rows in self._batches:
@@ -74,7 +75,7 @@ class Validation:
                     model,
                     batch.source,
                     batch.source_lengths,
-                    max_length=2 * batch.source_lengths + 10,
+                    max_length=(2 * batch.source_lengths + 10).clamp(max=most),
                 )
                 for row, hypotheses in zip(rows, found, strict=True):
                     texts[int(row)] = self._tokenizers.target.decode(hypotheses[0].tokens)
