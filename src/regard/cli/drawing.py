@@ -93,7 +93,8 @@ def print_alignment(alignment: Alignment, theme: str | None = None) -> None:
 
     class Paper(Console):
         def on_broken_pipe(self) -> None:
-            raise  # noqa: PLE0704 - rich would end the process here, with a code of its own
+            # Called where the error was caught; rich would end the process with a code of its own.
+            raise
 
     terminal.draw(alignment, Paper(file=sys.stdout), theme=theme)
     print()
