@@ -155,6 +155,13 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _refuse_foreign(raw: bytes, name: str) -> None:
+    """UTF-16 is told by its mark or, without one, by every other byte being NUL."""
+    if len(raw) > 3 and 5 * raw.count(0) > 2 * len(raw):
+        encoding = "UTF-16LE" if raw[1] == 0 else "UTF-16BE"
+        raise DataError(
+            f"{name}:1: byte {raw.index(0) + 1} is NUL, as are many others; the file looks like {encoding}: "
+            f"convert it with `iconv -f {encoding} -t UTF-8`"
+        )
     for mark, encoding in _FOREIGN.items():
         if raw.startswith(mark):
             raise DataError(
