@@ -57,7 +57,7 @@ class Run:
     def open(cls, folder: Path) -> Run:
         """An existing run. Raises `ModelError` when the folder is none."""
         file = folder / CONFIGURATION
-        if not file.is_file():
+        if not os.path.isfile(file):  # False, not an error, in folders that may not be searched
             raise ModelError(f"{folder}: no run folder or model: it has no {CONFIGURATION}")
         return cls(folder, configurations.read(file))
 
@@ -77,15 +77,15 @@ class Run:
 
     @staticmethod
     def check_free(folder: Path) -> None:
-        """Refuse, before any work, a folder that holds something or cannot be written."""
-        if (folder / CONFIGURATION).exists():
+        """Refuse, before any work, a folder that holds a run or cannot be written."""
+        if os.path.exists(folder / CONFIGURATION):
             raise TrainingError(
                 f"{folder}: already holds a run: add --resume to go on with it, or choose another --run"
             )
-        if folder.exists() and not folder.is_dir():
+        if os.path.exists(folder) and not folder.is_dir():
             raise TrainingError(f"{folder}: is a file, expected a folder for the run")
         nearest = folder
-        while not nearest.exists():
+        while not os.path.exists(nearest):
             nearest = nearest.parent
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
@@ -138,18 +138,29 @@ class Run:
 
     def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
         """Put weights and card in the run folder for use."""
+        # Without checksums until all is written: a kill in between leaves no new weights under old sums.
+        (self.folder / SUMS).unlink(missing_ok=True)
         weights.save(tensors, self.folder / MODEL)
         weights.write_whole(self.folder / CARD, card.encode())
         self._write_sums(self.folder)
 
     def export(self, folder: Path, *, half: bool = True) -> None:
-        """A copy of what translating needs, weights in half precision."""
+        """A copy of what translating needs, weights in half precision.
+
+        Raises `ModelError` when there is something at `folder`, or nothing whole to copy.
+        """
+        _check_sum(self.folder / MODEL, self._sums().get(MODEL))
         tensors = weights.load(self.folder / MODEL)
-        folder.mkdir(parents=True, exist_ok=False)
+        try:
+            folder.mkdir(parents=True)
+        except OSError as fault:
+            raise ModelError(f"{folder}: cannot be made: {fault.strerror}") from None
         try:
             for name in (CONFIGURATION, CARD, *self.tokenizers().files()):
                 shutil.copyfile(self.folder / name, folder / name)
-            weights.save({k: t.half() if half else t for k, t in tensors.items()}, folder / MODEL)
+            if half:
+                tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
+            weights.save(tensors, folder / MODEL)
             self._write_sums(folder)
         except BaseException:
             shutil.rmtree(folder)
@@ -182,6 +193,15 @@ class Run:
             yield
         finally:
             os.close(handle)
+
+
+def _halved(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    half = tensor.half()
+    if not bool(torch.isfinite(half).all()):
+        raise ModelError(
+            f"tensor {name} holds numbers beyond half precision: export with half=False"
+        )
+    return half
 
 
 def write_sums(folder: Path, names: list[str]) -> None:
