@@ -95,18 +95,26 @@ class Trainer:
         folder = self.run.folder / CHECKPOINTS
         steps = [step for _, step in self.progress.best if (folder / f"step-{step}").exists()]
         if not steps:
-            return weights.unique(self.model), f"the weights of step {self.progress.step}"
+            own = {name: tensor.clone() for name, tensor in weights.unique(self.model).items()}
+            return own, f"the weights of step {self.progress.step}"
         single = checkpoints.mean([folder / f"step-{steps[0]}"])
         if not self.settings.average or len(steps) < 2:
             return single, f"the weights of step {steps[0]}"
         averaged = checkpoints.mean([folder / f"step-{step}" for step in steps])
-        weights.load_into(self.model, averaged, folder)
-        quality = self._score(self.validation.measure(self.model))
-        listed = ", ".join(str(step) for step in sorted(steps))
-        if quality >= self.progress.best[0][0]:
+        if self._score_of(averaged) >= self.progress.best[0][0]:
+            listed = ", ".join(str(step) for step in sorted(steps))
             return averaged, f"the mean of the weights of steps {listed}"
-        weights.load_into(self.model, single, folder)
         return single, f"the weights of step {steps[0]}"
+
+    def _score_of(self, tensors: dict[str, Tensor]) -> float:
+        """How good other weights are; the model's own come back after it, for training to go on."""
+        folder = self.run.folder
+        own = {name: tensor.clone() for name, tensor in weights.unique(self.model).items()}
+        try:
+            weights.load_into(self.model, tensors, folder)
+            return self._score(self.validation.measure(self.model))
+        finally:
+            weights.load_into(self.model, own, folder)
 
     def _over(self) -> bool:
         patience = self.settings.patience
