@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.translation import weights
-from regard.translation.errors import CheckpointError
+from regard.translation.errors import CheckpointError, TrainingError
 from regard.translation.runs import CHECKPOINTS, MODEL, Run, read_sums, write_sums
 
 VERSION = 1
@@ -40,14 +40,24 @@ class Progress:
 
 
 def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.Optimizer) -> Path:
-    """Write a checkpoint of this step: into a folder of another name, renamed once it is on the disk."""
+    """Write a checkpoint of this step: into a folder of another name, renamed once it is on the disk.
+
+    Raises `TrainingError` for weights that are no numbers, `CheckpointError` for a disk that takes no more.
+    """
+    state = weights.unique(model)
+    for name, tensor in state.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise TrainingError(
+                f"step {progress.step}: tensor {name} holds numbers that are not finite: training cannot go on; "
+                "earlier checkpoints are untouched"
+            )
     folder = run.folder / CHECKPOINTS
     final = folder / f"step-{progress.step}"
     unfinished = folder / f".step-{progress.step}.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         unfinished.mkdir()
-        weights.save(weights.unique(model), unfinished / MODEL)
+        weights.save(state, unfinished / MODEL)
         weights.save(_optimiser_state(model, optimiser), unfinished / OPTIMISER)
         weights.write_whole(unfinished / PROGRESS, json.dumps(asdict(progress)).encode())
         write_sums(unfinished, [MODEL, OPTIMISER, PROGRESS])
@@ -140,7 +150,7 @@ def _restore_optimiser(
         for key in ("step", "exp_avg", "exp_avg_sq"):
             value = state.get(f"{key}.{name}")
             if value is not None:
-                entries[key] = value if key == "step" else value.to(parameter.device)
+                entries[key] = value.to(parameter.device)
         if entries:
             optimiser.state[parameter] = entries
 
