@@ -122,6 +122,8 @@ class Translator:
             ConfigurationError: settings out of range.
             ModelError: the model answers numbers that are not finite.
         """
+        if isinstance(texts, str):
+            raise TypeError("got one text: pass a list of sentences, [text]")
         if search is None:
             own = self.search
             search = own if beam is None else Search(beam=beam, length_penalty=own.length_penalty)
