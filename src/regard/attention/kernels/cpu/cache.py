@@ -1,0 +1,74 @@
+"""Where compiled kernels are kept: in the person's cache folder, by the sources they came from.
+
+numba keeps them beside the source by default, which may be read-only or shared, and notices a
+change only in the file that holds the outermost function.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba.core import caching, config
+
+
+@cache
+def stamp() -> str:
+    """A digest of every source file of the kernels."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def folder() -> Path:
+    """NUMBA_CACHE_DIR where that is set, or else the person's own cache folder."""
+    if config.CACHE_DIR:
+        return Path(config.CACHE_DIR) / "regard"
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "regard" / "kernels"
+
+
+class _Place(caching._CacheLocator):  # type: ignore[misc]
+    """numba's question where to keep a function, answered."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        self._file, self._line = file, function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(folder() / stamp())
+
+    def get_source_stamp(self) -> str:
+        return stamp()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> _Place | None:
+        place = cls(function, file)
+        try:
+            place.ensure_cache_path()
+        except OSError:
+            return None
+        return place
+
+
+class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Place,)
+
+
+class _Cache(caching.FunctionCache):  # type: ignore[misc]
+    _impl_class = _Implementation
+
+
+def keep(dispatcher: Any) -> Any:
+    """Keep what this compiles; where nothing can be written, compile anew in every process."""
+    try:
+        dispatcher._cache = _Cache(dispatcher.py_func)
+    except (RuntimeError, OSError):
+        pass
+    return dispatcher

@@ -1,0 +1,178 @@
+"""e^x in loops that vectorise, and the exponentials that a row of features needs once.
+
+    tanh(a + c) = 1 - 2 / (1 + e^(2a) e^(2c)) = 1 - 2 / (1 + A C)
+    A = e^(2 (a + m)),  C = e^(2 (c - m)),  m the middle of the channel over the keys
+
+A and C are taken in float64 and rounded once. Where |a + m| or |c - m| is above REACH they might
+overflow, or lose digits; they are then marked infinite, and the pair is computed directly.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from regard.attention.kernels.cpu.machine import (
+    bits_of_double,
+    bits_of_single,
+    double_of_bits,
+    inner,
+    lanes,
+    single_of_bits,
+)
+
+BLOCK = 256  # keys in a block: eight rows of them fit the first-level cache
+GROUP = 8  # channels that share one division
+STRIP = 16  # keys are counted in strips, a vector of float32 each
+REACH = 20.79  # e^(2 REACH) = 2^60
+
+_F = np.float32
+LOG2E, MAGIC = _F(1.4426950408889634), _F(1.5 * 2**23)
+HIGH, LOW = _F(0.693359375), _F(-2.12194440e-4)  # ln 2 in two parts, Cephes
+F0, F2, F3, F4, F5, F6, F7 = (_F(1 / math.factorial(k)) for k in (0, 2, 3, 4, 5, 6, 7))
+LEAST, MOST = _F(-87.0), _F(88.0)
+
+LOG2E64, MAGIC64 = 1.4426950408889634, 1.5 * 2.0**52
+HIGH64, LOW64 = 6.93145751953125e-1, 1.42860682030941723212e-6
+D2, D3, D4, D5, D6, D7 = (1 / math.factorial(k) for k in range(2, 8))
+D8, D9, D10, D11, D12, D13 = (1 / math.factorial(k) for k in range(8, 14))
+LEAST64, MOST64 = -708.0, 709.0
+
+
+@inner
+def _exponential32(x: Any) -> Any:
+    """e^x within 1.5 units in the last place, from e^-87 to e^88; beyond, those."""
+    x = LEAST if x < LEAST else x
+    x = MOST if x > MOST else x
+    shifted = x * LOG2E + MAGIC
+    n = shifted - MAGIC
+    f = (x - n * HIGH) - n * LOW
+    p = f * F7 + F6
+    p = p * f + F5
+    p = p * f + F4
+    p = p * f + F3
+    p = p * f + F2
+    p = (p * f + F0) * f + F0
+    power = (bits_of_single(shifted) + np.int32(127)) << np.int32(23)
+    return p * single_of_bits(np.int32(power))
+
+
+@inner
+def _exponential64(x: Any) -> Any:
+    x = LEAST64 if x < LEAST64 else x
+    x = MOST64 if x > MOST64 else x
+    shifted = x * LOG2E64 + MAGIC64
+    n = shifted - MAGIC64
+    f = (x - n * HIGH64) - n * LOW64
+    p = f * D13 + D12
+    p = p * f + D11
+    p = p * f + D10
+    p = p * f + D9
+    p = p * f + D8
+    p = p * f + D7
+    p = p * f + D6
+    p = p * f + D5
+    p = p * f + D4
+    p = p * f + D3
+    p = p * f + D2
+    p = (p * f + 1.0) * f + 1.0
+    power = (bits_of_double(shifted) + np.int64(1023)) << np.int64(52)
+    return p * double_of_bits(power)
+
+
+def exponential(x: Any) -> Any:
+    """e^x in the precision of x; NaN stays NaN."""
+    return np.exp(x)
+
+
+@overload(exponential, jit_options={"fastmath": {"contract"}})
+def _overload(x: Any) -> Any:
+    compiled = _exponential32 if x == types.float32 else _exponential64
+
+    def chosen(x: Any) -> Any:
+        return compiled(x)
+
+    return chosen
+
+
+@inner
+def middles(features: Any, keys: Any, hidden: Any, middle: Any) -> None:
+    """The middle of each channel over the keys; `features` is one entry, keys x hidden."""
+    lanes()
+    least = np.empty(hidden, features.dtype)
+    most = np.empty(hidden, features.dtype)
+    for h in range(hidden):
+        least[h] = most[h] = features[h]
+    for key in range(keys):
+        _widen(features, np.uint64(key * hidden), hidden, least, most)
+    half = features.dtype.type(0.5)
+    for h in range(hidden):
+        middle[h] = least[h] * half + most[h] * half
+
+
+@inner
+def _widen(features: Any, offset: Any, hidden: Any, least: Any, most: Any) -> None:
+    lanes()
+    for h in range(np.uint64(hidden)):
+        x = features[offset + h]
+        least[h] = x if x < least[h] else least[h]
+        most[h] = x if x > most[h] else most[h]
+
+
+@inner
+def row_of_exponentials(
+    features: Any, offset: Any, hidden: Any, middle: Any, sign: Any, row: Any, at: Any
+) -> None:
+    """e^(2 (x + sign m)) of one row, infinite where out of reach."""
+    lanes()
+    for h in range(np.uint64(hidden)):
+        x = np.float64(features[np.uint64(offset) + h]) + sign * np.float64(middle[h])
+        reached = abs(x) <= REACH
+        power = _exponential64(2.0 * x)
+        row[np.uint64(at) + h] = power if reached else np.inf
+
+
+@inner
+def spread_keys(
+    features: Any, keys: Any, hidden: Any, padded: Any, middle: Any, spread: Any, top: Any
+) -> None:
+    """C of one entry, channels as rows of BLOCK keys, and its largest value per block and channel.
+
+    What is beyond the keys or the channels is 0, so that 1 + A C is 1 there.
+    """
+    strip = np.zeros(STRIP * padded, spread.dtype)
+    for block in range((keys + BLOCK - 1) // BLOCK):
+        corner, first = block * padded * BLOCK, block * BLOCK
+        count = min(BLOCK, keys - first)
+        top[block * padded : (block + 1) * padded] = 0
+        for start in range(0, count, STRIP):
+            for k in range(STRIP):
+                if start + k < count:
+                    offset = (first + start + k) * hidden
+                    row_of_exponentials(features, offset, hidden, middle, -1.0, strip, k * padded)
+                else:
+                    strip[k * padded : (k + 1) * padded] = 0
+                _raise(strip, k * padded, top, block * padded, padded)
+            turn(strip, padded, spread, corner + start)
+
+
+@inner
+def _raise(strip: Any, at: Any, top: Any, to: Any, padded: Any) -> None:
+    lanes()
+    for h in range(np.uint64(padded)):
+        x, best = strip[np.uint64(at) + h], top[np.uint64(to) + h]
+        top[np.uint64(to) + h] = x if x > best else best
+
+
+@inner
+def turn(strip: Any, padded: Any, spread: Any, at: Any) -> None:
+    """Write a strip of keys as columns."""
+    lanes()
+    for h in range(padded):
+        start = np.uint64(at + h * BLOCK)
+        for k in range(np.uint64(STRIP)):
+            spread[start + k] = strip[k * np.uint64(padded) + np.uint64(h)]

@@ -1,0 +1,77 @@
+"""The kernel for additive attention on a processor: neither scores nor hidden layers are stored."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.request import Request
+from regard.attention.normalisers import Softmax
+from regard.attention.scores import Additive, SoftCap
+from regard.attention.scores.prepare import PreparedAdditive
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+class Cpu:
+    name = "cpu"
+
+    def supports(self, request: Request, value: Tensor) -> str | None:
+        score = _within(request.score)
+        if not isinstance(score, Additive | PreparedAdditive):
+            return f"{_name(score)} is not an additive score"
+        if type(request.normaliser) is not Softmax:
+            return f"{_name(request.normaliser)} is not a softmax"
+        if not request.query.is_cpu:
+            return f"the query is on {request.query.device.type}, this kernel is for processors"
+        if request.dropout:
+            return "it has no dropout"
+        sizes = (request.query, request.key, value)
+        if not all(tensor.numel() for tensor in sizes) or not _additive(score).weight.numel():
+            return "an axis has size 0"
+        return None
+
+    def attend(self, request: Request, value: Tensor) -> Tensor:
+        from regard.attention.kernels.cpu.operator import additive
+        from regard.attention.kernels.cpu.rules import rules_of
+
+        score = _within(request.score)
+        parts = _additive(score)
+        query, key = _wide(request.query), _wide(request.key)
+        a = parts.query_features(query)
+        c = key if isinstance(score, PreparedAdditive) else parts.key_features(key)
+        w, v, bias = parts.weight, _wide(value), request.bias
+        dtype = v.dtype
+        rules = rules_of(request.mask, request.frame)
+        cap = request.score.cap if isinstance(request.score, SoftCap) else 0.0
+        reading = additive(
+            a.to(dtype),
+            c.to(dtype),
+            w.to(dtype),
+            v,
+            None if bias is None else bias.to(dtype),
+            rules.low,
+            rules.high,
+            rules.asking,
+            rules.stored,
+            rules.mask,
+            cap,
+            float(request.normaliser.temperature),
+        )[0]
+        return reading.to(value.dtype)
+
+
+def _within(score: object) -> object:
+    return score.score if isinstance(score, SoftCap) else score
+
+
+def _additive(score: object) -> Additive:
+    return score.score if isinstance(score, PreparedAdditive) else score  # type: ignore[return-value]
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in HALVES else tensor
+
+
+def _name(part: object) -> str:
+    return getattr(part, "__name__", type(part).__name__)

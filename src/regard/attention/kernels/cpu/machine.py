@@ -1,0 +1,63 @@
+"""How the loops are compiled: without the interpreter's lock, in wide lanes, kept between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from regard.attention.kernels.cpu.cache import keep
+
+# A product and a sum may become one instruction; nothing else about rounding is given away.
+PLAIN = frozenset({"contract"})
+# Sums over lanes may also be taken in any order.
+SUMS = frozenset({"contract", "reassoc", "nsz"})
+DATA = 4  # the place of the data pointer among what numba passes for an array
+
+
+def inner(function: Callable[..., Any] | None = None, *, flags: frozenset[str] = PLAIN) -> Any:
+    """Compile a part of a kernel."""
+    compile_ = njit(nogil=True, error_model="numpy", fastmath=set(flags))
+    return compile_ if function is None else compile_(function)
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a kernel, and keep the machine code where the person may write."""
+    return keep(inner(function))
+
+
+@intrinsic
+def lanes(context: Any) -> Any:
+    """Tell LLVM that the arrays passed to this function are distinct, and to use wide registers.
+
+    Without the first it does not vectorise loops over several rows; without the second it stops at
+    256 bits on processors that have 512.
+    """
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        for argument in builder.function.args:
+            if argument.name.endswith(f".{DATA}") and isinstance(argument.type, ir.PointerType):
+                argument.add_attribute("noalias")
+        return context.get_dummy_value()
+
+    return types.none(), lower
+
+
+def _bitcast(given: Any, made: Any, lowered: Any) -> Any:
+    def typed(context: Any, number: Any) -> Any:
+        def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bitcast(arguments[0], lowered)
+
+        return made(given), lower
+
+    return intrinsic(typed)
+
+
+bits_of_single = _bitcast(types.float32, types.int32, ir.IntType(32))
+single_of_bits = _bitcast(types.int32, types.float32, ir.FloatType())
+bits_of_double = _bitcast(types.float64, types.int64, ir.IntType(64))
+double_of_bits = _bitcast(types.int64, types.float64, ir.DoubleType())

@@ -1,0 +1,122 @@
+"""Additive attention as one operator of torch, with its gradient.
+
+    reading = softmax((cap(w . tanh(a + c)) + bias) / T, masked) v
+
+Every tensor may have batch axes in front, which broadcast. numba is loaded on the first call.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.cpu.problem import Rules, batch_of, state
+
+
+@torch.library.custom_op("regard::additive", mutates_args=())
+def additive(
+    a: Tensor,
+    c: Tensor,
+    w: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    low: Tensor | None,
+    high: Tensor | None,
+    asking: Tensor | None,
+    stored: Tensor | None,
+    mask: Tensor | None,
+    cap: float,
+    temperature: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The reading (*batch, queries, d_value), and the peak and total of each row's softmax.
+
+    a: (queries, hidden); c: (keys, hidden); w: (hidden); v: (keys, d_value); bias and mask planes
+    whose axes may be 1; low and high: (queries), the span of keys each may read; asking: (queries)
+    and stored: (keys), documents. cap 0 is none.
+    """
+    from regard.attention.kernels.cpu.calls import forward
+
+    problem = state(a, c, w, v, bias, Rules(low, high, asking, stored, mask))
+    return forward(problem, cap, 1.0 / temperature)
+
+
+@additive.register_fake
+def _(a, c, w, v, bias, low, high, asking, stored, mask, cap, temperature):  # type: ignore[no-untyped-def]
+    batch = batch_of(a, c, w, v, bias, Rules(low, high, asking, stored, mask))
+    rows = (*batch, a.shape[-2])
+    return a.new_empty(*rows, v.shape[-1]), a.new_empty(rows), a.new_empty(rows)
+
+
+@torch.library.custom_op("regard::additive_backward", mutates_args=())
+def additive_backward(
+    upstream: Tensor,
+    out: Tensor,
+    peaks: Tensor,
+    totals: Tensor,
+    a: Tensor,
+    c: Tensor,
+    w: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    low: Tensor | None,
+    high: Tensor | None,
+    asking: Tensor | None,
+    stored: Tensor | None,
+    mask: Tensor | None,
+    cap: float,
+    temperature: float,
+    wants_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of a, c, w, v and bias, in their own shapes; the last empty if not wanted."""
+    from regard.attention.kernels.cpu.calls import backward
+
+    problem = state(a, c, w, v, bias, Rules(low, high, asking, stored, mask))
+    slopes = backward(problem, cap, 1.0 / temperature, out, peaks, totals, upstream, wants_bias)
+    shapes = [tensor.shape for tensor in (a, c, w, v)]
+    shapes.append(bias.shape if wants_bias and bias is not None else torch.Size([0]))
+    for_a, for_c, for_w, for_v, for_bias = (
+        torch.from_numpy(slope).reshape(shape) for slope, shape in zip(slopes, shapes, strict=True)
+    )
+    return for_a, for_c, for_w, for_v, for_bias
+
+
+@additive_backward.register_fake
+def _(  # type: ignore[no-untyped-def]
+    upstream,
+    out,
+    peaks,
+    totals,
+    a,
+    c,
+    w,
+    v,
+    bias,
+    low,
+    high,
+    asking,
+    stored,
+    mask,
+    cap,
+    temperature,
+    wants_bias,
+):
+    slopes = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (a, c, w, v)]
+    wanted = wants_bias and bias is not None
+    return *slopes, a.new_empty(bias.shape if wanted else 0)
+
+
+def _remember(ctx, inputs, output):  # type: ignore[no-untyped-def]
+    *tensors, ctx.cap, ctx.temperature = inputs
+    ctx.save_for_backward(*output, *tensors)
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _gradients(ctx, upstream, *_):  # type: ignore[no-untyped-def]
+    (*saved,) = ctx.saved_tensors
+    wants = ctx.needs_input_grad
+    slopes = additive_backward(upstream, *saved, ctx.cap, ctx.temperature, wants[4])
+    given = [slope if want else None for slope, want in zip(slopes, wants[:5], strict=True)]
+    return *given, *[None] * 7
+
+
+additive.register_autograd(_gradients, setup_context=_remember)

@@ -1,0 +1,151 @@
+"""From tensors with broadcast batch axes to the plain arrays that the loops read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention.shapes import Shape, broadcast
+
+Array = np.ndarray[Any, Any]
+
+LIMITS = {torch.float32: 2.0**120, torch.float64: 2.0**1000}
+GROUP = 8
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may be read: spans of keys, documents, booleans; each may be missing."""
+
+    low: Tensor | None
+    high: Tensor | None
+    asking: Tensor | None
+    stored: Tensor | None
+    mask: Tensor | None
+
+
+def batch_of(
+    a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules
+) -> Shape:
+    """The batch axes of the reading."""
+    shapes = [a.shape[:-2], c.shape[:-2], w.shape[:-1], v.shape[:-2]]
+    shapes += [plane.shape[:-2] for plane in (bias, rules.mask) if plane is not None]
+    spans = (rules.low, rules.high, rules.asking, rules.stored)
+    shapes += [row.shape[:-1] for row in spans if row is not None]
+    return broadcast(*(tuple(shape) for shape in shapes))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The arrays of one call, first axis the entries of each; `where` (batch, 9) indexes them."""
+
+    batch: Shape
+    queries: int
+    keys: int
+    hidden: int
+    width: int
+    where: Array
+    a: Array
+    c: Array
+    w: Array
+    scales: Array
+    sums: Array
+    v: Array
+    low: Array
+    high: Array
+    bias: Array
+    mask: Array
+    asking: Array
+    stored: Array
+
+    @property
+    def entries(self) -> int:
+        return prod(self.batch)
+
+    @property
+    def padded(self) -> int:
+        return int(self.w.shape[1])
+
+
+def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules) -> Problem:
+    """Lay out the tensors; what is contiguous already is not copied."""
+    batch = batch_of(a, c, w, v, bias, rules)
+    (queries, hidden), (keys, width) = a.shape[-2:], v.shape[-2:]
+    low, high = _spans(rules, queries, keys)
+    none = a.new_empty(())
+    asking = none.new_empty(0, dtype=torch.int64) if rules.asking is None else rules.asking
+    stored = none.new_empty(0, dtype=torch.int64) if rules.stored is None else rules.stored
+    plane = none.new_empty(0, 0) if bias is None else bias.to(a.dtype)
+    mask = none.new_empty(0, 0, dtype=torch.uint8)
+    if rules.mask is not None:
+        mask = rules.mask.contiguous().view(torch.uint8)
+    given = (
+        (a, 2),
+        (c, 2),
+        (w, 1),
+        (v, 2),
+        (low, 1),
+        (plane, 2),
+        (mask, 2),
+        (asking, 1),
+        (stored, 1),
+    )
+    where = np.stack([_places(t.shape[: t.ndim - own], batch) for t, own in given], axis=1)
+    weights = _pad(_rows(w, 1))
+    groups = np.abs(weights).reshape(len(weights), -1, GROUP).sum(-1)
+    return Problem(
+        batch=batch,
+        queries=queries,
+        keys=keys,
+        hidden=hidden,
+        width=width,
+        where=np.ascontiguousarray(where),
+        a=_flat(_rows(a, 2)),
+        c=_flat(_rows(c, 2)),
+        w=weights,
+        scales=np.maximum(groups, 1).astype(weights.dtype),
+        sums=weights.sum(-1, dtype=np.float64).astype(weights.dtype),
+        v=_flat(_rows(v, 2)),
+        low=_rows(low, 1),
+        high=_rows(high, 1),
+        bias=_rows(plane, 2),
+        mask=_rows(mask, 2),
+        asking=_rows(asking, 1),
+        stored=_rows(stored, 1),
+    )
+
+
+def _spans(rules: Rules, queries: int, keys: int) -> tuple[Tensor, Tensor]:
+    if rules.low is None or rules.high is None:
+        return torch.zeros(queries, dtype=torch.int64), torch.full((queries,), keys)
+    low, high = torch.broadcast_tensors(rules.low, rules.high)
+    low, high = low.expand(*low.shape[:-1], queries), high.expand(*high.shape[:-1], queries)
+    return low.clamp(0, keys), high.clamp(0, keys)
+
+
+def _places(shape: Shape, batch: Shape) -> Array:
+    """Which of its own entries each entry of the batch reads."""
+    own = np.arange(prod(shape)).reshape((1,) * (len(batch) - len(shape)) + tuple(shape))
+    return np.broadcast_to(own, batch).reshape(-1)
+
+
+def _rows(tensor: Tensor, own: int) -> Array:
+    """(entries, *own axes)."""
+    front = prod(tensor.shape[: tensor.ndim - own])
+    flat = tensor.detach().contiguous().reshape(front, *tensor.shape[tensor.ndim - own :])
+    return flat.numpy()
+
+
+def _flat(rows: Array) -> Array:
+    return rows.reshape(len(rows), rows.shape[1] * rows.shape[2])
+
+
+def _pad(weights: Array) -> Array:
+    """Channels up to a whole number of groups, with weight 0."""
+    missing = -weights.shape[1] % GROUP
+    return np.ascontiguousarray(np.pad(weights, ((0, 0), (0, missing))))
