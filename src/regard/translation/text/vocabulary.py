@@ -78,7 +78,8 @@ def _piece(number: int, data: bytes) -> tuple[str, int]:
     text = _bytes(given.get(_TEXT, b""))
     if not 0 < len(text) <= _LONGEST_PIECE or 0 in text:
         raise ValueError(f"piece {number} is empty, too long or holds NUL")
-    (score,) = struct.unpack("<f", _bytes(given.get(_SCORE, bytes(4))))
+    bits = _bytes(given.get(_SCORE, bytes(4)))
+    score = struct.unpack("<f", bits)[0] if len(bits) == 4 else math.nan
     if not math.isfinite(score) or abs(score) > _LARGEST_SCORE:
         raise ValueError(f"piece {number} has the score {score}")
     kind = given.get(_TYPE, _NORMAL)

@@ -1,0 +1,209 @@
+"""Configurations: each mistake is told with its key, its value and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.translation import configuration as configurations
+from regard.translation.configuration import Configuration, differences, dump, parse, read
+from regard.translation.errors import ConfigurationError
+
+LEAST = """
+[data]
+generated = {task = "dates"}
+[model]
+kind = "transformer"
+"""
+CONFIGS = Path(configurations.__file__).parents[1] / "configs"
+
+
+def fault(text: str, *changes: str) -> str:
+    with pytest.raises(ConfigurationError) as raised:
+        parse(text, "my.toml", changes)
+    assert len(str(raised.value)) < 4096
+    return str(raised.value)
+
+
+def test_the_least_configuration_has_defaults():
+    configuration = parse(LEAST)
+    assert configuration.model.width == 256
+    assert configuration.training.batch_tokens == 2048
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+def test_what_is_shipped_is_valid(path):
+    assert parse(dump(read(path))) == read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[training]\nlerning_rate = 1", "unknown key training.lerning_rate: did you mean training.learning_rate?"),
+        ("[trainig]\nclip = 1", "unknown key trainig: did you mean training?"),
+        ("[transformer]\nwidth = 1", "unknown key transformer"),
+        ("[recurrent]\nwidth = 1", "unknown key recurrent"),
+        ("[tokenizer]\nvocab = 300", "unknown key tokenizer.vocab"),
+        ("[search]\nbeams = 4", "did you mean search.beam?"),
+        ("[training]\nzzz = 1", "unknown key training.zzz: known are accumulate, average"),
+        ('[search]\n"\\u001b[31m\\n" = 1', r"unknown key 'search.\x1b[31m\n'"),
+        (f"[search]\n{'k' * 5000} = 1", "unknown key search.kkk"),
+    ],
+)  # fmt: skip
+def test_a_key_that_does_not_exist(text, told):
+    assert told in fault(LEAST + text)
+
+
+def test_a_key_of_a_model_is_sought_among_the_models_keys():
+    assert "unknown key model.widht: did you mean model.width?" in fault(LEAST + "widht = 3")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("training.learning_rate", '"1e-3"', "= '1e-3': input should be a valid number"),
+        ("training.learning_rate", '"1e-3x"', "= '1e-3x': input should be a valid number"),
+        ("training.learning_rate", "-1", "= -1: input should be greater than 0"),
+        ("training.learning_rate", "nan", "= nan: input should be a finite number"),
+        ("training.learning_rate", "inf", "= inf: input should be"),
+        ("training.learning_rate", "true", "= True: input should be a valid number"),
+        ("training.batch_tokens", "1000000000000", "input should be less than or equal to 10000000"),
+        ("training.batch_tokens", "1.0", "= 1.0: input should be a valid integer"),
+        ("training.clip", "nan", "= nan: input should be a finite number"),
+        ("training.betas", "[0.9]", "training.betas"),
+        ("training.betas", '["0.9", 0.98]', "training.betas.0 = '0.9'"),
+        ("training.betas", "[0.9, 1.0]", "training.betas.1 = 1.0: input should be less than 1"),
+        ("training.optimiser", '"sgd"', "training.optimiser = 'sgd': input should be 'adam' or 'adamw'"),
+        ("training.average", "1", "training.average = 1: input should be a valid boolean"),
+        ("model.encoder_layers", "0", "= 0: input should be greater than or equal to 1"),
+        ("model.width", "15", "width 15 must be a multiple of heads 4"),
+        ("model.dropout", "1.5", "model.dropout = 1.5: input should be less than 1"),
+        ("model.dropout", "nan", "model.dropout = nan: input should be"),
+        ("model.kind", '"lstm"', 'model.kind must be "transformer" or "recurrent"'),
+        ("model", "3", "model = 3"),
+        ("search.beam", "0", "search.beam = 0: input should be greater than or equal to 1"),
+        ("tokenizer.sampling", "nan", "tokenizer.sampling = nan"),
+        ("tokenizer.joint", "false", '"three_way" needs tokenizer.joint = true'),
+        ("seed", "-1", "seed = -1: input should be greater than or equal to 0"),
+        ("seed", "9223372036854775808", "seed"),
+        ("seed", "9" * 5000, "seed = '999"),
+        ("version", "2", "version = 2: input should be 1"),
+        ("data.train.tsv", '"a"', "give either `data.generated`, or"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_be_is_told_with_its_range(key, value, told):
+    assert told in fault(LEAST, f"{key}={value}")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "missing key data"),
+        ("[data]\n[model]\nkind = 'transformer'", "give `data.train` and `data.valid`, or `data.generated`"),
+        ("[data]\ngenerated = {task = 'dates'}\n[model]", "model.kind must be"),
+        (LEAST + "kind = 'transformer'", "not valid TOML"),
+        (LEAST + "[model]\nkind = 'transformer'", "not valid TOML"),
+        ("a = " + "[" * 100_000, "not valid TOML: maximum recursion depth"),
+        ("seed = " + "9" * 5000, "not valid TOML: Exceeds the limit"),
+        (".".join("a" * 100_000) + " = 1", "my.toml:1: more than 100 dots in one line"),
+        ("!!python/object/apply:os.system ['touch PWNED']", "not valid TOML"),
+        ("[data.train]\ntsv = 'a'\nsource = 'b'\ntarget = 'c'", "give either `tsv`, or `source` and `target`"),
+        ("[data.train]\nsource = 'b'", "give either `tsv`, or `source` and `target`"),
+        (LEAST + "[tokenizer]\nkind = 'bpe'\nsampling = 0.1", 'sampling needs kind = "unigram"'),
+    ],
+    ids=range(12),
+)  # fmt: skip
+def test_a_file_that_cannot_be_used(text, told):
+    assert told in fault(text)
+
+
+def test_numbers_are_numbers_however_they_are_written():
+    text = LEAST + "[training]\nlearning_rate = 1\nclip = 5e-1"
+    assert parse(text).training.learning_rate == 1.0
+    assert parse(text).training.clip == 0.5
+
+
+def test_changes_on_the_command_line():
+    changed = parse(
+        LEAST,
+        changes=("training.optimiser=adamw", "training.learning_rate = 1e-4", "search.beam=2"),
+    )
+    assert changed.training.optimiser == "adamw"
+    assert changed.training.learning_rate == 1e-4
+    assert changed.search.beam == 2
+    assert "did you mean search.beam" in fault(LEAST, "search.beams=2")
+    for nonsense in ("search.beam", "=3", "search..beam=3", ""):
+        assert "expected section.key=value" in fault(LEAST, nonsense)
+    assert "seed is no section" in fault("seed = 1\n" + LEAST, "seed.x=3")
+    assert "is not UTF-8" in fault(LEAST, "data.attribution=a\udcff")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "cannot be read"),
+        (b"seed = 1 \xff", "byte 10 is not UTF-8"),
+        (b"#" * 2_000_000, "larger than"),
+    ],
+)
+def test_a_file_that_cannot_be_read(tmp_path, content, told):
+    path = tmp_path / "my config.toml"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=told):
+        read(path)
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read(tmp_path / "missing.toml")
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path):
+    path = tmp_path / "c.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + LEAST.encode())
+    assert read(path) == parse(LEAST)
+
+
+rates = st.floats(0, 1, exclude_max=True)
+words = st.text(st.characters(exclude_categories=["Cs"]))
+files = st.one_of(
+    words.map(lambda tsv: {"tsv": tsv}),
+    st.tuples(words, words).map(lambda both: {"source": both[0], "target": both[1]}),
+)
+whole: dict[str, Any] = {
+    "seed": st.integers(0, 2**63 - 1),
+    "data": st.fixed_dictionaries(
+        {"train": files, "valid": files, "attribution": words, "longest": st.integers(1, 500)}
+    ),
+    "model": st.fixed_dictionaries({"kind": st.just("transformer"), "dropout": rates})
+    | st.fixed_dictionaries({"kind": st.just("recurrent"), "cell": st.sampled_from(["gru", "lstm"])}),
+    "training": st.fixed_dictionaries(
+        {"learning_rate": st.floats(0, 10, exclude_min=True), "betas": st.tuples(rates, rates)}
+    ),
+}  # fmt: skip
+
+
+@settings(max_examples=100)
+@given(st.fixed_dictionaries(whole))
+def test_what_is_written_is_read_back(table):
+    configuration = Configuration.model_validate(table)
+    assert parse(dump(configuration)) == configuration
+
+
+def test_a_resumed_training_may_change_budgets_only():
+    old = parse(LEAST)
+    assert (
+        differences(old, parse(LEAST, changes=("training.max_steps=7", "training.log_every=1")))
+        == []
+    )
+    changed = differences(old, parse(LEAST, changes=("model.width=64", "seed=3")))
+    assert changed == [
+        "model.width: 256 in the run folder, 64 asked for",
+        "seed: 1 in the run folder, 3 asked for",
+    ]
+    recurrent = parse(LEAST.replace("transformer", "recurrent"))
+    assert any(line.startswith("model.kind: 'transformer'") for line in differences(old, recurrent))

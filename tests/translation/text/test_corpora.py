@@ -1,0 +1,198 @@
+"""Corpora: every line where it stands in the file, every fault with its file and line."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.translation.errors import DataError
+from regard.translation.text import corpora
+from regard.translation.text.corpora import (
+    Pair,
+    Parallel,
+    Tsv,
+    decoded_lines,
+    read_aligned,
+    read_lines,
+    read_pairs,
+)
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"x", ["x"]),
+        (b"x\n", ["x"]),
+        (b"x\n\n", ["x", ""]),
+        (b"\xef\xbb\xbfx\ny\n", ["x", "y"]),
+        (b"x\r\ny\r\n", ["x", "y"]),
+        (b"x\ry\n", ["x\ry"]),
+        (b"\n\n\n", ["", "", ""]),
+    ],
+)
+def test_only_line_feeds_end_lines(tmp_path, content, lines):
+    assert list(read_lines(written(tmp_path / "text", content))) == lines
+
+
+@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85", "\v", "\f", "\x1c", "\0", "\r"])
+def test_other_separators_stay_inside_their_line(tmp_path, inside):
+    text = "".join(f"word{inside}word {n}\n" for n in range(5))
+    source = written(tmp_path / "s", text.encode())
+    target = written(tmp_path / "t", b"".join(b"line %d\n" % n for n in range(5)))
+    pairs = read_pairs(Parallel(source, target)).pairs
+    assert pairs == [Pair(f"word word {n}", f"line {n}") for n in range(5)]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
+def test_lines_come_back_as_they_were_written(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("corpus") / "text"
+    lines = ["first", *lines]  # a mark at the start of a file is none of the text
+    path.write_bytes("".join(line + "\n" for line in lines).encode())
+    # A CR before LF belongs to the line's end.
+    assert list(read_lines(path)) == [line.removesuffix("\r") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b"good\nbad \xff\n", ":2: byte 5 "),
+        ("é\n".encode("latin-1"), ":1: byte 1 "),
+        (b"good\n\xed\xa0\x80\n", ":2: byte 1 "),
+        (b"good\n" * 200 + b"\xc3\x28\n", ":201: byte 1 "),
+    ],
+)
+def test_what_is_not_utf8_is_told_with_file_line_and_byte(tmp_path, content, place):
+    path = written(tmp_path / "file.de", content)
+    with pytest.raises(DataError) as fault:
+        list(read_lines(path))
+    assert f"{path}{place}" in str(fault.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf16_is_recognised_with_and_without_its_mark(tmp_path, encoding):
+    path = written(tmp_path / "file.de", "Where is the cat?\nHere.\n".encode(encoding))
+    with pytest.raises(DataError, match=r"file\.de:1: byte \d.*iconv -f UTF-16"):
+        list(read_lines(path))
+
+
+def test_a_nul_among_letters_is_no_utf16(tmp_path):
+    assert list(read_lines(written(tmp_path / "f", b"a\0b\n"))) == ["a\0b"]
+
+
+def test_gzip_is_read_like_plain_text_whatever_its_name(tmp_path):
+    packed = written(
+        tmp_path / "text.txt", gzip.compress(b"one\ntwo") + gzip.compress(b"\nthree\n")
+    )
+    assert list(read_lines(packed)) == ["one", "two", "three"]
+
+
+def broken_gzips() -> dict[str, bytes]:
+    whole = gzip.compress(bytes(range(32, 127)) * 40 + b"\n")
+    flipped = bytearray(whole)
+    flipped[-6] ^= 1  # the checksum
+    middle = bytearray(whole)
+    middle[12] ^= 255
+    return {
+        "truncated": whole[:-20],
+        "header only": whole[:4],
+        "checksum": bytes(flipped),
+        "middle": bytes(middle),
+        "tail": whole + b"garbage",
+    }
+
+
+@pytest.mark.parametrize("kind", sorted(broken_gzips()))
+def test_broken_gzip_is_told_with_its_file(tmp_path, kind):
+    path = written(tmp_path / "text.gz", broken_gzips()[kind])
+    with pytest.raises(DataError, match=r"text\.gz"):
+        list(read_lines(path))
+
+
+def test_a_folder_a_missing_file_and_an_endless_line_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match="is a folder"):
+        list(read_lines(tmp_path))
+    with pytest.raises(DataError, match="no such file"):
+        list(read_lines(tmp_path / "missing"))
+    with pytest.raises(DataError, match="cannot be read"):
+        list(read_lines(Path("nul\0nul")))
+    monkeypatch.setattr(corpora, "LONGEST_LINE", 10)
+    with pytest.raises(DataError, match=r"long:2: the line is longer than 10 bytes"):
+        list(read_lines(written(tmp_path / "long", b"short\n" + b"x" * 20)))
+
+
+def test_a_file_without_permission_is_refused(tmp_path, monkeypatch):
+    path = written(tmp_path / "secret", b"x\n")
+    path.chmod(0)
+    if os.geteuid() == 0:  # root may read everything: what another user is told
+
+        def denied(*_: object, **__: object) -> None:
+            raise PermissionError(13, "Permission denied", str(path))
+
+        monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(DataError, match=r"secret: cannot be read: Permission denied"):
+        list(read_lines(path))
+
+
+def test_a_named_pipe_is_read(tmp_path):
+    import threading
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"one\ntwo\n",))
+    writer.start()
+    assert list(read_lines(pipe)) == ["one", "two"]
+    writer.join()
+
+
+def test_a_stream_that_fails_while_it_is_read():
+    class Failing:
+        def readline(self, _: int) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(DataError, match="standard input: cannot be read: Input/output error"):
+        list(decoded_lines(Failing(), "standard input"))
+
+
+def test_unequal_counts_name_both_files_and_counts(tmp_path):
+    source, target = written(tmp_path / "s.de", b"a\nb\nc\n"), written(tmp_path / "t.en", b"a\nb")
+    with pytest.raises(DataError) as fault:
+        read_pairs(Parallel(source, target))
+    assert f"{source} has 3 lines and {target} has 2" in str(fault.value)
+
+
+def test_pairs_with_an_empty_side_are_counted_and_the_others_keep_their_partners(tmp_path):
+    source = written(tmp_path / "s", "a\n\n \u00a0\nd\ne\n".encode())
+    target = written(tmp_path / "t", b"A\nB\nC\n\nE\n")
+    found = read_pairs(Parallel(source, target))
+    assert found.pairs == [Pair("a", "A"), Pair("e", "E")]
+    assert (found.skipped, len(found)) == (3, 2)
+    assert read_aligned(Parallel(source, target))[1] == Pair("", "B")
+
+
+def test_columns_are_chosen_by_number(tmp_path):
+    path = written(tmp_path / "c.tsv", b"A\ta\tx\n\nB\tb\n")
+    found = read_pairs(Tsv(path, source_column=1, target_column=0))
+    assert found.pairs == [Pair("a", "A"), Pair("b", "B")]
+    assert found.skipped == 1
+    with pytest.raises(
+        DataError, match=r"c\.tsv:3: expected at least 3 tab-separated columns, got 2"
+    ):
+        read_pairs(Tsv(path, source_column=2, target_column=0))
+
+
+def test_a_limit_stops_reading(tmp_path):
+    path = written(tmp_path / "c.tsv", b"a\tA\nb\tB\nbroken\n")
+    assert len(read_pairs(Tsv(path), limit=2)) == 2

@@ -1,0 +1,79 @@
+"""A corpus as arrays: the best segmentations, and draws with the right odds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.translation.text.subwords import Ragged, Segmenter
+
+rows_of_ids = st.lists(st.lists(st.integers(0, 1000), max_size=5), max_size=8)
+
+
+@given(rows_of_ids)
+def test_ragged_rows_come_back(rows):
+    ragged = Ragged.of(rows)
+    assert len(ragged) == len(rows)
+    assert [list(ragged[i]) for i in range(len(rows))] == rows
+    assert list(ragged.lengths) == [len(row) for row in rows]
+
+
+@given(rows_of_ids.filter(len), st.data())
+def test_rows_are_taken_in_the_order_asked_for_and_again(rows, data):
+    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12))
+    taken = Ragged.of(rows).take(np.array(wanted, dtype=np.int64))
+    assert [list(taken[i]) for i in range(len(wanted))] == [rows[i] for i in wanted]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_the_best_of_the_segmenter_is_the_tokenizers(unigram, lines, alpha):
+    odd = [*lines[:100], "日本 ñandú 👩\u200d👧", "a" * 100, "<s> </s>"]
+    best = Segmenter(unigram, odd, alpha).best()
+    assert [list(best[i]) for i in range(len(odd))] == [unigram.encode(line) for line in odd]
+
+
+def test_bpe_without_sampling(tokenizer, lines):
+    best = Segmenter(tokenizer, lines[:50], 0.0).best()
+    assert [list(best[i]) for i in range(50)] == [tokenizer.encode(line) for line in lines[:50]]
+
+
+def test_drawn_segmentations_spell_the_same_text_and_differ(unigram, lines):
+    segmenter, random = Segmenter(unigram, lines, 0.3), np.random.default_rng(1)
+    first, second = segmenter.draw(random), segmenter.draw(random)
+    for drawn in (first, second):
+        assert [unigram.decode(drawn[i]) for i in range(len(lines))] == lines
+    assert first.items.tolist() != second.items.tolist()
+
+
+def test_the_same_seed_draws_the_same(unigram, lines):
+    def drawn(seed: int) -> list[int]:
+        return Segmenter(unigram, lines, 0.3).draw(np.random.default_rng(seed)).items.tolist()
+
+    assert drawn(4) == drawn(4)
+    assert drawn(4) != drawn(5)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5])
+def test_draws_follow_the_probabilities_to_the_power_of_alpha(unigram, alpha):
+    word, count = "verkatzen", 20_000
+    drawn = Segmenter(unigram, [word] * count, alpha).draw(np.random.default_rng(7))
+    seen = Counter(tuple(drawn[i].tolist()) for i in range(count))
+    known = unigram.segmentations(word, 16)
+    odds = {tuple(ids): math.exp(alpha * score) for ids, score in known}
+    assert len(odds) > 3
+    assert seen.keys() <= odds.keys()
+    total = sum(odds.values())
+    for ids, odd in odds.items():
+        p = odd / total
+        # Five standard deviations, and one for what is too rare for them.
+        assert abs(seen[ids] - count * p) <= 5 * math.sqrt(count * p * (1 - p)) + 1, ids
+
+
+def test_no_lines_are_no_rows(unigram):
+    empty = Segmenter(unigram, [], 0.5)
+    assert len(empty.best()) == len(empty.draw(np.random.default_rng(0))) == 0

@@ -1,0 +1,153 @@
+"""Tokenizers: text comes back as it went in, ids are words and never controls."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import sentencepiece
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from regard.translation.errors import DataError, ModelError
+from regard.translation.text.normalisation import normalise
+from regard.translation.text.tokenizer import EOS, Tokenizer
+
+fixed = settings(
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+literal = st.sampled_from(
+    [
+        "<s>",
+        "</s>",
+        "<pad>",
+        "<unk>",
+        "<0x41>",
+        "\u2581",
+        "@@",
+        "👩\u200d👧",
+        "\U000e0041",
+        "katzen",
+        "ñ",
+        " ",
+    ]
+)
+
+
+@fixed
+@given(text=st.lists(st.one_of(literal, st.characters())).map("".join))
+def test_text_comes_back_and_no_id_is_a_control(tokenizer, text):
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == normalise(text)
+    assert all(EOS < i < len(tokenizer) for i in ids)
+
+
+def test_every_scalar_of_unicode_comes_back(tokenizer):
+    """Some of every block; unassigned ones too."""
+    for start in range(0, 0x110000, 0x4321):
+        text = "".join(map(chr, range(start, min(start + 150, 0x110000))))
+        assert tokenizer.decode(tokenizer.encode(text)) == normalise(text), hex(start)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_control_words_in_the_training_text_stay_text(lines, kind):
+    spoilt = [*lines, *["<s> </s> <pad> <unk> <0x41> \u2581 @@"] * 50]
+    tokenizer = Tokenizer.train(map(normalise, spoilt), vocabulary_size=350, kind=kind)
+    for text in ("<s>", "</s> x", "<pad>", "a <unk>", "<0x41>"):
+        ids = tokenizer.encode(text)
+        assert min(ids) > EOS
+        assert tokenizer.decode(ids) == text
+
+
+def test_the_same_text_gives_the_same_bytes(lines, tokenizer):
+    kind = "bpe" if sentencepiece_kind(tokenizer) == 2 else "unigram"
+    again = Tokenizer.train(lines, vocabulary_size=330, kind=kind)
+    assert again.model == tokenizer.model
+
+
+def sentencepiece_kind(tokenizer: Tokenizer) -> int:
+    from regard.translation.text import vocabulary
+
+    trainer = dict(vocabulary._fields(tokenizer.model))[2]
+    return dict(vocabulary._fields(trainer)).get(3, 1)
+
+
+@pytest.mark.parametrize("seed", [0, 2**31, 2**32, 2**63 - 1])
+def test_any_seed_of_a_configuration_will_do(lines, seed):
+    assert len(Tokenizer.train(lines[:50], vocabulary_size=300, seed=seed)) > 260
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_small_text_gives_a_small_vocabulary(lines, kind):
+    assert len(Tokenizer.train(lines, vocabulary_size=20_000, kind=kind)) < 3000
+
+
+def test_what_cannot_be_learnt_is_told(lines):
+    with pytest.raises(DataError, match="no tokenizer of 100 pieces"):
+        Tokenizer.train(lines, vocabulary_size=100)
+    with pytest.raises(DataError, match="no tokenizer"):
+        Tokenizer.train([], vocabulary_size=300)
+
+
+def test_pieces_and_decoding_leave_out_what_is_special(unigram):
+    ids = unigram.encode("katzen")
+    assert unigram.pieces([*ids, EOS])[-1] == "</s>"
+    assert unigram.pieces(ids)[0].startswith("\u2581")
+    assert unigram.decode([2, 0, *ids, 1, 3, 10**9, -1]) == "katzen"
+
+
+def test_bytes_that_are_no_text_decode_to_valid_text(unigram):
+    every = unigram.decode(range(4, 260))
+    assert every.encode("utf-8").decode("utf-8") == normalise(every)
+
+
+def test_the_words_of_a_sentence_are_cut_one_by_one(unigram, lines):
+    for line in lines[:50]:
+        assert unigram.encode(line) == [i for word in line.split() for i in unigram.encode(word)]
+
+
+def test_the_best_segmentation_comes_first_and_all_spell_the_word(unigram):
+    found = unigram.segmentations("verkatzenung", 16)
+    assert found[0][0] == unigram.encode("verkatzenung")
+    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+    assert len({tuple(ids) for ids, _ in found}) == len(found) > 3
+    assert all(unigram.decode(ids) == "verkatzenung" for ids, _ in found)
+
+
+@pytest.mark.parametrize("word", ["katze", "\u0301"])
+def test_a_word_of_200_kilobytes_is_encoded(tokenizer, word):
+    """Its time grows in proportion: with its square, this would not come back."""
+    text = word * (200_000 // len(word.encode()))
+    assert tokenizer.decode(tokenizer.encode(text)) == normalise(text)
+
+
+def test_a_file_is_opened_or_refused_by_name(tmp_path, unigram):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(unigram.model)
+    assert Tokenizer.open(path).encode("katze") == unigram.encode("katze")
+    path.write_bytes(b"garbage")
+    with pytest.raises(ModelError, match=r"tokenizer\.model: not a usable sentencepiece model"):
+        Tokenizer.open(path)
+    for missing in (tmp_path / "none.model", tmp_path):
+        with pytest.raises(ModelError, match="cannot be read"):
+            Tokenizer.open(missing)
+    with path.open("wb") as sparse:
+        sparse.truncate(2**27)
+    with pytest.raises(ModelError, match="larger than"):
+        Tokenizer.open(path)
+
+
+def test_a_model_with_other_special_ids_is_refused(lines):
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=written,
+        vocab_size=330,
+        hard_vocab_limit=False,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    with pytest.raises(ModelError, match="must be ids 0, 1, 2, 3"):
+        Tokenizer(written.getvalue())
