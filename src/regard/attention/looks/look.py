@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
+from regard.attention.looks.answers import Answers
+from regard.attention.looks.products import Products
+from regard.attention.looks.source import MASKED, Scored, Source, width
+from regard.attention.looks.windows import Window, positions
+from regard.attention.normalisers import Softmax
+from regard.attention.scores import DotLike
 from regard.attention.shapes import Shape
-
-Window = range | slice | Tensor | Iterable[int] | None
 
 BLOCK = 1 << 22  # scores held at a time when only some columns are wanted
 
 
-class Look:
+class Look(Answers):
     """What the weights say, of shape (*batch, queries, keys). Nothing is computed until asked for.
 
-    The weights are those before dropout.
+    Every answer goes over the weights in blocks of whole rows and keeps no more than one of them:
+    memory is O(queries + keys + answer). A softmax of dot products is quickest, and keys that no
+    query of a block may read are not scored; any other score or normaliser takes a few rows of all
+    batch entries at a time, and the time of the score and the normaliser itself. The softmax's row
+    normalisers are kept, so that a second answer costs less than the first.
+
+    `entropy`, `perplexity`, `log_normaliser`, `received` and `weights` can be trained with; blocks
+    are then computed again in the backward pass. The others have no gradient. `progress` is called
+    with the rows done and the rows there are, over all batch entries. The weights are those before
+    dropout; half precisions are answered in float32.
 
     Example:
         >>> import torch, regard
@@ -56,11 +69,10 @@ class Look:
             columns: positions of keys, likewise. A row is normalised over every key all the same.
         """
         batch, queries, keys = self.shape[:-2], *self.shape[-2:]
-        device = self.device
-        across = None if columns is None else positions(columns, keys, device)
+        across = None if columns is None else positions(columns, keys, self.device)
         if rows is None and across is None:
             return self._rows(None).expand(*batch, queries, keys)
-        down = positions(rows, queries, device)
+        down = positions(rows, queries, self.device)
         if across is None:
             return self._rows(down).expand(*batch, len(down), keys)
         step = max(1, BLOCK // max(1, keys))
@@ -70,29 +82,67 @@ class Look:
         ]
         return torch.cat(blocks, dim=-2)
 
+    def mean_heads(self) -> Look:
+        """The look whose weights are the mean over heads, the last batch axis.
+
+        Every answer of it is of the averaged weights: its entropy is that of what the heads read
+        together, not the mean of theirs, which is `look.entropy().mean(-2)`.
+
+        Raises:
+            ShapeError: there is no batch axis.
+        """
+        from regard.attention.looks.mean import MeanLook
+
+        return MeanLook(self)
+
     def _rows(self, rows: Tensor | None) -> Tensor:
-        """The weights of these queries over every key; it broadcasts to (*batch, rows, keys)."""
         return weigh(self._request, rows)
+
+    def _scores(self, rows: Tensor) -> Tensor:
+        scores = weigh(replace(self._request, normaliser=MASKED), rows) / self._temperature()
+        return scores.expand(*self.shape[:-2], len(rows), self.shape[-1])
+
+    def _temperature(self) -> float:
+        normaliser = self._request.normaliser
+        if type(normaliser) is not Softmax:
+            raise TypeError(f"only a softmax has a log-normaliser: the normaliser is {normaliser}")
+        return normaliser.temperature
+
+    def _source(self) -> Source:
+        request = self._request
+        if isinstance(request.score, DotLike) and type(request.normaliser) is Softmax:
+            return Products(request)
+        return Scored(request)
+
+    def _cost(self) -> int:
+        return width(self._request.score)
+
+    def _dtype(self) -> torch.dtype:
+        joint = torch.promote_types(self._request.query.dtype, self._request.key.dtype)
+        return torch.promote_types(joint, torch.float32)
+
+    def _learns(self) -> bool:
+        request = self._request
+        if not torch.is_grad_enabled():
+            return False
+        tensors = (request.query, request.key, request.bias)
+        if any(each is not None and each.requires_grad for each in tensors):
+            return True
+        plain = isinstance(request.score, DotLike) and not isinstance(request.score, nn.Module)
+        if plain and type(request.normaliser) is Softmax:
+            return False
+        # Parameters may hide anywhere in a module or function of the caller's: one row tells.
+        one = torch.zeros(min(1, request.queries), dtype=torch.long, device=self.device)
+        return self._rows(one).requires_grad
+
+    def _stamp(self) -> object:
+        request = self._request
+        if not isinstance(request.score, DotLike) or type(request.normaliser) is not Softmax:
+            return None
+        tensors = [request.query, request.key, request.bias]
+        if isinstance(request.score, nn.Module):
+            tensors += request.score.parameters()
+        return tuple(0 if t is None or t.is_inference() else t._version for t in tensors)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape})"
-
-
-def positions(window: Window, length: int, device: torch.device) -> Tensor:
-    """The positions that a range, slice, tensor or sequence names; negative ones from the end."""
-    if window is None:
-        return torch.arange(length, device=device)
-    if isinstance(window, slice):
-        window = range(*window.indices(length))
-    if isinstance(window, range):
-        window = list(window)
-    index = torch.as_tensor(
-        window if isinstance(window, Tensor) else list(window), device=device
-    ).long()
-    if index.ndim != 1:
-        raise IndexError(f"positions have {index.ndim} axes: pass one axis of them")
-    if index.numel() and not (-length <= int(index.min()) and int(index.max()) < length):
-        raise IndexError(
-            f"positions run from {int(index.min())} to {int(index.max())}, of {length}"
-        )
-    return torch.where(index < 0, index + length, index)

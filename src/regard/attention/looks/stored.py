@@ -7,11 +7,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.looks.look import Look
+from regard.attention.looks.source import Source, Stored
 from regard.attention.shapes import Shape, check_rank
 
 
 class StoredLook(Look):
     """A look over weights that someone computed and kept, such as a decoder step by step.
+
+    It answers as any look does. A key of weight 0 counts as one that was not to be read.
 
     Args:
         weights: (*batch, queries, keys).
@@ -36,3 +39,24 @@ class StoredLook(Look):
 
     def _rows(self, rows: Tensor | None) -> Tensor:
         return self._weights if rows is None else self._weights.index_select(-2, rows)
+
+    def _scores(self, rows: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _temperature(self) -> float:
+        raise TypeError("stored weights do not tell their log-normaliser: look at the scores")
+
+    def _source(self) -> Source:
+        return Stored(self._weights)
+
+    def _cost(self) -> int:
+        return 1
+
+    def _dtype(self) -> torch.dtype:
+        return torch.promote_types(self._weights.dtype, torch.float32)
+
+    def _learns(self) -> bool:
+        return torch.is_grad_enabled() and self._weights.requires_grad
+
+    def _stamp(self) -> object:
+        return None

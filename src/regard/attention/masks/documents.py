@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask, lead, pick
+from regard.attention.masks.mask import Mask, Reach, lead, pick
 from regard.attention.shapes import Frame, ShapeError
 
 
@@ -24,6 +25,20 @@ class Documents(Mask):
         asking = lead(self.query_ids.to(rows.device), 1, frame, "query_ids")
         stored = lead(self.key_ids.to(rows.device), 1, frame, "key_ids")
         return pick(asking, -1, rows).unsqueeze(-1) == pick(stored, -1, columns).unsqueeze(-2)
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        """From the first to the last key of these queries' documents."""
+        asking, stored = self.query_ids, self.key_ids
+        if stored.shape[-1] != frame.keys or asking.shape[-1] != frame.queries:
+            return super().reach(rows, frame)
+        asked = asking[..., rows.start : rows.stop]
+        own = torch.isin(stored, asked.unique()).reshape(-1, frame.keys).any(0).nonzero()
+        if not own.numel():
+            return Reach(range(0), range(0))
+        some = range(int(own[0]), int(own[-1]) + 1)
+        only = asked.reshape(-1)[0]
+        alone = bool((asked == only).all() and (stored[..., some.start : some.stop] == only).all())
+        return Reach(some, some if alone else range(0))
 
 
 def _check(name: str, ids: Tensor, length: int) -> None:

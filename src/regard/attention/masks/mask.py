@@ -5,13 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.attention.shapes import Frame, Shape, ShapeError, check_plane
+
+
+class Reach(NamedTuple):
+    """What some queries read: no key outside of `some`, and every key within `every`."""
+
+    some: range
+    every: range
 
 
 class Mask(ABC):
@@ -31,6 +38,13 @@ class Mask(ABC):
         Returns:
             A tensor that broadcasts to (*batch, rows, columns). True = may be read.
         """
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        """Between which keys the queries at `rows` read, so that no others need be scored.
+
+        A bound: `some` may be too wide and `every` too narrow. Here, nothing is known.
+        """
+        return Reach(range(frame.keys), range(0))
 
     def dense(
         self,
@@ -122,6 +136,10 @@ class Both(Mask):
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         return self.left.window(rows, columns, frame) & self.right.window(rows, columns, frame)
 
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
+        return Reach(overlap(left.some, right.some), overlap(left.every, right.every))
+
 
 @dataclass(frozen=True, eq=False)
 class Either(Mask):
@@ -132,6 +150,18 @@ class Either(Mask):
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         return self.left.window(rows, columns, frame) | self.right.window(rows, columns, frame)
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
+        parts = [part for part in (left.some, right.some) if part]
+        some = range(min(p.start for p in parts), max(p.stop for p in parts)) if parts else range(0)
+        return Reach(some, max(left.every, right.every, key=len))
+
+
+def overlap(left: range, right: range) -> range:
+    """The positions in both of two runs of them."""
+    start = max(left.start, right.start)
+    return range(start, max(start, min(left.stop, right.stop)))
 
 
 def pick(tensor: Tensor, axis: int, index: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask, lead
+from regard.attention.masks.mask import Mask, Reach, lead
 from regard.attention.shapes import Frame
 
 
@@ -22,6 +22,16 @@ class Padding(Mask):
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         lengths = lead(self.lengths.to(columns.device), 0, frame, "lengths")
         return columns < lengths[..., None, None]
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        if not self.lengths.numel():
+            return super().reach(rows, frame)
+        longest, shortest = int(self.lengths.max()), int(self.lengths.min())
+        return Reach(range(_within(longest, frame.keys)), range(_within(shortest, frame.keys)))
+
+
+def _within(length: int, keys: int) -> int:
+    return min(max(length, 0), keys)
 
 
 def padding(lengths: Int[Tensor, "*leading"] | Sequence[int]) -> Mask:

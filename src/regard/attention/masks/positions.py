@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask
+from regard.attention.masks.mask import Mask, Reach, overlap
 from regard.attention.shapes import Frame
 
 Align = Literal["start", "end"]
@@ -29,6 +29,21 @@ class Band(Mask):
         if self.after is None:
             return offset >= -self.before
         return (offset >= -self.before) & (offset <= self.after)
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        shift = frame.keys - frame.queries if self.align == "end" else 0
+        keys = range(frame.keys)
+        first, last = rows.start + shift, rows.stop - 1 + shift
+        before, after = self.before, self.after
+        some = range(
+            0 if before is None else first - before,
+            frame.keys if after is None else last + after + 1,
+        )
+        every = range(
+            0 if before is None else last - before,
+            frame.keys if after is None else first + after + 1,
+        )
+        return Reach(overlap(some, keys), overlap(every, keys))
 
     def is_triangle(self, queries: int, keys: int) -> bool:
         """Whether this is the lower triangle from the top left corner, diagonal included."""

@@ -1,0 +1,305 @@
+"""The answers of a look, whatever its weights come from: each is a fold over blocks of rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from math import prod
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention.looks import learned
+from regard.attention.looks.blocks import Block, Index
+from regard.attention.looks.distances import distance_of
+from regard.attention.looks.pooling import Bins, Map, Reduce
+from regard.attention.looks.source import Known, Source
+from regard.attention.looks.windows import Window, positions
+from regard.attention.shapes import Shape, ShapeError, broadcast
+
+BLOCK = 1 << 20  # scores that a backward pass holds at a time
+Progress = Callable[[int, int], None]
+
+
+class Answers(ABC):
+    """What a look says of weights (*batch, queries, keys) that are never held at once."""
+
+    _known: tuple[object, Known] | None = None
+
+    @property
+    @abstractmethod
+    def shape(self) -> Shape:
+        """(*batch, queries, keys)."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device: ...
+
+    @abstractmethod
+    def _source(self) -> Source:
+        """Where the blocks come from."""
+
+    @abstractmethod
+    def _rows(self, rows: Tensor | None) -> Tensor:
+        """The weights of these queries over every key; it broadcasts to (*batch, rows, keys)."""
+
+    @abstractmethod
+    def _scores(self, rows: Tensor) -> Tensor:
+        """The scores over the temperature of these queries, -inf where they may not read."""
+
+    @abstractmethod
+    def _temperature(self) -> float:
+        """The softmax's; a TypeError where the weights are no softmax of scores."""
+
+    @abstractmethod
+    def _cost(self) -> int:
+        """How many numbers a pair of a query and a key takes to score."""
+
+    @abstractmethod
+    def _dtype(self) -> torch.dtype: ...
+
+    @abstractmethod
+    def _learns(self) -> bool:
+        """Whether a gradient is wanted of the weights."""
+
+    @abstractmethod
+    def _stamp(self) -> object:
+        """What the row normalisers depend on, as it is now; None where that cannot be told."""
+
+    def log_normaliser(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
+        """ln sum_j exp(s_ij), s the scores with bias over the temperature: p = exp(s - this).
+
+        -inf for a row with nothing to read.
+
+        Raises:
+            TypeError: the weights are not a softmax of scores.
+
+        Example:
+            >>> import torch, regard
+            >>> regard.look(torch.zeros(1, 2), torch.zeros(4, 2)).log_normaliser().exp()
+            tensor([4.])
+        """
+        self._temperature()
+        if self._learns():
+            return learned.log_normaliser(self._scores, self._strips(None, progress))
+        return self._each(lambda block: block.log_normaliser(), progress)
+
+    def entropy(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
+        """-sum_j p_ij ln p_ij in nats: 0 for one key, ln n for n alike, 0 with nothing to read.
+
+        nan where a weight is below 0, as it may be without a normaliser.
+
+        Example:
+            >>> import torch, regard
+            >>> regard.look(torch.zeros(1, 2), torch.zeros(4, 2)).entropy()
+            tensor([1.3863])
+        """
+        if self._learns():
+            return learned.entropy(self._spread, self._strips(None, progress))
+        return self._each(lambda block: block.entropy(), progress)
+
+    def perplexity(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
+        """exp(entropy): among how many keys a query seems to choose; 1 with nothing to read."""
+        return self.entropy(progress).exp()
+
+    @torch.no_grad()
+    def top(
+        self, count: int, progress: Progress | None = None
+    ) -> tuple[Float[Tensor, "*batch queries count"], Int[Tensor, "*batch queries count"]]:
+        """The keys that every query reads most, the heaviest first, of equals the first key first.
+
+        A softmax is ranked by its scores, which tell keys apart where the weights round to 0.
+
+        Args:
+            count: how many keys a query.
+
+        Returns:
+            Weights and positions of keys; 0 and -1 where a query may read no more keys.
+
+        Example:
+            >>> import torch, regard
+            >>> regard.look(torch.eye(2), torch.eye(3)[:, :2]).top(1)[1]
+            tensor([[0],
+                    [1]])
+        """
+        if count < 0:
+            raise ValueError(f"count is {count}: pass how many keys a query, 0 or more")
+        weights = self._empty(*self.shape[:-1], count)
+        keys = torch.empty(weights.shape, dtype=torch.long, device=self.device)
+        for block in self._blocks(None, progress):
+            at = (*block.place.entries, block.place.at)
+            weights[at], keys[at] = block.top(count)
+        return weights, keys
+
+    @torch.no_grad()
+    def argmax(self, progress: Progress | None = None) -> Int[Tensor, "*batch queries"]:
+        """The key that every query reads most, the first of equals; -1 with nothing to read."""
+        keys = torch.empty(self.shape[:-1], dtype=torch.long, device=self.device)
+        for block in self._blocks(None, progress):
+            keys[(*block.place.entries, block.place.at)] = block.argmax()
+        return keys
+
+    def received(
+        self,
+        rows: Window = None,
+        weights: Float[Tensor, "*#batch rows"] | None = None,
+        progress: Progress | None = None,
+    ) -> Float[Tensor, "*batch keys"]:
+        """How much every key was read: sum_i w_i p_ij over queries i.
+
+        Args:
+            rows: the queries to count, any range of them; None for all.
+            weights: the w_i of those rows, which broadcast to (*batch, rows); 1 by default.
+
+        Example:
+            >>> import torch, regard
+            >>> regard.look(torch.zeros(6, 2), torch.zeros(4, 2)).received(rows=range(2))
+            tensor([0.5000, 0.5000, 0.5000, 0.5000])
+        """
+        *batch, queries, _ = self.shape
+        down = None if rows is None else positions(rows, queries, self.device)
+        asked = queries if down is None else len(down)
+        if weights is not None:
+            weights = _broadcast_weights(weights, (*batch, asked))
+        follows = weights is not None and weights.requires_grad and torch.is_grad_enabled()
+        if asked and (follows or self._learns()):
+            strips = self._strips(down, progress)
+            return learned.received(self._spread, weights, strips)
+        return self._received(down, weights, progress)
+
+    @torch.no_grad()
+    def _received(
+        self, rows: Tensor | None, weights: Tensor | None, progress: Progress | None
+    ) -> Tensor:
+        total = self._empty(*self.shape[:-2], self.shape[-1]).zero_()
+        for block in self._blocks(rows, progress):
+            numerators, factors = block.shares()
+            place = block.place
+            if weights is not None:
+                factors = factors * weights[(*place.entries, place.at)]
+            into = total[(*place.entries, place.across)]
+            into += (factors.unsqueeze(-2) @ numerators).squeeze(-2)
+        return total
+
+    @torch.no_grad()
+    def map(
+        self,
+        height: int,
+        width: int,
+        rows: Window = None,
+        columns: Window = None,
+        reduce: Reduce = "mean",
+        progress: Progress | None = None,
+    ) -> Float[Tensor, "*batch height width"]:
+        """The weights of any window at any resolution, pooled exactly.
+
+        Bin i of h covers rows floor(i n / h) to floor((i + 1) n / h) of the n in the window. Cells
+        that may not be read count as 0. A map finer than its window repeats cells.
+
+        Args:
+            height: rows of the map.
+            width: columns of the map.
+            rows: the window's queries; None for all.
+            columns: the window's keys; None for all.
+            reduce: "mean" or "max" of the cells in a bin.
+
+        Example:
+            >>> import torch, regard
+            >>> regard.look(torch.zeros(4, 2), torch.zeros(4, 2)).map(1, 2)
+            tensor([[0.2500, 0.2500]])
+        """
+        if height < 1 or width < 1:
+            raise ValueError(f"a map of {height} x {width}: pass a height and width of 1 or more")
+        if reduce not in ("mean", "max"):
+            raise ValueError(f'reduce is {reduce!r}: pass "mean" or "max"')
+        *batch, queries, keys = self.shape
+        down = None if rows is None else positions(rows, queries, self.device)
+        across = None if columns is None else positions(columns, keys, self.device)
+        asked, wide = (n if w is None else len(w) for n, w in ((queries, down), (keys, across)))
+        bins = Bins(height, asked, self.device), Bins(width, wide, self.device)
+        drawn = Map(tuple(batch), bins, across, reduce, self._empty().dtype)
+        if wide:
+            for block in self._blocks(down, progress):
+                drawn.add(block, keys)
+        return drawn.done()
+
+    @torch.no_grad()
+    def distance(
+        self, signed: bool = False, progress: Progress | None = None
+    ) -> Float[Tensor, "*batch queries"]:
+        """How far a query looks: sum_j p_ij |j - i|, the mean offset where weights sum to 1.
+
+        Args:
+            signed: whether to keep the sign of j - i: below 0 is before the query's own position.
+
+        Example:
+            >>> import torch, regard
+            >>> regard.look(torch.zeros(3, 2), torch.zeros(3, 2)).distance()
+            tensor([1.0000, 0.6667, 1.0000])
+        """
+        return self._each(lambda block: distance_of(block, signed), progress)
+
+    @torch.no_grad()
+    def _each(self, answer: Callable[[Block], Tensor], progress: Progress | None) -> Tensor:
+        answers = self._empty(*self.shape[:-1])
+        for block in self._blocks(None, progress):
+            answers[(*block.place.entries, block.place.at)] = answer(block)
+        return answers
+
+    def _blocks(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Block]:
+        """The blocks, whose normalisers are kept when all rows have gone by, and used again."""
+        stamp = self._stamp()
+        known = self._known[1] if stamp and self._known and self._known[0] == stamp else None
+        keep = rows is None and known is None and bool(stamp)
+        found = (self._empty(*self.shape[:-1]), self._empty(*self.shape[:-1])) if keep else None
+        done, total = 0, self._rows_asked(rows)
+        for block in self._source().blocks(rows, known):
+            yield block
+            place = block.place
+            if found and block.maximum is not None and block.total is not None:
+                at = (*place.entries, place.at)
+                found[0][at], found[1][at] = block.maximum, block.total
+            else:
+                found = None
+            if progress:
+                done += prod(_sizes(self.shape[:-2], place.entries)) * len(place.rows)
+                progress(done, total)
+        if found:
+            self._known = (stamp, found)
+
+    def _rows_asked(self, rows: Tensor | None) -> int:
+        return prod(self.shape[:-2]) * (self.shape[-2] if rows is None else len(rows))
+
+    def _strips(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Tensor]:
+        """Positions of queries, as many as a backward pass may hold the scores of."""
+        batch, (queries, keys) = prod(self.shape[:-2]), self.shape[-2:]
+        rows = torch.arange(queries, device=self.device) if rows is None else rows
+        done = 0
+        for strip in rows.split(max(1, BLOCK // max(1, batch * keys * self._cost()))):
+            yield strip
+            done += batch * len(strip)
+            if progress:
+                progress(done, self._rows_asked(rows))
+
+    def _empty(self, *shape: int) -> Tensor:
+        return torch.empty(shape, dtype=self._dtype(), device=self.device)
+
+    def _spread(self, rows: Tensor) -> Tensor:
+        """The weights of these queries, of the look's own shape."""
+        return self._rows(rows).expand(*self.shape[:-2], len(rows), self.shape[-1])
+
+
+def _sizes(batch: Shape, entries: Index) -> Shape:
+    """How many batch entries of each axis are meant."""
+    return tuple(len(range(size)[part]) for size, part in zip(batch, entries, strict=True))
+
+
+def _broadcast_weights(weights: Tensor, shape: Shape) -> Tensor:
+    try:
+        return weights.expand(broadcast(tuple(weights.shape), shape))
+    except (ShapeError, RuntimeError) as error:
+        raise ShapeError(
+            f"weights have shape {list(weights.shape)}: pass weights that broadcast to"
+            f" {list(shape)}, one a row"
+        ) from error

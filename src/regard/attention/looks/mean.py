@@ -1,0 +1,55 @@
+"""A look at what the heads read together."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.attention.looks.look import Look
+from regard.attention.looks.source import Mean, Source
+from regard.attention.shapes import Shape, ShapeError
+
+
+class MeanLook(Look):
+    """The look whose weights are another's, averaged over its last batch axis."""
+
+    def __init__(self, look: Look) -> None:
+        if len(look.shape) < 3:
+            raise ShapeError(
+                f"the look has shape {list(look.shape)}: there is no axis of heads to average"
+            )
+        self._look = look
+
+    @property
+    def shape(self) -> Shape:
+        return (*self._look.shape[:-3], *self._look.shape[-2:])
+
+    @property
+    def device(self) -> torch.device:
+        return self._look.device
+
+    def _rows(self, rows: Tensor | None) -> Tensor:
+        weights = self._look._rows(rows)
+        count = weights.shape[-2]
+        return weights.expand(*self._look.shape[:-2], count, self.shape[-1]).mean(-3)
+
+    def _scores(self, rows: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _temperature(self) -> float:
+        raise TypeError("a mean of several softmaxes has no log-normaliser: look at each head")
+
+    def _source(self) -> Source:
+        return Mean(self._look._source(), self._dtype())
+
+    def _cost(self) -> int:
+        return self._look._cost() * self._look.shape[-3]
+
+    def _dtype(self) -> torch.dtype:
+        return self._look._dtype()
+
+    def _learns(self) -> bool:
+        return self._look._learns()
+
+    def _stamp(self) -> object:
+        return None

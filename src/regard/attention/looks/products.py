@@ -1,0 +1,141 @@
+"""Blocks of the softmax of dot products: the product into a buffer, and no key that none reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.reference import widen
+from regard.attention.kernels.request import Request
+from regard.attention.looks.blocks import Block, Place, SoftmaxBlock
+from regard.attention.looks.source import Known, Source, cut, known_at, lift, partition
+from regard.attention.masks.mask import Mask, Reach, pick
+from regard.attention.normalisers import Softmax
+from regard.attention.scores import DotLike
+from regard.attention.scores.products import dots
+
+LEAST = 32  # rows of a block: with fewer, a product spends its time on fetching keys
+SMALL = 30.0  # scores within this bound need no maximum: exp(30) is 1e13, far from any limit
+
+
+class Products(Source):
+    """Rows of softmax(scale f(q) . g(k) + bias) under any mask."""
+
+    def __init__(self, request: Request) -> None:
+        score, normaliser = cast(DotLike, request.score), cast(Softmax, request.normaliser)
+        query, key, scale = score.factors(widen(request.query), widen(request.key))
+        self._request, self._scale = request, scale / normaliser.temperature
+        self.batch, self.queries, self.keys = request.batch(), request.queries, request.keys
+        self.device = request.frame.device
+        rank = len(self.batch)
+        dtype = torch.promote_types(query.dtype, key.dtype)
+        self._query, self._key = lift(query.to(dtype), rank), lift(key.to(dtype), rank)
+        self._bias = None
+        if request.bias is not None:
+            self._bias = lift(request.bias.to(dtype) / normaliser.temperature, rank)
+        self._small = self._bias is None and self._bound() <= SMALL
+
+    def _bound(self) -> float:
+        """No score is larger: |q . k| <= |q| |k|."""
+        if not (self._query.numel() and self._key.numel()):
+            return 0.0
+        query, key = (x.square().sum(-1).amax().sqrt() for x in (self._query, self._key))
+        bound = float(query * key) * abs(self._scale)
+        return bound if bound == bound else torch.inf
+
+    def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
+        room, keys = self._room(), max(1, self.keys)
+        height = max(LEAST, room // keys)
+        asked = self.queries if rows is None else len(rows)
+        groups = partition(self.batch, max(1, room // (keys * max(1, min(height, asked)))))
+        buffers = _Buffers(self._query)
+        for at, strip in self._strips(rows, height):
+            reach = self._reach(strip)
+            shut = list(self._shut(strip, reach))
+            for entries in groups:
+                place = Place(entries, at, strip, reach.some)
+                scores, spare = self._scores(place, rows is None, buffers)
+                for columns, closed in shut:
+                    scores[..., columns].masked_fill_(cut(closed, entries), -torch.inf)
+                yield SoftmaxBlock(
+                    place,
+                    scores,
+                    spare,
+                    known_at(known, place),
+                    small=self._small,
+                    finite=not shut and self._bias is None,
+                )
+
+    def _reach(self, strip: Tensor) -> Reach:
+        mask, keys = self._request.mask, range(self.keys)
+        if mask is None:
+            return Reach(keys, keys)
+        if isinstance(mask, Tensor):
+            return Reach(keys, range(0))
+        return mask.reach(range(int(strip.min()), int(strip.max()) + 1), self._request.frame)
+
+    def _shut(self, strip: Tensor, reach: Reach) -> Iterator[tuple[slice, Tensor]]:
+        """Columns of the block, and which of them which rows may not read, where some may."""
+        some, every = reach
+        if not every:
+            every = range(some.stop, some.stop)
+        for part in (range(some.start, every.start), range(every.stop, some.stop)):
+            if part:
+                closed = ~lift(self._window(strip, part), len(self.batch))
+                yield slice(part.start - some.start, part.stop - some.start), closed
+
+    def _window(self, strip: Tensor, columns: range) -> Tensor:
+        mask = self._request.mask
+        if isinstance(mask, Tensor):
+            picked = pick(mask, -2, strip)
+            return picked if picked.shape[-1] == 1 else picked[..., columns.start : columns.stop]
+        across = torch.arange(columns.start, columns.stop, device=self.device)
+        return cast(Mask, mask).window(strip, across, self._request.frame)
+
+    def _scores(self, place: Place, together: bool, buffers: _Buffers) -> tuple[Tensor, Tensor]:
+        """scale q . k + bias of a block, in the first buffer, and the second."""
+        query, key = cut(self._query, place.entries), cut(self._key, place.entries)
+        query = query[..., place.at, :] if together else query.index_select(-2, place.rows)
+        key = key[..., place.across, :]
+        sizes = tuple(
+            len(range(size)[part]) for size, part in zip(self.batch, place.entries, strict=True)
+        )
+        shape = (*sizes, query.shape[-2], key.shape[-2])
+        scores, spare = buffers.of(shape)
+        if query.shape[:-2] == key.shape[:-2] == sizes:
+            _product(query, key, self._scale, scores)
+        else:
+            scores.copy_(dots(query * self._scale, key))
+        if self._bias is not None:
+            bias = pick(cut(self._bias, place.entries), -2, place.rows)
+            scores += bias if bias.shape[-1] == 1 else bias[..., place.across]
+        return scores, spare
+
+
+class _Buffers:
+    """Two stretches of memory that every block is written to in turn."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+        self._pair = (like.new_empty(0), like.new_empty(0))
+
+    def of(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        size = prod(shape)
+        if self._pair[0].numel() < size:
+            self._pair = (self._like.new_empty(size), self._like.new_empty(size))
+        one, two = self._pair
+        return one[:size].view(shape), two[:size].view(shape)
+
+
+def _product(query: Tensor, key: Tensor, scale: float, out: Tensor) -> None:
+    count = prod(out.shape[:-2])
+    flat = out.view(count, *out.shape[-2:])
+    query, key = (each.reshape(count, *each.shape[-2:]) for each in (query, key))
+    if flat.shape[0] == 1:
+        torch.addmm(flat[0], query[0], key[0].mT, beta=0, alpha=scale, out=flat[0])
+    else:
+        torch.baddbmm(flat, query, key.mT, beta=0, alpha=scale, out=flat)

@@ -1,0 +1,184 @@
+"""Where the blocks of a look come from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.reference import weigh, widen
+from regard.attention.kernels.request import Request
+from regard.attention.looks.blocks import Block, Index, Place, SoftmaxBlock, WeightsBlock
+from regard.attention.normalisers import Normaliser, Softmax
+from regard.attention.scores import Additive, prepare
+from regard.attention.shapes import Shape
+
+BLOCK = 1 << 19  # scores held at a time: two buffers of them stay in a processor's cache
+BLOCK_ON_DEVICE = 1 << 24
+Known = tuple[Tensor, Tensor]
+
+
+class Source(ABC):
+    """The rows of a look, a block at a time."""
+
+    batch: Shape
+    queries: int
+    keys: int
+    device: torch.device
+
+    @abstractmethod
+    def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
+        """Every block of the queries at `rows`, in their order; all of them for None.
+
+        Args:
+            rows: positions of queries.
+            known: maxima and totals of all rows, (*batch, queries), from an answer before.
+        """
+
+    def _room(self) -> int:
+        return BLOCK if self.device.type == "cpu" else BLOCK_ON_DEVICE
+
+    def _strips(self, rows: Tensor | None, height: int) -> Iterator[tuple[slice, Tensor]]:
+        """Slices of at most `height` of the rows asked for, and their queries."""
+        count = self.queries if rows is None else len(rows)
+        for start in range(0, count, height):
+            at = slice(start, min(start + height, count))
+            yield (
+                at,
+                (torch.arange(at.start, at.stop, device=self.device) if rows is None else rows[at]),
+            )
+
+    def _whole(self, at: slice, rows: Tensor) -> Place:
+        return Place((slice(None),) * len(self.batch), at, rows, range(self.keys))
+
+
+class Stored(Source):
+    """Rows of weights that are there already. A weight of 0 was not read."""
+
+    def __init__(self, weights: Tensor) -> None:
+        self._weights, self.batch = weights, tuple(weights.shape[:-2])
+        self.queries, self.keys = weights.shape[-2:]
+        self.device = weights.device
+
+    def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
+        height = max(1, self._room() // max(1, prod(self.batch) * self.keys))
+        for at, strip in self._strips(rows, height):
+            weights = widen(self._weights.index_select(-2, strip))
+            yield WeightsBlock(self._whole(at, strip), weights, weights != 0)
+
+
+class Mean(Source):
+    """Rows of weights averaged over the last batch axis."""
+
+    def __init__(self, source: Source, dtype: torch.dtype) -> None:
+        self._source, self._dtype = source, dtype
+        self.batch, self._heads = source.batch[:-1], source.batch[-1]
+        self.queries, self.keys, self.device = source.queries, source.keys, source.device
+
+    def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
+        height = max(1, self._room() // max(1, prod(self.batch) * self.keys))
+        for at, strip in self._strips(rows, height):
+            shape = (*self.batch, len(strip), self.keys)
+            mean = torch.zeros(shape, dtype=self._dtype, device=self.device)
+            for block in self._source.blocks(strip):
+                place = block.place
+                into = mean[(*place.entries[:-1], place.at, place.across)]
+                into += block.weights().sum(-3) / self._heads
+            yield WeightsBlock(self._whole(at, strip), mean, mean != 0)
+
+
+class Scored(Source):
+    """Rows of any score, mask and normaliser: every batch entry at once, a few rows of each.
+
+    A score or normaliser of the caller's sees all keys, as it may depend on all of them.
+    """
+
+    def __init__(self, request: Request) -> None:
+        score, key = prepare(request.score, widen(request.key))
+        self._softmax = type(request.normaliser) is Softmax
+        self._temperature = getattr(request.normaliser, "temperature", 1.0)
+        self._request = replace(
+            request,
+            query=widen(request.query),
+            key=key,
+            score=score,
+            normaliser=MASKED if self._softmax else request.normaliser,
+        )
+        self._cost = width(request.score)
+        self.batch, self.queries, self.keys = request.batch(), request.queries, request.keys
+        self.device = request.frame.device
+
+    def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
+        across = prod(self.batch) * self.keys * self._cost
+        for at, strip in self._strips(rows, max(1, self._room() // max(1, across))):
+            place = self._whole(at, strip)
+            numbers = weigh(self._request, strip)
+            numbers = numbers.expand(*self.batch, len(strip), self.keys)
+            if not self._softmax:
+                yield WeightsBlock(place, numbers, self._request.readable(strip))
+                continue
+            scores = numbers / self._temperature
+            yield SoftmaxBlock(place, scores, torch.empty_like(scores), known_at(known, place))
+
+
+class _Masked(Normaliser):
+    """The scores themselves, -inf where a key may not be read."""
+
+    def rows(self, scores: Tensor) -> Tensor:
+        return scores
+
+    def __call__(self, scores: Tensor, readable: Tensor | None = None, /) -> Tensor:
+        return scores if readable is None else torch.where(readable, scores, -torch.inf)
+
+
+MASKED = _Masked()
+
+
+def width(score: object) -> int:
+    """How many numbers a score holds for every pair of a query and a key."""
+    inner = getattr(score, "score", None)
+    if isinstance(score, Additive):
+        return score.d_hidden
+    return 1 if inner is None else width(inner)
+
+
+def known_at(known: Known | None, place: Place) -> Known | None:
+    """What is known of a block's rows."""
+    if known is None:
+        return None
+    maximum, total = (each[place.entries].index_select(-1, place.rows) for each in known)
+    return maximum, total
+
+
+def partition(batch: Shape, most: int) -> list[Index]:
+    """The batch entries in groups of at most `most`, or of one: a slice of each axis."""
+    axis, whole = len(batch), 1
+    while axis and whole * batch[axis - 1] <= most:
+        axis -= 1
+        whole *= batch[axis]
+    steps = [1] * (axis - 1) + [max(1, most // max(1, whole))] * min(axis, 1) + list(batch[axis:])
+    slices = [
+        [slice(i, i + step) for i in range(0, size, step)] if step else []
+        for size, step in zip(batch, steps, strict=True)
+    ]
+    return list(product(*slices))
+
+
+def lift(tensor: Tensor, rank: int) -> Tensor:
+    """The tensor with axes of size 1 in front, up to this many batch axes."""
+    return tensor[(None,) * (rank + 2 - tensor.ndim)]
+
+
+def cut(tensor: Tensor, entries: Index) -> Tensor:
+    """These batch entries; an axis of size 1 stands for all of them, and stays."""
+    return tensor[
+        tuple(
+            slice(None) if size == 1 else part
+            for size, part in zip(tensor.shape, entries, strict=False)
+        )
+    ]
