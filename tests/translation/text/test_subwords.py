@@ -50,6 +50,17 @@ def test_drawn_segmentations_spell_the_same_text_and_differ(unigram, lines):
     assert first.items.tolist() != second.items.tolist()
 
 
+def test_draws_stay_within_the_length_that_the_best_keep(unigram, lines):
+    segmenter = Segmenter(unigram, lines, 0.01)
+    best, longest = segmenter.best(), 12
+    free = segmenter.draw(np.random.default_rng(1))
+    held = segmenter.draw(np.random.default_rng(1), longest)
+    assert (free.lengths > longest).any()
+    for row in range(len(lines)):
+        expected = free if free.lengths[row] <= longest else best
+        assert held[row].tolist() == expected[row].tolist()
+
+
 def test_the_same_seed_draws_the_same(unigram, lines):
     def drawn(seed: int) -> list[int]:
         return Segmenter(unigram, lines, 0.3).draw(np.random.default_rng(seed)).items.tolist()

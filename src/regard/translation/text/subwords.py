@@ -74,14 +74,18 @@ class Segmenter:
         """Every line in its best segmentation."""
         return self._lines(self._first[self._words.items])
 
-    def draw(self, random: np.random.Generator) -> Ragged:
-        """Every line in a segmentation drawn anew."""
+    def draw(self, random: np.random.Generator, longest: int | None = None) -> Ragged:
+        """Every line in a segmentation drawn anew; in its best one where the draw has more than `longest` pieces."""
         words = self._words.items
         drawn = random.random(len(words), dtype=np.float32)
         chosen = np.zeros(len(words), dtype=np.int64)
         for column in range(self._cumulative.shape[1] - 1):
             chosen += drawn >= self._cumulative[words, column]
-        return self._lines(self._first[words] + chosen)
+        lines = self._lines(self._first[words] + chosen)
+        if longest is not None and lines.lengths.max(initial=0) > longest:
+            chosen[np.repeat(lines.lengths > longest, self._words.lengths)] = 0
+            lines = self._lines(self._first[words] + chosen)
+        return lines
 
     def _lines(self, segmentation: NDArray[np.int64]) -> Ragged:
         pieces = self._pieces.take(segmentation)

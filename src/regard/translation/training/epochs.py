@@ -23,11 +23,13 @@ class Epochs:
         batch_tokens: int,
         sampling: float,
         seed: int,
+        longest: int | None = None,
     ) -> None:
         self._source = Segmenter(tokenizers.source, (pair.source for pair in pairs), sampling)
         self._target = Segmenter(tokenizers.target, (pair.target for pair in pairs), sampling)
         self._batch_tokens = batch_tokens
         self._seed = seed
+        self._longest = longest
         self._sampled = sampling > 0
         self._epoch = -1
 
@@ -52,7 +54,8 @@ class Epochs:
             return
         random = np.random.default_rng([self._seed, epoch])
         if self._sampled:
-            self._sources, self._targets = self._source.draw(random), self._target.draw(random)
+            self._sources = self._source.draw(random, self._longest)
+            self._targets = self._target.draw(random, self._longest)
         else:
             self._sources, self._targets = self._source.best(), self._target.best()
         self._plan = plan(

@@ -144,6 +144,7 @@ def _trainer(
         batch_tokens=configuration.training.batch_tokens,
         sampling=configuration.tokenizer.sampling,
         seed=configuration.seed,
+        longest=configuration.data.longest,
     )
     validation = Validation(
         found.valid,
