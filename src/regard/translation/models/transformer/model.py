@@ -1,0 +1,161 @@
+"""The Transformer (Vaswani et al. 2017, arXiv 1706.03762) as an encoder-decoder of memories."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.positions import sinusoidal
+from regard.translation.models.dropout import Dropout
+from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
+from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
+from regard.translation.models.transformer.settings import TransformerSettings
+from regard.translation.models.transformer.state import (
+    Sources,
+    TransformerEncoded,
+    TransformerState,
+)
+
+
+class Transformer(TranslationModel):
+    """Encoder-decoder of attention layers, with cached decoding."""
+
+    def __init__(
+        self,
+        settings: TransformerSettings,
+        source_vocabulary: int,
+        target_vocabulary: int,
+        padding: int = 0,
+    ) -> None:
+        super().__init__()
+        if settings.tied == "three_way" and source_vocabulary != target_vocabulary:
+            raise ValueError(
+                f"three-way tied embeddings need one vocabulary, got {source_vocabulary} and {target_vocabulary}"
+            )
+        self.settings = settings
+        self.padding = padding
+        width = settings.width
+        self.target_embedding = nn.Embedding(target_vocabulary, width)
+        self.source_embedding = (
+            self.target_embedding
+            if settings.tied == "three_way"
+            else nn.Embedding(source_vocabulary, width)
+        )
+        if settings.positions == "learned":
+            self.positions = nn.Parameter(torch.empty(settings.longest, width))
+        self.dropout = Dropout(settings.dropout)
+        self.encoder = nn.ModuleList(
+            EncoderLayer(settings, f"encoder.{i}") for i in range(settings.encoder_layers)
+        )
+        self.decoder = nn.ModuleList(
+            DecoderLayer(settings, f"decoder.{i}") for i in range(settings.decoder_layers)
+        )
+        last = nn.LayerNorm if settings.norm == "pre" else nn.Identity
+        self.encoder_norm = last(width)
+        self.decoder_norm = last(width)
+        self.output = nn.Linear(width, target_vocabulary, bias=False)
+        if settings.tied != "none":
+            self.output.weight = self.target_embedding.weight
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Glorot for matrices; embeddings so that, scaled by the root of the width, they have variance 1."""
+        for name, parameter in self.named_parameters():
+            if "embedding" in name or name in ("positions", "output.weight"):
+                nn.init.normal_(parameter, std=self.settings.width**-0.5)
+            elif parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    @property
+    def longest(self) -> int | None:
+        """The longest sentence learned positions allow; None where any length goes."""
+        return self.settings.longest if self.settings.positions == "learned" else None
+
+    def encode(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
+    ) -> TransformerEncoded:
+        return self._encode(source, lengths)
+
+    def hidden(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target width"]:
+        return self._decode(target, self._encode(source, lengths))
+
+    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
+        output: Tensor = self.output(hidden)
+        return output
+
+    def start(self, encoded: Encoded) -> TransformerState:
+        encoded = own(TransformerEncoded, encoded)
+        return TransformerState(
+            [layer.self_attention.remember(encoded.states[:, :0]) for layer in self._layers()],
+            Sources(
+                [layer.cross_attention.remember(encoded.states) for layer in self._layers()],
+                encoded.readable,
+            ),
+        )
+
+    def step(
+        self, words: Int[Tensor, " batch"], state: State
+    ) -> tuple[Float[Tensor, "batch vocabulary"], TransformerState]:
+        state = own(TransformerState, state)
+        x = self._embed(self.target_embedding, words[:, None], state.position)
+        sources = state.sources
+        for layer, said, source in zip(self._layers(), state.said, sources.memories, strict=True):
+            x = layer.step(x, said, source, sources)
+        state.position += 1
+        return self.logits(self.decoder_norm(x[:, 0])), state
+
+    def looks(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+    ) -> Looks:
+        watched = Watched()
+        self._decode(target, self._encode(source, lengths, watched), watched)
+        return watched.looks
+
+    def _encode(
+        self, source: Tensor, lengths: Tensor, watched: Watched | None = None
+    ) -> TransformerEncoded:
+        readable = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        # Batches of sentences of one length are common, and reading without a mask is quicker.
+        mask = None if bool(readable.all()) else readable[:, None]
+        x = self._embed(self.source_embedding, source)
+        for layer in self.encoder:
+            x = layer(x, mask, watched)
+        return TransformerEncoded(self.encoder_norm(x), mask)
+
+    def _decode(
+        self, target: Tensor, source: TransformerEncoded, watched: Watched | None = None
+    ) -> Tensor:
+        x = self._embed(self.target_embedding, target)
+        for layer in self.decoder:
+            x = layer(x, source, watched)
+        output: Tensor = self.decoder_norm(x)
+        return output
+
+    def _layers(self) -> list[DecoderLayer]:
+        return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
+
+    def _embed(self, embedding: nn.Embedding, words: Tensor, first: int = 0) -> Tensor:
+        length, width = words.shape[1], self.settings.width
+        x = embedding(words) * width**0.5
+        last = first + length
+        if self.settings.positions == "learned":
+            if last > self.settings.longest:
+                raise ValueError(
+                    f"a sentence of {last} positions, this model has learned {self.settings.longest}"
+                )
+            places: Tensor = self.positions[first:last] * width**0.5
+        else:
+            places = sinusoidal(last, width)[first:].to(x)
+        output: Tensor = self.dropout(x + places)
+        return output
