@@ -1,0 +1,242 @@
+"""Run folders: free or taken, one trainer at a time, nothing believed unchecked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tests.translation.tiny import stop_at, trainer
+
+from regard.translation import runs, weights
+from regard.translation.errors import CheckpointError, ModelError, RegardError, TrainingError
+from regard.translation.runs import MODEL, SUMS, Run
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    """A published run."""
+    made = stop_at(trainer(tmp_path), 2)
+    tensors, _ = made.best_weights()
+    made.run.publish(tensors, "# A card\n")
+    return made.run
+
+
+def test_a_published_model_opens_as_it_was_saved(run):
+    opened = Run.open(run.folder)
+    assert opened.configuration == run.configuration
+    tokenizers = opened.tokenizers()
+    assert tokenizers.joint
+    before = torch.get_rng_state()
+    model = opened.model(tokenizers)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not model.training
+    saved = weights.load(run.folder / MODEL)
+    assert all(torch.equal(saved[name], tensor) for name, tensor in weights.unique(model).items())
+    assert (run.folder / "card.md").read_text() == "# A card\n"
+
+
+def test_before_it_is_published_the_newest_checkpoint_serves(tmp_path):
+    made = trainer(tmp_path, "training.keep_best=1")
+    with pytest.raises(ModelError, match="nothing trained yet"):
+        made.run.model(made.run.tokenizers())
+    stop_at(made, 2)
+    folder = made.run.folder / "checkpoints"
+    (folder / "step-10").mkdir()
+    (folder / "step-9").mkdir()
+    (folder / "step-x").mkdir()
+    assert made.run.newest_checkpoint() == folder / "step-10"  # by its number
+    for empty in ("step-10", "step-9"):
+        (folder / empty).rmdir()
+    assert not made.run.model(made.run.tokenizers()).training
+
+
+def test_separate_tokenizers_have_a_file_each(tmp_path):
+    made = trainer(tmp_path, "tokenizer.joint=false", "model.tied=target")
+    assert (made.run.folder / "source.model").exists()
+    tokenizers = made.run.tokenizers()
+    assert not tokenizers.joint
+    stop_at(made, 2)
+    made.run.publish(weights.unique(made.model), "card")
+    source, target = made.run.folder / "source.model", made.run.folder / "target.model"
+    swapped = source.read_bytes(), target.read_bytes()
+    source.write_bytes(swapped[1])
+    target.write_bytes(swapped[0])
+    with pytest.raises(CheckpointError, match=r"source\.model: corrupted or truncated: its sha256"):
+        made.run.tokenizers()
+
+
+def test_a_tokenizer_that_does_not_fit_the_weights(run):
+    other = runs.Tokenizer.train(["other words entirely here"] * 9, vocabulary_size=275)
+    (run.folder / "tokenizer.model").write_bytes(other.model)
+    (run.folder / SUMS).unlink()
+    with pytest.raises(
+        CheckpointError,
+        match=r"tensor target_embedding.weight has shape \(\d+, 16\), the configuration asks",
+    ):
+        run.model(run.tokenizers())
+
+
+@pytest.mark.parametrize("name", [MODEL, "tokenizer.model"])
+def test_a_changed_byte_is_noticed(run, name):
+    path = run.folder / name
+    whole = bytearray(path.read_bytes())
+    whole[-1] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
+        run.model(run.tokenizers())
+    path.unlink()
+    with pytest.raises(ModelError, match=r"cannot be read|nothing trained"):
+        Run(run.folder / "elsewhere", run.configuration).model(run.tokenizers())
+
+
+def test_publishing_again_can_be_killed_at_any_moment(run, monkeypatch):
+    """New weights under the checksums of old ones could never be opened."""
+    write = weights.write_whole
+    better = {name: tensor + 1 for name, tensor in weights.load(run.folder / MODEL).items()}
+    for survivor in range(3):
+        written: list[Path] = []
+
+        def killed(
+            path: Path, content: bytes, most: int = survivor, written: list[Path] = written
+        ) -> None:
+            if len(written) == most:
+                raise KeyboardInterrupt
+            written.append(path)
+            write(path, content)
+
+        monkeypatch.setattr(weights, "write_whole", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.publish(better, "new")
+        run.model(run.tokenizers())
+
+
+def test_an_export_is_half_and_opens(run, tmp_path):
+    run.export(tmp_path / "out" / "small")
+    exported = Run.open(tmp_path / "out" / "small")
+    assert weights.load(exported.folder / MODEL)["encoder_norm.weight"].dtype == torch.float16
+    found = weights.unique(exported.model(exported.tokenizers()))
+    wanted = weights.load(run.folder / MODEL)
+    assert all(torch.equal(found[name], tensor.half().float()) for name, tensor in wanted.items())
+    assert sorted(json.loads((exported.folder / SUMS).read_text())) == [MODEL, "tokenizer.model"]
+    assert (exported.folder / MODEL).stat().st_size < 0.6 * (run.folder / MODEL).stat().st_size
+    with pytest.raises(ModelError, match="small: cannot be made: File exists"):
+        run.export(exported.folder)
+    run.export(tmp_path / "whole", half=False)
+    assert weights.sha256(tmp_path / "whole" / MODEL) == weights.sha256(run.folder / MODEL)
+
+
+def test_an_export_carries_no_damage_on(run, tmp_path):
+    whole = (run.folder / MODEL).read_bytes()
+    (run.folder / MODEL).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match="corrupted or truncated"):
+        run.export(tmp_path / "out")
+    run.publish({"a": torch.tensor([1e6])}, "card")
+    with pytest.raises(ModelError, match="tensor a holds numbers beyond half precision"):
+        run.export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"model.safetensors": 1}', b"\xff"])
+def test_broken_checksums_are_told(run, content):
+    (run.folder / SUMS).write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"checksums\.json: corrupted or truncated"):
+        run.tokenizers()
+
+
+def test_no_run_folder(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ModelError, match=r"no run folder or model: it has no config\.toml"):
+            Run.open(folder)
+
+
+def test_a_folder_that_is_taken_a_file_or_not_to_be_written(run, tmp_path, monkeypatch):
+    with pytest.raises(TrainingError, match="already holds a run"):
+        Run.check_free(run.folder)
+    (tmp_path / "file").touch()
+    with pytest.raises(TrainingError, match="is a file"):
+        Run.check_free(tmp_path / "file")
+    Run.check_free(tmp_path / "new" / "deeper")
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(TrainingError, match="permission denied"):
+        Run.check_free(tmp_path / "new")
+
+
+def elsewhere(work: Callable[[], str]) -> tuple[int, int]:
+    """Do some work in a process apart; gives its id and a pipe from which its answer can be read."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            os.write(writing, work().encode())
+        except BaseException as fault:
+            os.write(writing, repr(fault).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    return process, reading
+
+
+def told(check: Callable[[Path], object], folder: Path) -> str:
+    try:
+        check(folder)
+    except RegardError as fault:
+        return str(fault)
+    return "nothing"
+
+
+def test_another_user_is_told_what_may_not_be_written(tmp_path):
+    """Root may write everywhere, so where the tests run as root another user asks."""
+    closed, secret = tmp_path / "closed", tmp_path / "secret"
+    closed.mkdir(mode=0o555)
+    secret.mkdir(mode=0o000)
+
+    def work() -> str:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        folders = closed / "run", secret / "run"
+        return "\n".join(told(check, f) for check in (Run.check_free, Run.open) for f in folders)
+
+    process, reading = elsewhere(work)
+    with os.fdopen(reading) as pipe:
+        lines = pipe.read().splitlines()
+    os.waitpid(process, 0)
+    secret.chmod(0o700)
+    # Folders above may be closed to another user as well; what matters is that each fault is told.
+    assert len(lines) == 4
+    assert all("cannot be written: permission denied" in line for line in lines[:2]), lines
+    assert all("no run folder or model" in line for line in lines[2:]), lines
+
+
+def test_a_second_trainer_hears_who_the_first_is(tmp_path):
+    run = trainer(tmp_path).run
+    lock = run.folder / ".lock"
+
+    def work() -> str:
+        with run.locked():
+            time.sleep(600)
+        return ""
+
+    process, reading = elsewhere(work)
+    try:
+        while not lock.exists() or not lock.read_text():
+            time.sleep(0.01)
+        with (
+            pytest.raises(TrainingError, match=f"process {process} is training in it"),
+            run.locked(),
+        ):
+            pass
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        os.close(reading)
+    with run.locked():  # a lock dies with its process
+        assert lock.read_text() == str(os.getpid())

@@ -1,0 +1,257 @@
+"""The loop: it learns, it repeats itself from a seed, and it stops and goes on without a trace."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+from tests.translation.tiny import PAIRS, configuration, resumed, stop_at, trainer
+
+from regard.translation import weights
+from regard.translation.errors import TrainingError
+from regard.translation.runs import MODEL
+from regard.translation.training.events import Observer
+from regard.translation.training.loop import Trainer
+from regard.translation.training.preparation import prepare
+from regard.translation.training.validation import Quality
+
+STEADY = ("training.validate_every=8", "training.save_every=100")
+
+
+def last(made: Trainer) -> str:
+    return weights.sha256(made.run.newest_checkpoint() / MODEL)
+
+
+def metrics(made: Trainer) -> list[dict]:
+    return [
+        json.loads(line) for line in (made.run.folder / "metrics.jsonl").read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize("model", ["transformer", "recurrent"])
+def test_eight_pairs_are_learnt_by_heart(tmp_path, model):
+    eight = tmp_path / "eight.tsv"
+    settings = (
+        [f"data.{split}.tsv={eight}" for split in ("train", "valid")]
+        + "model.dropout=0 training.max_steps=70 training.validate_every=70 training.save_every=70".split()
+    )
+    settings += "tokenizer.sampling=0 training.batch_tokens=400 training.label_smoothing=0".split()
+    settings += "training.schedule=constant training.learning_rate=2e-2 training.validate_sentences=0".split()
+    wanted = configuration(tmp_path, *settings, model=model)
+    eight.write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS[::4]), encoding="utf-8")
+    made = prepare(wanted, tmp_path / "run")
+    assert made.train() == "finished"
+    quality = made.validation.measure(made.model)
+    assert quality.exact == 100
+    assert quality.loss < 0.2
+
+
+def test_one_seed_one_model(tmp_path):
+    hashes = []
+    for n, seed in enumerate((1, 1, 2)):
+        torch.rand(n)  # nothing depends on what the process drew before
+        made = trainer(tmp_path, f"seed={seed}", "training.max_steps=3", run=f"run{n}")
+        made.train()
+        hashes.append(last(made))
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_a_training_that_was_interrupted_is_the_one_that_was_not(tmp_path):
+    straight = trainer(tmp_path, run="straight")
+    straight.train()
+    stop_at(trainer(tmp_path), 3)
+    stop_at(resumed(tmp_path), 5)
+    again = resumed(tmp_path)
+    assert again.train() == "finished"
+    assert last(again) == last(straight)
+    assert [m["step"] for m in metrics(again) if m["kind"] == "step"] == list(range(1, 9))
+    quiet = [{k: v for k, v in m.items() if k != "tokens_per_second"} for m in metrics(again)]
+    assert quiet == [
+        {k: v for k, v in m.items() if k != "tokens_per_second"} for m in metrics(straight)
+    ]
+
+
+def test_steps_after_the_checkpoint_are_made_again_and_counted_once(tmp_path):
+    """A kill at step 3, when step 2 was the last one saved."""
+    made = trainer(tmp_path, "training.save_every=2")
+
+    class Killed(Observer):
+        def advanced(self, step: int, total: int) -> None:
+            if step == 4:
+                raise KeyboardInterrupt
+
+    made.observer = Killed()
+    with pytest.raises(KeyboardInterrupt):
+        made.train()
+    with (made.run.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "step", "st')
+    again = resumed(tmp_path)
+    assert again.progress.step == 2
+    again.train()
+    assert [m["step"] for m in metrics(again) if m["kind"] == "step"] == list(range(1, 9))
+    straight = trainer(tmp_path, run="straight")
+    straight.train()
+    assert last(again) == last(straight)
+
+
+def test_a_finished_run_is_finished(tmp_path):
+    made = trainer(tmp_path, "training.max_steps=2")
+    made.train()
+    before = last(made)
+    again = resumed(tmp_path, "training.max_steps=2")
+    assert again.train() == "finished"
+    assert (again.progress.step, last(again)) == (2, before)
+    longer = resumed(tmp_path, "training.max_steps=4")
+    longer.train()
+    assert longer.progress.step == 4
+
+
+def test_two_halves_accumulated_are_one_batch(tmp_path):
+    made = trainer(tmp_path, "model.dropout=0")
+    halves = made.epochs.batch(0, 0), made.epochs.batch(0, 1)
+    tokens = sum(batch.target_tokens for batch in halves)
+
+    def gradients(*batches) -> list[torch.Tensor]:
+        made.model.zero_grad()
+        made._gradients(list(batches), tokens, "float32")
+        return [p.grad.clone() for p in made.model.parameters()]
+
+    accumulated = gradients(*halves)
+    from regard.translation.text.batches import collate
+
+    rows = torch.cat([torch.from_numpy(batch.rows) for batch in halves]).numpy()
+    whole = gradients(collate(made.epochs._sources, made.epochs._targets, rows))
+    for one, other in zip(accumulated, whole, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_accumulation_takes_so_many_batches_a_step(tmp_path):
+    made = trainer(tmp_path, "training.accumulate=3", "training.max_steps=2")
+    made.train()
+    assert made.progress.batch + made.progress.epoch * made.epochs.batches(0) == 6
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_checkpoint(tmp_path):
+    made = stop_at(trainer(tmp_path), 2)
+    before = last(made)
+    with torch.no_grad():
+        next(made.model.parameters())[5] = torch.nan
+    with pytest.raises(TrainingError) as fault:
+        made.train()
+    for part in ("step 3: loss nan", "gradient norm nan", "sentence pairs (rows ", "learning_rate"):
+        assert part in str(fault.value)
+    assert last(made) == before
+    assert resumed(tmp_path).progress.step == 2
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        MemoryError(),
+    ],
+    ids=["cpu", "cuda", "python"],
+)  # fmt: skip
+def test_too_little_memory_is_told_with_what_to_lower(tmp_path, monkeypatch, fault):
+    made = trainer(tmp_path)
+
+    def starved(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(made.model, "hidden", starved)
+    with pytest.raises(
+        TrainingError, match=r"out of memory on a batch of \d+ sentences.*training\.batch_tokens"
+    ):
+        made.train()
+
+
+def test_another_fault_is_not_called_memory(tmp_path, monkeypatch):
+    made = trainer(tmp_path)
+    monkeypatch.setattr(made.model, "hidden", lambda *_: torch.ones(2) @ torch.ones(3))
+    with pytest.raises(RuntimeError, match=r"inconsistent tensor size|size mismatch|shape"):
+        made.train()
+
+
+def scored(made: Trainer, monkeypatch, scores: list[float]) -> None:
+    given = iter(scores)
+    monkeypatch.setattr(made.validation, "measure", lambda _: Quality(1.0, next(given), 0.0, 0.0))
+
+
+EACH = (
+    "training.validate_every=1",
+    "training.save_every=1",
+    "training.max_steps=6",
+    "training.keep_best=2",
+)
+
+
+def test_the_best_are_kept_and_averaged_when_that_is_better(tmp_path, monkeypatch):
+    made = trainer(tmp_path, *EACH)
+    scored(made, monkeypatch, [1, 5, 2, 4, 3, 0, 5.5, 0])
+    made.train()
+    kept = sorted(p.name for p in (made.run.folder / "checkpoints").iterdir())
+    assert kept == ["step-2", "step-4", "step-6"]  # the best two and the newest
+    own = {name: tensor.clone() for name, tensor in weights.unique(made.model).items()}
+    two, four = (
+        weights.load(made.run.folder / "checkpoints" / f"step-{n}" / MODEL) for n in (2, 4)
+    )
+    mean, said = made.best_weights()
+    assert said == "the mean of the weights of steps 2, 4"
+    assert all(torch.allclose(mean[name], (two[name] + four[name]) / 2) for name in mean)
+    best, said = made.best_weights()  # now the mean is measured as worse
+    assert said == "the weights of step 2"
+    assert all(torch.equal(best[name], two[name]) for name in two)
+    assert all(torch.equal(own[n], t) for n, t in weights.unique(made.model).items())
+
+
+def test_without_averaging_the_best_alone(tmp_path, monkeypatch):
+    made = trainer(tmp_path, *EACH, "training.average=false")
+    scored(made, monkeypatch, [1, 2, 3, 9, 1, 1])
+    made.train()
+    assert made.best_weights()[1] == "the weights of step 4"
+
+
+def test_patience_ends_a_training(tmp_path, monkeypatch):
+    made = trainer(tmp_path, *EACH, "training.patience=2", "training.max_steps=50")
+    scored(made, monkeypatch, [1, 3, 2, 3, 9, 9])
+    assert made.train() == "finished"
+    assert made.progress.step == 4  # as good as the best is no progress
+    again = resumed(tmp_path, *EACH, "training.patience=2", "training.max_steps=50")
+    assert again.train() == "finished"
+    assert again.progress.step == 4
+
+
+def test_a_plateau_halves_the_rate(tmp_path, monkeypatch):
+    made = trainer(tmp_path, *EACH, "training.schedule=plateau", "training.warmup=0")
+    scored(made, monkeypatch, [5, 1, 1, 1, 6, 1])
+    made.train()
+    rates = [m["learning_rate"] for m in metrics(made) if m["kind"] == "step"]
+    assert rates == [1e-2] * 3 + [5e-3] * 3
+
+
+def test_metrics_hold_finite_numbers_and_every_validation(tmp_path):
+    made = trainer(tmp_path)
+    made.train()
+    lines = metrics(made)
+    assert [m["step"] for m in lines if m["kind"] == "validation"] == [4, 8]
+    numbers = [v for m in lines for v in m.values() if isinstance(v, float)]
+    assert all(math.isfinite(number) for number in numbers)
+    assert lines[0]["learning_rate"] == 5e-3  # half way through two steps of warm-up
+
+
+def test_the_precision_is_measured_once_and_kept(tmp_path):
+    made = stop_at(trainer(tmp_path, "training.precision=auto"), 1)
+    assert made.progress.precision in ("float32", "medium", "bfloat16")
+    again = resumed(tmp_path, "training.precision=auto")
+    assert again.progress.precision == made.progress.precision
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "medium"])
+def test_other_precisions_train(tmp_path, precision):
+    made = trainer(tmp_path, f"training.precision={precision}", "training.max_steps=4")
+    assert made.train() == "finished"
+    assert all(p.dtype == torch.float32 for p in made.model.parameters())
+    assert torch.get_float32_matmul_precision() == "highest"

@@ -1,0 +1,126 @@
+"""From a configuration to a trainer: nothing is written before everything has proved usable."""
+
+from __future__ import annotations
+
+import pytest
+from tests.translation.tiny import PAIRS, configuration, trainer
+
+from regard.translation.errors import ConfigurationError, DataError, TrainingError
+from regard.translation.training.preparation import prepare, prepare_resumed
+from regard.translation.training.validation import Validation
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault", "told"),
+    [
+        (["data.train.tsv=missing.tsv"], DataError, r"missing\.tsv: no such file"),
+        (["data.longest=1"], DataError, "no usable sentence pairs: all are longer"),
+        (["tokenizer.vocabulary_size=20"], DataError, "no tokenizer of 20 pieces"),
+    ],
+)
+def test_what_cannot_be_used_leaves_no_folder(tmp_path, changes, fault, told):
+    with pytest.raises(fault, match=told):
+        prepare(configuration(tmp_path, *changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_whose_parts_do_not_fit_leaves_no_folder(tmp_path):
+    changes = ["model.score=dot", "model.decoder_width=12"]
+    with pytest.raises(
+        ConfigurationError, match="model: score 'dot' compares vectors of one width"
+    ):
+        prepare(configuration(tmp_path, *changes, model="recurrent"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("content", ["", "\n\n\n", "a\t\n\tb\n"])
+def test_a_corpus_of_nothing(tmp_path, content):
+    wanted = configuration(tmp_path)
+    (tmp_path / "pairs.tsv").write_text(content)
+    with pytest.raises(DataError, match=r"data\.train: no usable sentence pairs"):
+        prepare(wanted, tmp_path / "run")
+
+
+def test_a_taken_folder_is_refused(tmp_path):
+    trainer(tmp_path)
+    with pytest.raises(TrainingError, match="already holds a run: add --resume"):
+        trainer(tmp_path)
+
+
+def test_a_resumed_training_keeps_its_configuration(tmp_path):
+    made = trainer(tmp_path)
+    with pytest.raises(ConfigurationError) as fault:
+        prepare_resumed(
+            made.run.folder, configuration=configuration(tmp_path, "model.width=32", "seed=9")
+        )
+    assert "model.width: 16 in the run folder, 32 asked for" in str(fault.value)
+    assert "seed: 1 in the run folder, 9 asked for" in str(fault.value)
+
+
+def test_a_mark_and_other_line_ends_change_nothing(tmp_path):
+    made = trainer(tmp_path)
+    path = tmp_path / "pairs.tsv"
+    for run, content in (
+        ("bom", b"\xef\xbb\xbf" + path.read_bytes()),
+        ("crlf", path.read_bytes().replace(b"\n", b"\r\n")),
+    ):
+        wanted = configuration(tmp_path)
+        path.write_bytes(content)
+        other = prepare(wanted, tmp_path / run)
+        assert (other.run.folder / "tokenizer.model").read_bytes() == (
+            made.run.folder / "tokenizer.model"
+        ).read_bytes()
+
+
+def test_long_sentences_are_left_out_and_counted(tmp_path):
+    wanted = configuration(tmp_path, "data.longest=30")
+    with (tmp_path / "pairs.tsv").open("a") as file:
+        file.write("one " * 1000 + "\tONE\n")
+    notes: list[str] = []
+
+    class Heard:
+        note = staticmethod(notes.append)
+
+    made = prepare(wanted, tmp_path / "run", observer=Heard())
+    assert len(made.epochs._source.best()) == len(PAIRS)
+    assert any("left out 1 pairs" in note for note in notes)
+
+
+def test_learned_positions_are_never_left(tmp_path):
+    """Drawn segmentations are longer than the best ones, translations longer than their sources."""
+    made = trainer(
+        tmp_path,
+        "model.positions=learned",
+        "model.longest=8",
+        "data.longest=7",
+        "tokenizer.sampling=0.0001",
+        "training.max_steps=12",
+        "training.validate_every=6",
+    )
+    assert made.train() == "finished"
+
+
+def test_validation_looks_at_a_sample_and_not_at_a_slice(tmp_path):
+    made = trainer(tmp_path)
+    from regard.translation.text.corpora import Pair
+
+    pairs = [Pair(str(n), str(n)) for n in range(1000)]
+    tokenizers = made.run.tokenizers()
+
+    def rows(seed: int, sentences: int = 100) -> list[int]:
+        sample = Validation(pairs, tokenizers, sentences=sentences, seed=seed)
+        return [int(pair.source) for pair in sample._pairs]
+
+    assert len(set(rows(1))) == 100
+    assert rows(1) == rows(1) != rows(2)
+    assert max(rows(1)) > 900
+    assert min(rows(1)) < 100
+    assert rows(1, 0) == list(range(1000))
+
+
+def test_validation_leaves_the_model_as_it_was(tmp_path):
+    made = trainer(tmp_path)
+    made.model.train()
+    first = made.validation.measure(made.model)
+    assert made.model.training
+    assert first == made.validation.measure(made.model)  # no dropout, no chance
