@@ -115,7 +115,9 @@ def _failed(fault: BaseException) -> int:
     if isinstance(fault, Interrupted):
         return _say("stopped by a signal; nothing was lost", 128 + fault.number)
     if isinstance(fault, RegardError):
-        return _say(f"error: {fault}", 2 if isinstance(fault, ConfigurationError) else 1)
+        # A configuration may have several faults, a line each.
+        lines = "\n".join(f"error: {line}" for line in str(fault).split("\n") if line)
+        return _say(lines, 2 if isinstance(fault, ConfigurationError) else 1)
     if isinstance(fault, _ClickException):
         return _misused(fault)
     if isinstance(fault, OSError):

@@ -23,19 +23,18 @@ def models() -> dict[str, Path]:
 
 def configuration(name_or_file: str) -> Path:
     """The file of a configuration. Raises `ConfigurationError` when there is none."""
-    path = Path(name_or_file)
+    path, known = Path(name_or_file), configurations()
     try:
         if path.is_file():
             return path
+        if name_or_file in known:  # whatever folder of that name lies about
+            return known[name_or_file]
         if (path / "config.toml").is_file():
             raise ConfigurationError(
                 f"{path}: is a run folder: add --resume to go on with it, or give a configuration"
             )
     except (OSError, ValueError):
         pass
-    known = configurations()
-    if name_or_file in known:
-        return known[name_or_file]
     raise ConfigurationError(
         f"{name_or_file}: no such configuration file; shipped are {', '.join(known)}"
     )

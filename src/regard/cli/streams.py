@@ -61,8 +61,6 @@ def standard_input() -> BinaryIO:
             "standard input is closed: give sentences as arguments, or a file: "
             "regard translate < text"
         )
-    if sys.stdin.isatty():
-        print("one sentence a line; Ctrl-D ends", file=sys.stderr)
     return sys.stdin.buffer
 
 

@@ -168,7 +168,8 @@ def _published(trainer: Trainer) -> bool:
         run.model(run.tokenizers())
     except ModelError:
         return False
-    return (run.folder / "model.safetensors").exists() and (run.folder / "card.md").exists()
+    names = ("model.safetensors", "card.md", "checksums.json")
+    return all((run.folder / name).exists() for name in names)
 
 
 def _publish(trainer: Trainer, reporter: Reporter) -> None:

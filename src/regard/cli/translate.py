@@ -84,6 +84,8 @@ def translate(
     if seed is not None and not 0 <= seed < 2**63:
         raise ConfigurationError(f"--seed {seed}: use a whole number, 0 to 2^63 - 1")
     out = streams.output()
+    if not texts:
+        streams.standard_input()
     given = {
         "nbest": nbest,
         "sampling": sample,
@@ -134,6 +136,8 @@ def _inputs(texts: list[str] | None, line_buffered: bool) -> Iterator[list[str]]
     from regard.translation.text.corpora import decoded_lines
 
     source = streams.standard_input()
+    if source.isatty():
+        print("one sentence a line; Ctrl-D ends", file=sys.stderr)
     lines = decoded_lines(source, "standard input")
     return streams.chunks(lines, 1 if line_buffered or source.isatty() else streams.LINES)
 
