@@ -100,7 +100,7 @@ class Run:
         )
         opened = []
         for name in names:
-            _check_sum(self.folder / name, sums.get(name))
+            _check_sum(self.folder / name, sums)
             opened.append(Tokenizer.open(self.folder / name))
         return Tokenizers(opened[0], opened[-1])
 
@@ -108,7 +108,7 @@ class Run:
         """The model ready for use: the published one, or else the newest checkpoint's."""
         path = self.folder / MODEL
         if path.exists():
-            _check_sum(path, self._sums().get(MODEL))
+            _check_sum(path, self._sums())
         else:
             newest = self.newest_checkpoint()
             if newest is None:
@@ -116,7 +116,7 @@ class Run:
                     f"{self.folder}: nothing trained yet: it has no {MODEL} and no checkpoint"
                 )
             path = newest / MODEL
-            _check_sum(path, read_sums(newest).get(MODEL))
+            _check_sum(path, read_sums(newest))
         return self.model_from(path, tokenizers)
 
     def model_from(self, path: Path, tokenizers: Tokenizers) -> TranslationModel:
@@ -149,7 +149,7 @@ class Run:
 
         Raises `ModelError` when there is something at `folder`, or nothing whole to copy.
         """
-        _check_sum(self.folder / MODEL, self._sums().get(MODEL))
+        _check_sum(self.folder / MODEL, self._sums())
         tensors = weights.load(self.folder / MODEL)
         try:
             folder.mkdir(parents=True)
@@ -224,7 +224,10 @@ def read_sums(folder: Path) -> dict[str, str]:
     return sums
 
 
-def _check_sum(path: Path, expected: str | None) -> None:
+def _check_sum(path: Path, sums: dict[str, str]) -> None:
+    expected = sums.get(path.name)
+    if sums and expected is None:
+        raise CheckpointError(f"{path.parent / SUMS}: corrupted: it has no checksum of {path.name}")
     try:
         if path.suffix == ".safetensors":
             weights.check_header(path)
