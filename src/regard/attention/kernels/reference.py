@@ -27,15 +27,32 @@ def weigh(request: Request, rows: Tensor | None = None) -> Tensor:
     query, bias = widen(request.query), request.bias
     if rows is not None:
         query = query.index_select(-2, rows)
-    scores = request.score(query, widen(request.key))
-    if scores.shape[-2:] != (query.shape[-2], request.keys):
+    if rows is not None and bias is not None:
+        bias = pick(bias, -2, rows)
+    return normalise(request, request.score(query, widen(request.key)), bias, rows)
+
+
+def normalise(
+    request: Request, scores: Tensor, bias: Tensor | None, rows: Tensor | None = None
+) -> Tensor:
+    """The weights that the scores of all queries come to, or of those at these rows."""
+    queries = request.queries if rows is None else rows.shape[0]
+    if scores.shape[-2:] != (queries, request.keys):
         raise ShapeError(
             f"the score gave shape {list(scores.shape)}:"
-            f" it must give [..., {query.shape[-2]}, {request.keys}]"
+            f" it must give [..., {queries}, {request.keys}]"
         )
     if bias is not None:
-        scores = scores + (bias if rows is None else pick(bias, -2, rows)).to(scores.dtype)
+        scores = scores + bias.to(scores.dtype)
     return request.normaliser(scores, request.readable(rows))
+
+
+def read(request: Request, weights: Tensor, value: Tensor) -> Tensor:
+    """The values, blended by the weights that are not dropped."""
+    if request.dropout:
+        weights = drop(weights, request.dropout)
+    wide = widen(value)
+    return blend(weights.to(wide.dtype), wide).to(value.dtype)
 
 
 class Reference:
@@ -45,9 +62,4 @@ class Reference:
         return None
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
-        weights = weigh(request)
-        if request.dropout:
-            weights = drop(weights, request.dropout)
-        wide = widen(value)
-        reading = blend(weights.to(wide.dtype), wide)
-        return reading if wide is value else reading.to(value.dtype)
+        return read(request, weigh(request), value)
