@@ -82,7 +82,9 @@ class Answers(ABC):
         """
         self._temperature()
         if self._learns():
-            return learned.log_normaliser(self._scores, self._strips(None, progress))
+            return learned.log_normaliser(
+                self._scores, self._strips(None, progress), self._empty(*self.shape[:-1])
+            )
         return self._each(lambda block: block.log_normaliser(), progress)
 
     def entropy(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -96,7 +98,9 @@ class Answers(ABC):
             tensor([1.3863])
         """
         if self._learns():
-            return learned.entropy(self._spread, self._strips(None, progress))
+            return learned.entropy(
+                self._spread, self._strips(None, progress), self._empty(*self.shape[:-1])
+            )
         return self._each(lambda block: block.entropy(), progress)
 
     def perplexity(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:

@@ -111,30 +111,31 @@ class SoftmaxBlock(Block):
         self.maximum = maximum
         return scores, maximum
 
-    def _exponentials(self, out: Tensor) -> tuple[Tensor, Tensor]:
-        """e, and z."""
-        exponentials = torch.exp(self._centred()[0], out=out)
+    def _exponentials(self, out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """e, m and z."""
+        centred, maximum = self._centred()
+        exponentials = torch.exp(centred, out=out)
         total = exponentials.sum(-1) if self.total is None else self.total
         self.total = total
-        return exponentials, total
+        return exponentials, maximum, total
 
     def shares(self) -> tuple[Tensor, Tensor]:
-        exponentials, total = self._exponentials(self._scores)
+        exponentials, _, total = self._exponentials(self._scores)
         return exponentials, _inverse(total)
 
     def log_normaliser(self) -> Tensor:
-        centred, maximum = self._centred()
-        return maximum + centred.exp_().sum(-1).log()
+        _, maximum, total = self._exponentials(self._scores)
+        return maximum + total.log()
 
     def entropy(self) -> Tensor:
-        exponentials, total = self._exponentials(self._spare)
+        exponentials, _, total = self._exponentials(self._spare)
         centred = self._scores if self._finite else self._scores.clamp_(min=FAR)
         mean = centred.mul_(exponentials).sum(-1) * _inverse(total)
         return torch.where(total == 0, 0.0, total.log() - mean).clamp_(min=0.0)
 
     def top(self, count: int) -> tuple[Tensor, Tensor]:
         if self.total is None:
-            total = self._exponentials(self._spare)[1]
+            total = self._exponentials(self._spare)[2]
         else:
             total = self.total
             self._centred()

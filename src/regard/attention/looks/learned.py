@@ -17,11 +17,11 @@ from regard.attention.looks.blocks import entropy_of
 Rows = Callable[[Tensor], Tensor]  # positions of queries -> their weights, or their scores
 
 
-def entropy(weights: Rows, strips: Iterator[Tensor]) -> Tensor:
-    return torch.cat([_again(lambda at: entropy_of(weights(at)), strip) for strip in strips], -1)
+def entropy(weights: Rows, strips: Iterator[Tensor], into: Tensor) -> Tensor:
+    return _filled(into, lambda at: entropy_of(weights(at)), strips)
 
 
-def log_normaliser(scores: Rows, strips: Iterator[Tensor]) -> Tensor:
+def log_normaliser(scores: Rows, strips: Iterator[Tensor], into: Tensor) -> Tensor:
     """ln sum_j exp(s_j); of a row with nothing to read -inf, and its gradient 0."""
 
     def answer(at: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def log_normaliser(scores: Rows, strips: Iterator[Tensor]) -> Tensor:
         logs = torch.logsumexp(torch.where(nothing.unsqueeze(-1), 0.0, rows), -1)
         return torch.where(nothing, -torch.inf, logs)
 
-    return torch.cat([_again(answer, strip) for strip in strips], -1)
+    return _filled(into, answer, strips)
 
 
 def received(weights: Rows, shares: Tensor | None, strips: Iterator[Tensor]) -> Tensor:
@@ -45,8 +45,18 @@ def received(weights: Rows, shares: Tensor | None, strips: Iterator[Tensor]) -> 
         own = None if shares is None else shares[..., start : start + len(strip)]
         start += len(strip)
         part = _again(answer, strip, own)
-        total = part if total is None else total + part
+        total = part if total is None else total.add_(part)
     return torch.zeros(()) if total is None else total
+
+
+def _filled(into: Tensor, answer: Rows, strips: Iterator[Tensor]) -> Tensor:
+    """A number for every row, written where it belongs: small results that stay among large blocks
+    that go would keep the allocator from using that memory again."""
+    start = 0
+    for strip in strips:
+        into[..., start : start + len(strip)] = _again(answer, strip)
+        start += len(strip)
+    return into
 
 
 def _again(answer: Callable[..., Tensor], *arguments: Tensor | None) -> Tensor:

@@ -37,15 +37,16 @@ class Bins:
     def pool(self, numbers: Tensor, reduce: Reduce) -> Tensor:
         """Sums or maxima along the last axis, (..., length) -> (..., bins)."""
         if self._even:
-            parts = numbers.unflatten(-1, (self.count, -1))
+            parts = numbers.unflatten(-1, (self.count, self.length // self.count))
         else:
             fill = 0.0 if reduce == "mean" else -torch.inf
             offsets = torch.arange(self._span, device=numbers.device)
             index = torch.where(
                 offsets < self.sizes[:, None], self.starts[:, None] + offsets, self.length
             )
-            parts = F.pad(numbers, (0, 1), value=fill).index_select(-1, index.flatten())
-            parts = parts.unflatten(-1, (self.count, -1))
+            padded = F.pad(numbers, (0, 1), value=fill).flatten(0, -2)  # two axes pick quickest
+            parts = padded.index_select(-1, index.flatten())
+            parts = parts.view(*numbers.shape[:-1], self.count, self._span)
         pooled: Tensor = parts.sum(-1) if reduce == "mean" else parts.amax(-1)
         return pooled
 

@@ -48,14 +48,10 @@ class Products(Source):
         return bound if bound == bound else torch.inf
 
     def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
-        room, keys = self._room(), max(1, self.keys)
-        height = max(LEAST, room // keys)
-        asked = self.queries if rows is None else len(rows)
-        groups = partition(self.batch, max(1, room // (keys * max(1, min(height, asked)))))
-        buffers = _Buffers(self._query)
-        for at, strip in self._strips(rows, height):
-            reach = self._reach(strip)
+        room, buffers = self._room(), _Buffers(self._query)
+        for at, strip, reach in self._reaching(rows):
             shut = list(self._shut(strip, reach))
+            groups = partition(self.batch, max(1, room // max(1, len(strip) * len(reach.some))))
             for entries in groups:
                 place = Place(entries, at, strip, reach.some)
                 scores, spare = self._scores(place, rows is None, buffers)
@@ -69,6 +65,24 @@ class Products(Source):
                     small=self._small,
                     finite=not shut and self._bias is None,
                 )
+
+    def _reaching(self, rows: Tensor | None) -> Iterator[tuple[slice, Tensor, Reach]]:
+        """Strips of rows that fill a block with the keys they reach: more rows where these are few.
+
+        Not more than keys, though: the longer a strip along a diagonal, the more of it is shut.
+        """
+        start, asked = 0, self.queries if rows is None else len(rows)
+        while start < asked:
+            stop = min(start + LEAST, asked)
+            reached = len(self._reach(self._strip(rows, start, stop)).some)
+            height = min(self._room() // max(1, reached), max(128, reached))
+            stop = min(start + max(LEAST, height), asked)
+            strip = self._strip(rows, start, stop)
+            yield slice(start, stop), strip, self._reach(strip)
+            start = stop
+
+    def _strip(self, rows: Tensor | None, start: int, stop: int) -> Tensor:
+        return torch.arange(start, stop, device=self.device) if rows is None else rows[start:stop]
 
     def _reach(self, strip: Tensor) -> Reach:
         mask, keys = self._request.mask, range(self.keys)

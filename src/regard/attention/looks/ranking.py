@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-SORTED = 64  # numbers that are sorted at once
+RANKED = 64  # numbers that are ranked at once
+SHORT, FEW, MANY = 1024, 8, 32  # runs of FEW in a row up to SHORT, of MANY at least in a longer one
+LOW = 0xFFFFFFFF
 
 
 def first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -19,44 +22,54 @@ def first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     length = scores.shape[-1]
     if count == 0 or length == 0:
         shape = (*scores.shape[:-1], count)
-        return scores.new_full(shape, -torch.inf), torch.zeros(
-            shape, dtype=torch.long, device=scores.device
-        )
+        nowhere = torch.zeros(shape, dtype=torch.long, device=scores.device)
+        return scores.new_full(shape, -torch.inf), nowhere
     if length < count:
         values, found = first(scores, length)
         missing = (0, count - length)
-        return (
-            torch.nn.functional.pad(values, missing, value=-torch.inf),
-            torch.nn.functional.pad(found, missing),
-        )
-    if length <= max(SORTED, 4 * count):
-        return _ranked(scores, count)
+        return F.pad(values, missing, value=-torch.inf), F.pad(found, missing)
     run = _run(length, count)
+    if length <= RANKED or 2 * run * count > length:
+        return _ranked(scores, count)
     even = length // run * run
-    maxima = scores[..., :even].unflatten(-1, (-1, run)).amax(-1)
+    maxima = scores[..., :even].unflatten(-1, (length // run, run)).amax(-1)
     if even < length:
         maxima = torch.cat([maxima, scores[..., even:].amax(-1, keepdim=True)], -1)
-    winners = first(maxima, count)[1].sort(-1).values
+    winners = first(maxima, count)[1].sort(dim=-1).values
     places = winners.unsqueeze(-1) * run + torch.arange(run, device=scores.device)
     places = places.flatten(-2)
-    candidates = scores.gather(-1, places.clamp(max=length - 1))
-    if even < length:
-        candidates = candidates.masked_fill(places >= length, -torch.inf)
+    candidates = scores.gather(-1, places.clamp_(max=length - 1))
+    if even < length:  # the last run is shorter: what was clamped would come twice
+        again = F.pad(places[..., 1:] == places[..., :-1], (1, 0))
+        candidates.masked_fill_(again, -torch.inf)
     values, found = first(candidates, count)
-    return values, places.gather(-1, found).clamp(max=length - 1)
+    return values, places.gather(-1, found)
 
 
 def _ranked(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if count == 1:
         values, found = scores.max(-1, keepdim=True)
         return values, found
-    ordered, order = scores.sort(dim=-1, descending=True, stable=True)
-    return ordered[..., :count], order[..., :count]
+    if scores.dtype != torch.float32 or scores.shape[-1] > LOW:
+        ordered, order = scores.sort(dim=-1, descending=True, stable=True)
+        return ordered[..., :count], order[..., :count]
+    # topk is quicker than a stable sort but puts equals in any order: rank whole numbers that have
+    # none, the bits of the score (in an order that is the floats') above those of its position.
+    bits = (scores + 0.0).view(torch.int32)
+    bits = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(torch.int64) << 32
+    keys = bits | torch.arange(LOW, LOW - scores.shape[-1], -1, device=scores.device)
+    found = LOW - (keys.topk(count).values & LOW)
+    return scores.gather(-1, found), found
 
 
 def _run(length: int, count: int) -> int:
-    """Neighbours in a run: about as many runs as numbers in the runs that win; a power of two."""
-    run = 2
+    """Neighbours in a run: about as many runs as numbers in the runs that win; a power of two.
+
+    A maximum of many neighbours is a few vector operations; of a handful, it is slow.
+    """
+    if length <= SHORT:
+        return FEW
+    run = MANY
     while 4 * run * run * count <= length:
         run *= 2
     return run

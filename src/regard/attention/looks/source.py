@@ -18,7 +18,7 @@ from regard.attention.normalisers import Normaliser, Softmax
 from regard.attention.scores import Additive, prepare
 from regard.attention.shapes import Shape
 
-BLOCK = 1 << 19  # scores held at a time: two buffers of them stay in a processor's cache
+BLOCK = 1 << 20  # scores held at a time, twice: small enough for caches, enough to be quick
 BLOCK_ON_DEVICE = 1 << 24
 Known = tuple[Tensor, Tensor]
 

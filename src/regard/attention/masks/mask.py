@@ -161,7 +161,8 @@ class Either(Mask):
 def overlap(left: range, right: range) -> range:
     """The positions in both of two runs of them."""
     start = max(left.start, right.start)
-    return range(start, max(start, min(left.stop, right.stop)))
+    stop = min(left.stop, right.stop)
+    return range(start, stop) if start < stop else range(0)
 
 
 def pick(tensor: Tensor, axis: int, index: Tensor) -> Tensor:

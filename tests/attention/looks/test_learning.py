@@ -1,0 +1,161 @@
+"""Answers that people train with: gradients, and the memory they take."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import regard
+from regard.attention import masks, normalisers, scores
+from regard.attention.looks import Look, StoredLook
+
+ANSWERS: dict[str, Callable[[Look], Tensor]] = {
+    "entropy": lambda look: look.entropy(),
+    "received": lambda look: look.received(),
+    "received by some": lambda look: look.received(
+        rows=[0, 3, 3], weights=torch.tensor([1, 2, -1.0])
+    ),
+    "log-normaliser": lambda look: torch.where(
+        look.log_normaliser() == -torch.inf, 0.0, look.log_normaliser()
+    ),
+}
+HOW: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal": {"mask": masks.causal(align="end"), "normaliser": normalisers.Softmax(0.7)},
+    "padding": {"mask": masks.padding([0, 3])},
+    "own score": {"score": lambda q, k: -(torch.cdist(q, k) ** 2), "mask": masks.band(1, 1)},
+    "capped": {"score": scores.SoftCap(scores.Dot(), 2.0)},
+    "entmax": {"normaliser": normalisers.Entmax(1.5), "mask": masks.padding([0, 3])},
+}
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.attention.looks.answers.BLOCK", 20)
+
+
+def draw() -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(1)
+    shapes = ((2, 4, 3), (2, 5, 3), (4, 5))
+    query, key, bias = (torch.randn(s, dtype=torch.float64).requires_grad_() for s in shapes)
+    return query, key, bias
+
+
+@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_the_gradients_are_right(answer: Callable[[Look], Tensor], how: dict[str, Any]) -> None:
+    if answer is ANSWERS["log-normaliser"] and isinstance(
+        how.get("normaliser"), normalisers.Entmax
+    ):
+        with pytest.raises(TypeError, match="softmax"):
+            regard.look(*draw()[:2], **how).log_normaliser()
+        return
+
+    def asked(query: Tensor, key: Tensor, bias: Tensor) -> Tensor:
+        return answer(regard.look(query, key, bias=bias, **how))
+
+    assert torch.autograd.gradcheck(asked, draw())
+
+
+@pytest.mark.parametrize("name", ["entropy", "received"])
+def test_a_gradient_of_the_gradient(name: str) -> None:
+    query, key, _ = draw()
+    assert torch.autograd.gradgradcheck(
+        lambda q, k: getattr(regard.look(q, k), name)().square(), (query, key)
+    )
+
+
+def test_parameters_get_their_gradients() -> None:
+    query, key, _ = draw()
+    score = scores.Additive(3, 3, 4).double()
+    look = regard.look(query.detach(), key.detach(), score=score)
+    got = torch.autograd.grad(look.entropy().sum(), list(score.parameters()))
+    weights = look.weights()
+    exact = torch.autograd.grad(-(weights * weights.log()).sum(), list(score.parameters()))
+    for one, other in zip(got, exact, strict=True):
+        assert torch.allclose(one, other)
+
+
+def test_parameters_hidden_in_a_function_get_theirs() -> None:
+    query, key, _ = draw()
+    weight = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    look = regard.look(query.detach(), key.detach(), score=lambda q, k: (q * weight) @ k.mT)
+    look.received().square().sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.any()
+
+
+def test_the_weights_of_received_get_theirs() -> None:
+    query, key, _ = draw()
+    look = regard.look(query.detach(), key.detach())
+    shares = torch.rand(2, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda shares: look.received(weights=shares), shares)
+
+
+def test_stored_weights_and_the_mean_of_heads_can_be_trained_with() -> None:
+    query, key, _ = draw()
+    weights = regard.look(query, key).weights().detach().requires_grad_()
+    assert torch.autograd.gradcheck(lambda w: StoredLook(w).entropy(), weights)
+    assert torch.autograd.gradcheck(
+        lambda q: regard.look(q, key.detach()).mean_heads().entropy(), query
+    )
+
+
+def test_no_gradient_is_kept_where_none_is_wanted() -> None:
+    query, key, _ = draw()
+    with torch.no_grad():
+        assert not regard.look(query, key).entropy().requires_grad
+    module = scores.General(3, 3).double().requires_grad_(False)
+    assert not regard.look(query.detach(), key.detach(), score=module).entropy().requires_grad
+
+
+MEASURE = """
+import resource, sys, torch, regard
+from regard.attention import masks
+torch.set_num_threads(1)
+name, length, learning = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "learning"
+query, key = (torch.randn(1, length, 16) for _ in range(2))
+def ask(query, key):
+    look = regard.look(query, key, mask=masks.causal(align="start"))
+    answer = {"map": lambda: look.map(64, 64), "top": lambda: look.top(4)[0]}.get(name)
+    answer = answer() if answer else getattr(look, name)()
+    if learning:
+        answer.sum().backward()
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+ask(query[:, :200].clone().requires_grad_(learning), key[:, :200])
+before = peak()
+ask(query.requires_grad_(learning), key)
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "length", "learning"),
+    [
+        ("received", 16384, False),
+        ("entropy", 16384, False),
+        ("top", 16384, False),
+        ("map", 16384, False),
+        ("entropy", 8192, True),
+        ("received", 8192, True),
+    ],
+)
+def test_no_answer_holds_the_matrix(name: str, length: int, learning: bool) -> None:
+    """Peak memory of a fresh process over what it takes for 200 queries, in MB."""
+    mode = "learning" if learning else "looking"
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, name, str(length), mode],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    matrix = length * length * 4 / 2**20
+    assert float(done.stdout) < (0.2 if learning else 0.03) * matrix
