@@ -1,0 +1,185 @@
+"""The front of the commands: quick help, and what every kind of failure looks like."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+from tests.journeys.commands import run
+
+import regard
+from regard.cli import models, shipped, streams
+from regard.cli.main import _failed, _take_debug
+from regard.cli.signals import Interrupted, Signals
+from regard.translation.errors import ConfigurationError, DataError
+
+COMMANDS = ("translate", "train", "evaluate", "look", "models")
+
+
+def test_help_names_every_command_and_ends_with_examples():
+    for arguments in ([], ["--help"]):
+        result = run(*arguments)
+        assert result.code == 0
+        assert all(f"\n  {command} " in result.out for command in COMMANDS)
+        assert result.out.rstrip().endswith("regard models")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help_that_ends_with_examples(command):
+    result = run(command, "--help")
+    assert result.code == 0
+    examples = result.out.partition("Examples:\n")[2].rstrip("\n").split("\n")
+    assert len(examples) >= 3
+    assert all(line.strip().startswith("regard ") for line in examples)
+
+
+def test_help_and_lists_import_nothing_heavy():
+    program = (
+        "import sys; from regard.cli.main import main\n"
+        "codes = [main(['--help']), main(['look', '--help']), main(['--version']), main(['models'])]\n"
+        "heavy = {'torch', 'numpy', 'matplotlib', 'rich', 'sentencepiece', 'sacrebleu'}\n"
+        "sys.exit(str(heavy & set(sys.modules)) if any(codes) or heavy & set(sys.modules) else 0)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_the_version_is_the_package_s():
+    assert run("--version").out == f"regard {regard.__version__}\n"
+
+
+def test_python_m_regard_is_regard():
+    from regard import __main__
+    from regard.cli.main import main
+
+    assert __main__.main is main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["translat"], "'translate'"),
+        (["train"], "CONFIG"),
+        (["look"], "TEXT"),
+        (["translate", "--bem", "4"], "--beam"),
+        (["models", "extra"], "extra"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_a_command_that_is_not_understood_is_answered_in_a_line(arguments, named):
+    result = run(*arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.last.startswith("error: ")
+    assert named in result.last
+    assert "--help" in result.err
+
+
+def failed(fault: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code = _failed(fault)
+    return code, capsys.readouterr().err
+
+
+def test_failures_have_their_codes_and_one_line(capsys):
+    assert failed(DataError("a.txt:3: bad"), capsys) == (1, "error: a.txt:3: bad\n")
+    assert failed(ConfigurationError("one\ntwo"), capsys) == (2, "error: one\nerror: two\n")
+    assert failed(KeyboardInterrupt(), capsys) == (130, "interrupted\n")
+    assert failed(Interrupted(signal.SIGHUP), capsys)[0] == 129
+    code, line = failed(OSError(28, "No space left on device", "/x/y"), capsys)
+    assert (code, line) == (1, "error: /x/y: No space left on device\n")
+    assert failed(MemoryError(), capsys)[1].startswith("error: out of memory")
+    fault = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+    assert failed(fault, capsys)[1].startswith("error: out of memory")
+
+
+def test_what_nobody_foresaw_is_one_line_with_advice(capsys):
+    code, line = failed(KeyError("a\nb" * 500), capsys)
+    assert code == 1
+    assert line.startswith("unexpected error: KeyError: ")
+    assert line.count("\n") == 1
+    assert "--debug" in line
+    assert len(line) < 1000
+
+
+def test_the_traceback_is_for_those_who_ask(tmp_path):
+    for arguments in (["--debug", "translate"], ["translate", "--debug"]):
+        result = run(*arguments, "--model", tmp_path / "none", "a")
+        assert result.code == 1
+        assert "Traceback" in result.err
+        assert result.last.startswith("error: ")
+    assert "Traceback" not in run("translate", "--model", tmp_path / "none", "a").err
+
+
+def test_debug_after_two_dashes_is_text():
+    assert _take_debug(["translate", "--debug", "a"]) == (("translate", "a"), True)
+    assert _take_debug(["translate", "--", "--debug"]) == (("translate", "--", "--debug"), False)
+
+
+def test_models_lists_configurations_and_what_cards_say(tmp_path, monkeypatch):
+    folder = tmp_path / "xx-yy"
+    folder.mkdir()
+    (folder / "config.toml").touch()
+    card = "# xx-yy\n\nA model of X.\n\nmore\n\nScores: BLEU 12.3\n"
+    (folder / "card.md").write_text(card, encoding="utf-8")
+    monkeypatch.setattr(shipped, "MODELS", tmp_path)
+    result = run("models")
+    assert result.code == 0
+    assert "  xx-yy\n      A model of X.\n      Scores: BLEU 12.3\n" in result.out
+    for name in ("reverse", "dates", "tatoeba-es-en", "tatoeba-es-en-recurrent", "tatoeba-en-fr"):
+        assert f"  {name} " in result.out
+    monkeypatch.setattr(shipped, "MODELS", tmp_path / "none")
+    assert "none is bundled" in run("models").out
+    assert models.EXAMPLES
+
+
+def test_a_shell_completes_names(monkeypatch):
+    completed = sorted(shipped.complete_configuration("tatoeba-es"))
+    assert completed == ["tatoeba-es-en", "tatoeba-es-en-recurrent"]
+    program = (
+        "import sys; sys.argv = ['regard']\nfrom regard.cli.main import main\nsys.exit(main())"
+    )
+    environment = {
+        "_REGARD_COMPLETE": "complete_bash",
+        "COMP_WORDS": "regard train rev",
+        "COMP_CWORD": "2",
+        "PYTHONPATH": ":".join(sys.path),
+    }
+    command = [sys.executable, "-c", program]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert printed.stdout.split() == ["reverse"]
+
+
+def test_chunks_are_bounded_in_lines_and_characters():
+    assert list(streams.chunks("abcde", 2)) == [["a", "b"], ["c", "d"], ["e"]]
+    long = "x" * streams.CHARACTERS
+    assert [len(chunk) for chunk in streams.chunks([long, "a", "b", long, "c"])] == [1, 3, 1]
+    assert list(streams.chunks([])) == []
+
+
+def test_arguments_become_text():
+    assert streams.argument("niño") == "niño"
+    assert "\ufffd" in streams.argument("\udced\udca0\udc80")
+    assert streams.argument("a\ud800b") == "a?b"
+
+
+def test_signals_are_heard_only_in_their_block():
+    before = signal.getsignal(signal.SIGTERM)
+    with Signals() as signals:
+        with signals.saving():
+            signal.raise_signal(signal.SIGTERM)
+            assert signals.stop()
+        assert signals.received == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == before
+    with Signals(), pytest.raises(Interrupted):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals() as signals:
+            signal.raise_signal(signal.SIGHUP)
+        assert not signals.stop()
+    finally:
+        signal.signal(signal.SIGHUP, before)

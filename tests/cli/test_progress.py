@@ -1,0 +1,63 @@
+"""What a training shows: lines for a file, a bar for a person."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from regard.cli.progress import Bar, Reporter, clock, reporter
+from regard.translation.training.events import Stepped, Validated
+
+STEP = Stepped(
+    step=10, epoch=0, loss=2.5, learning_rate=1e-3, gradient_norm=1.0, tokens_per_second=1234.5
+)
+VALIDATED = Validated(step=10, loss=2.0, bleu=30.0, chrf=40.0, exact=5.0, score=30.0, best=True)
+
+
+def test_clock():
+    assert [clock(seconds) for seconds in (-1, 0, 59.6, 3725)] == [
+        "0:00:00",
+        "0:00:00",
+        "0:01:00",
+        "1:02:05",
+    ]
+
+
+def test_lines_say_step_loss_speed_and_time_left(tmp_path, capsys):
+    lines = Reporter(tmp_path)
+    lines.stepped(STEP, 100)
+    lines.advanced(11, 100)
+    lines.stepped(STEP, 100)
+    first, second = capsys.readouterr().out.split("\n")[:-1]
+    assert first == "step 10/100  pass 1  loss 2.500  rate 1.00e-03  1,234 tokens/s  left unknown"
+    assert "left 0:" in second
+
+
+def test_a_validation_without_metrics_says_why_there_is_no_picture(tmp_path, capsys):
+    Reporter(tmp_path).validated(VALIDATED)
+    out = capsys.readouterr().out
+    assert "BLEU 30.0  chrF 40.0  exact 5.0%  best so far" in out
+    assert "curves.png: not drawn" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_person_sees_a_bar_that_ends_cleanly(tmp_path):
+    screen = io.StringIO()
+    console = Console(
+        file=screen, force_terminal=True, width=100, color_system=None, _environ={"TERM": "xterm"}
+    )
+    with Bar(tmp_path, console) as bar:
+        bar.note("200 training pairs [not markup]")
+        for step in range(1, 11):
+            bar.advanced(step, 10)
+        bar.stepped(STEP, 10)
+    shown = screen.getvalue()
+    assert "200 training pairs [not markup]" in shown
+    assert "10/10" in shown
+    assert "loss 2.500  1,234 tokens/s" in shown
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 1  # the cursor comes back
+
+
+def test_a_file_gets_lines(tmp_path):
+    assert type(reporter(tmp_path)) is Reporter

@@ -1,0 +1,271 @@
+"""Files of a model that were cut, flipped, swapped or forged: refused by name, never half loaded."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import random
+import resource
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from tests.journeys.commands import check_refused, leftovers, run
+
+from regard.translation import weights
+
+TEXT = "El gato ve el mar."
+
+
+def translate(model: Path):
+    return run("translate", "--model", model, "--beam", "1", TEXT)
+
+
+def unsigned(model: Path) -> Path:
+    """Without checksums: what somebody gets who makes a folder by hand, so that the checks behind them count."""
+    (model / "checksums.json").unlink()
+    return model
+
+
+def test_a_file_that_was_cut_anywhere_is_refused(model):
+    path = model / "model.safetensors"
+    whole = path.read_bytes()
+    for part in range(21):
+        cut = whole[: len(whole) * part // 21]
+        path.write_bytes(cut)
+        check_refused(translate(model), path, "corrupted or truncated")
+    path.write_bytes(whole)
+    assert translate(model).code == 0
+
+
+def test_a_file_that_was_cut_is_refused_without_checksums_too(model):
+    path = unsigned(model) / "model.safetensors"
+    whole = path.read_bytes()
+    for part in range(21):
+        path.write_bytes(whole[: len(whole) * part // 21])
+        check_refused(translate(model), path, "corrupted or truncated")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimiser.safetensors", "progress.json"])
+def test_a_checkpoint_that_was_cut_is_not_resumed_from(name, model, corpus):
+    path = model / "checkpoints" / "step-12" / name
+    whole = path.read_bytes()
+    for part in range(0, 21, 4):
+        path.write_bytes(whole[: len(whole) * part // 21])
+        result = run("train", model, "--resume", "--data", corpus)
+        check_refused(result, path, "corrupted or truncated")
+    assert (model / "checkpoints" / "step-6").is_dir()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model", "checksums.json"])
+def test_a_flipped_bit_is_noticed(name, model):
+    path = model / name
+    whole, dice = path.read_bytes(), random.Random(5)
+    for _ in range(20):
+        flipped = bytearray(whole)
+        flipped[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+        path.write_bytes(flipped)
+        result = translate(model)
+        # A flip in the space between two entries of the table changes nothing that it says.
+        harmless = name == "checksums.json" and json_equal(whole, bytes(flipped))
+        assert harmless or result.code == 1, (name, result)
+        assert harmless or not result.out
+        assert "Traceback" not in result.err
+
+
+def json_equal(one: bytes, other: bytes) -> bool:
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return False
+
+
+def spoil(tensors: dict[str, torch.Tensor], how: str) -> str:
+    name = sorted(tensors)[1]
+    tensor = tensors.pop(name)
+    changed = {
+        "missing": None,
+        "other name": tensor,
+        "shape": tensor[..., :-1].contiguous(),
+        "type": tensor.to(torch.int32),
+        "nan": tensor.clone().view(-1).index_fill(0, torch.tensor([0]), torch.nan).view_as(tensor),
+        "infinite": tensor.clone().fill_(torch.inf),
+    }[how]
+    if changed is not None:
+        tensors["unknown" if how == "other name" else name] = changed
+    return name
+
+
+@pytest.mark.parametrize("how", ["missing", "other name", "shape", "type", "nan", "infinite"])
+def test_a_tensor_that_does_not_fit_is_named(how, model):
+    path = unsigned(model) / "model.safetensors"
+    tensors = weights.load(path)
+    name = spoil(tensors, how)
+    weights.save(tensors, path)
+    check_refused(translate(model), path, f"tensor {name}")
+
+
+class Bomb:
+    def __reduce__(self):
+        return (open, ("PWNED", "w"))
+
+
+def bombs() -> dict[str, bytes]:
+    saved, zipped = io.BytesIO(), io.BytesIO()
+    torch.save({"weight": Bomb()}, saved)
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(Bomb()))
+    return {"torch": saved.getvalue(), "pickle": pickle.dumps(Bomb()), "zip": zipped.getvalue()}
+
+
+@pytest.mark.parametrize("kind", ["torch", "pickle", "zip"])
+def test_nothing_is_ever_unpickled(kind, model, corpus, tmp_path):
+    bomb = bombs()[kind]
+    (model / "model.safetensors").write_bytes(bomb)
+    test = ["--source", corpus / "valid.es", "--target", corpus / "valid.en"]
+    for command in (["translate", TEXT], ["look", TEXT], ["evaluate", *test]):
+        check_refused(run(*command, "--model", model), model, "refusing to unpickle")
+    checkpoint = model / "checkpoints" / "step-12" / "model.safetensors"
+    checkpoint.write_bytes(bomb)
+    check_refused(run("train", model, "--resume", "--data", corpus), checkpoint)
+    assert not (tmp_path / "PWNED").exists()
+
+
+def forged(header: object, data: bytes = b"\0" * 8) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def tensor(start: int, end: int, shape: list[int] | None = None, kind: str = "F32") -> object:
+    return {"dtype": kind, "shape": shape or [(end - start) // 4], "data_offsets": [start, end]}
+
+
+ATTACKS = {
+    "length 2^63": (2**63).to_bytes(8, "little") + b"{}",
+    "a length beyond the file": (10**8).to_bytes(8, "little") + b"{}" * 50,
+    "many entries": forged({f"t{n}": tensor(0, 0, [0]) for n in range(20_000)}, b""),
+    "a name twice": forged(b'{"a":%b,"a":%b}' % ((json.dumps(tensor(0, 8)).encode(),) * 2)),
+    "overlapping": forged({"a": tensor(0, 8), "b": tensor(4, 8)}),
+    "out of bounds": forged({"a": tensor(0, 80)}),
+    "a hole": forged({"a": tensor(4, 8)}),
+    "overflow": forged({"a": tensor(0, 8, [4194305, 4194305, 211106198978564])}),
+    "no type": forged({"a": tensor(0, 8, kind="F31")}),
+    "not UTF-8": forged(b'{"\xff":1}'),
+    "deep": forged(b'{"a":' + b"[" * 100_000),
+    "no table": forged([1, 2]),
+    "negative": forged({"a": tensor(-8, 0)}, b""),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_forged_header_is_refused(name, model):
+    path = unsigned(model) / "model.safetensors"
+    path.write_bytes(ATTACKS[name])
+    check_refused(translate(model), path)
+
+
+def test_a_header_of_100_megabytes_is_not_read(model):
+    path = unsigned(model) / "model.safetensors"
+    with path.open("wb") as file:
+        file.write((10**8).to_bytes(8, "little"))
+        file.truncate(10**8 + 8)
+    check_refused(translate(model), path, "corrupted or truncated")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0" * 100, b"\x0a\xff\xff\xff\xff\x0f", b"[" * 10**6, bytes(range(256)) * 8],
+    ids=["empty", "zeros", "length", "deep", "noise"],
+)
+def test_a_forged_tokenizer_is_refused(content, model):
+    path = unsigned(model) / "tokenizer.model"
+    path.write_bytes(content)
+    check_refused(translate(model), path)
+
+
+def other_tokenizer(size: int, **more: object) -> bytes:
+    import sentencepiece
+
+    written = io.BytesIO()
+    lines = ["the quick brown fox jumps over the lazy dog", "pack my box with five jugs"] * 20
+    settings = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3, **more}
+    ours = {
+        "byte_fallback": True,
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+    }
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=written,
+        vocab_size=size,
+        minloglevel=2,
+        **ours,
+        **settings,
+    )
+    return written.getvalue()
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused(model):
+    path = model / "tokenizer.model"
+    path.write_bytes(other_tokenizer(290))
+    check_refused(translate(model), path, "sha256")
+    check_refused(translate(unsigned(model)), model / "model.safetensors", "(290, 16)")
+
+
+def test_a_tokenizer_with_other_special_pieces_is_refused(model):
+    path = unsigned(model) / "tokenizer.model"
+    path.write_bytes(other_tokenizer(290, pad_id=-1, unk_id=0, bos_id=1, eos_id=2))
+    check_refused(translate(model), path, "ids 0, 1, 2, 3")
+
+
+def test_a_checkpoint_of_another_format_is_refused_with_both_versions(model, corpus):
+    from regard.translation.runs import write_sums
+
+    checkpoint = model / "checkpoints" / "step-12"
+    progress = json.loads((checkpoint / "progress.json").read_text(encoding="utf-8"))
+    (checkpoint / "progress.json").write_text(json.dumps({**progress, "version": 999}))
+    write_sums(checkpoint, ["model.safetensors", "optimiser.safetensors", "progress.json"])
+    check_refused(run("train", model, "--resume", "--data", corpus), checkpoint, "999", "format 1")
+
+
+def test_what_a_killed_process_left_is_ignored_and_cleaned(model, corpus):
+    unfinished = model / "checkpoints" / ".step-99.1.tmp"
+    shutil.copytree(model / "checkpoints" / "step-6", unfinished)
+    (model / ".card.md.1.tmp").write_text("half", encoding="utf-8")
+    assert translate(model).code == 0
+    result = run("train", model, "--resume", "--data", corpus)
+    assert "finished at step 12" in result.out
+    assert leftovers(model) == []
+
+
+def test_a_full_disk_keeps_the_checkpoint_there_is(corpus, tmp_path):
+    folder = tmp_path / "run"
+    steps = ["--set", "training.max_steps=3"]
+    assert run("train", corpus / "tiny.toml", "--run", folder, *steps).code == 0
+    before = {path: path.read_bytes() for path in folder.rglob("*.safetensors")}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # files may grow no further
+    try:
+        result = run("train", folder, "--resume", "--data", corpus, "--set", "training.max_steps=6")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    check_refused(result, folder / "checkpoints" / "step-6", "File too large")
+    assert {path: path.read_bytes() for path in folder.rglob("*.safetensors")} == before
+    assert leftovers(folder) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_standard_output_on_a_full_disk_is_a_clean_failure(trained):
+    from tests.journeys.commands import Bytes, main, standing_in
+
+    err = Bytes()
+    with open("/dev/full", "wb", buffering=0) as full, standing_in(b"", full, err):
+        code = main(["translate", "--model", str(trained), TEXT])
+        sys.stdout.detach()
+        sys.stdout = sys.stderr
+    assert code == 1
+    assert "error: standard output: No space left on device" in err.getvalue().decode()

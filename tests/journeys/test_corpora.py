@@ -1,0 +1,188 @@
+"""Corpora as people have them: marks, foreign line ends, holes, and files that are no text."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from tests.journeys.commands import check_refused, leftovers, run
+
+from regard.translation.text.corpora import Parallel, read_pairs
+
+STEPS = ["--set", "training.max_steps=2"]
+
+
+def train(folder: Path, run_folder: Path, *more: str):
+    return run("train", folder / "tiny.toml", "--run", run_folder, *STEPS, *more)
+
+
+def learnt(folder: Path, run_folder: Path) -> tuple[bytes, bytes]:
+    result = train(folder, run_folder)
+    assert result.code == 0, result
+    vocabulary = (run_folder / "tokenizer.model").read_bytes()
+    return vocabulary, (run_folder / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="session")
+def plain(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    return learnt(corpus, tmp_path_factory.mktemp("plain") / "run")
+
+
+def change(path: Path, how) -> None:
+    before = path.read_bytes()
+    path.write_bytes(how(before))
+    assert path.read_bytes() != before
+
+
+def without_last_newline(text: bytes) -> bytes:
+    return text.removesuffix(b"\n")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda text: b"\xef\xbb\xbf" + text,
+        lambda text: text.replace(b"\n", b"\r\n"),
+        lambda text: gzip.compress(text),
+        without_last_newline,
+    ],
+    ids=["byte order mark", "carriage returns", "gzip", "no newline at the end"],
+)
+def test_the_same_text_in_another_file_gives_the_same_bits(how, own, plain, tmp_path):
+    for language in ("es", "en"):
+        change(own / f"train.{language}", how)
+    assert learnt(own, tmp_path / "run") == plain
+    assert "\ufeff".encode() not in plain[0]
+
+
+def test_carriage_returns_alone_end_no_line(own, tmp_path):
+    for language in ("es", "en"):
+        change(own / f"train.{language}", lambda text: text.replace(b"\n", b"\r"))
+    check_refused(train(own, tmp_path / "run"), "no usable sentence pairs", "data.longest")
+    assert not (tmp_path / "run").exists()
+
+
+def test_separators_within_a_line_keep_the_pairs_aligned(own, tmp_path):
+    odd = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x00", "\r"]
+    for language in ("es", "en"):
+        lines = (own / f"train.{language}").read_text(encoding="utf-8").split("\n")
+        marked = [f"{a} {mark} b{n}" for n, (a, mark) in enumerate(zip(lines, odd, strict=False))]
+        text = "\n".join([*marked, *lines[10:]])
+        (own / f"train.{language}").write_text(text, encoding="utf-8", newline="\n")
+    pairs = read_pairs(Parallel(own / "train.es", own / "train.en")).pairs
+    assert len(pairs) == 200
+    assert pairs[9].source.endswith("b9")
+    assert pairs[9].target.endswith("b9")
+    result = train(own, tmp_path / "run")
+    assert "200 training pairs" in result.out
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_unequal_line_counts_are_told_with_both_numbers(command, own, trained, tmp_path):
+    change(own / "train.en", lambda text: text[: text.rindex(b"\n", 0, -1) + 1])
+    source, target = own / "train.es", own / "train.en"
+    if command == "train":
+        result = train(own, tmp_path / "run")
+    else:
+        files = ["--source", source, "--target", target, "--out", "out.txt"]
+        result = run("evaluate", "--model", trained, *files)
+    check_refused(result, f"{source} has 200 lines", f"{target} has 199")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        (lambda text: text + b"\xff\xfe\xc3\x28\n", ["train.es:201", "byte 1 ", "0xff"]),
+        (lambda text: text.decode().encode("latin-1"), ["train.es:", "is not UTF-8"]),
+        (lambda text: text.decode().encode("utf-16"), ["train.es:1", "UTF-16", "iconv"]),
+    ],
+    ids=["bytes", "latin-1", "utf-16"],
+)
+def test_what_is_not_utf8_is_named_by_file_and_line(how, named, own, trained, tmp_path):
+    change(own / "train.es", how)
+    check_refused(train(own, tmp_path / "run"), *named)
+    assert not (tmp_path / "run").exists()
+    files = ["--source", own / "train.es", "--target", own / "train.en"]
+    check_refused(run("evaluate", "--model", trained, *files), *named)
+
+
+def test_pairs_with_an_empty_side_are_skipped_and_counted(own, tmp_path):
+    change(own / "train.es", lambda text: b"\n".join([*text.split(b"\n")[:4], b" \t"]) + b"\n")
+    change(own / "train.en", lambda text: b"\n".join(text.split(b"\n")[:5]) + b"\n")
+    result = train(own, tmp_path / "run", "--set", "tokenizer.vocabulary_size=300")
+    assert result.code == 0, result
+    assert "4 training pairs, 20 for validation, skipped 1" in result.out
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n" * 100, " \n\u3000\n"], ids=["empty", "newlines", "blank"]
+)
+def test_a_corpus_of_nothing_has_no_usable_pairs(text, own, trained, tmp_path):
+    for language in ("es", "en"):
+        (own / f"train.{language}").write_text(text, encoding="utf-8", newline="\n")
+    check_refused(train(own, tmp_path / "run"), "no usable sentence pairs")
+    assert not (tmp_path / "run").exists()
+    files = ["--source", own / "train.es", "--target", own / "train.en"]
+    check_refused(run("evaluate", "--model", trained, *files), "no usable sentence pairs")
+
+
+def test_a_nul_and_special_tokens_are_text_like_any_other(own, tmp_path):
+    for language in ("es", "en"):
+        with (own / f"train.{language}").open("ab") as file:
+            file.write("a\0b\n<s> </s> <pad> <unk> ▁ @@\n".encode())
+    result = train(own, tmp_path / "run")
+    assert result.code == 0, result
+    assert "202 training pairs" in result.out
+    from regard.translation.text.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.open(tmp_path / "run" / "tokenizer.model")
+    ids = tokenizer.encode("<s> </s> <pad> @@")
+    assert not set(ids) & {0, 1, 2, 3}
+    assert tokenizer.decode(ids) == "<s> </s> <pad> @@"
+
+
+def test_an_endless_line_is_left_out_and_counted(own, tmp_path):
+    with (own / "train.es").open("ab") as file:
+        file.write(b"a" * 100_000 + b"\n" + b"el " * 20_000 + b"\n")
+    with (own / "train.en").open("ab") as file:
+        file.write(b"a\nthe\n")
+    result = train(own, tmp_path / "run")
+    assert result.code == 0, result
+    assert "left out 2 pairs of data.train longer than data.longest = 200 pieces" in result.out
+
+
+def test_a_folder_or_nothing_in_the_place_of_a_corpus_is_named(own, trained, tmp_path):
+    (own / "train.es").unlink()
+    check_refused(train(own, tmp_path / "run"), "train.es")
+    (own / "train.es").mkdir()
+    check_refused(train(own, tmp_path / "run"), own / "train.es", "is a folder")
+    for name in (own / "train.es", own / "none"):
+        files = ["--source", name, "--target", own / "train.en"]
+        check_refused(run("evaluate", "--model", trained, *files), name)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
+def test_a_corpus_that_may_not_be_read_is_named(own, tmp_path):
+    (own / "train.es").chmod(0)
+    check_refused(train(own, tmp_path / "run"), own / "train.es", "cannot be read")
+
+
+def test_a_pipe_is_read_like_a_file(corpus, trained, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes((corpus / "valid.es").read_bytes()))
+    writer.start()
+    files = ["--source", pipe, "--target", corpus / "valid.en"]
+    result = run("evaluate", "--model", trained, *files, "--beam", "1")
+    writer.join()
+    assert result.lines[0].startswith("20 sentence pairs")
+
+
+def test_broken_gzip_is_named(own, tmp_path):
+    change(own / "train.es", lambda text: gzip.compress(text)[:-20])
+    check_refused(train(own, tmp_path / "run"), own / "train.es", "gzip")
+    assert leftovers(tmp_path) == []

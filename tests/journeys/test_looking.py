@@ -1,0 +1,117 @@
+"""Pictures and pages of every attention, chosen by layer and head."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from tests.journeys.commands import check_refused, run
+
+TEXT = "El gato ve el mar hoy."
+
+
+def test_the_terminal_shows_one_layer(trained):
+    result = run("look", TEXT, "--model", trained)
+    assert result.code == 0
+    assert "mean of 2 heads" in result.out
+    one = run("look", TEXT, "--model", trained, "--layer", "0", "--head", "1")
+    assert "layer 0, head 1" in one.out
+    assert one.out != result.out
+
+
+def test_a_translation_of_ones_own_is_looked_along(trained):
+    result = run("look", TEXT, "--target", "The cat sees the sea today.", "--model", trained)
+    assert result.code == 0
+    rows = [line.split()[0] for line in result.lines if re.match(r" *\S+ .*[░▒▓█]", line)]
+    assert rows[:7] == ["The", "cat", "sees", "the", "sea", "today.", "</s>"]
+
+
+@pytest.mark.parametrize("attention", ["cross", "encoder", "decoder"])
+def test_each_kind_of_attention_can_be_asked_for(attention, trained):
+    result = run(
+        "look",
+        TEXT,
+        "--target",
+        "The cat.",
+        "--model",
+        trained,
+        "--attention",
+        attention,
+        "--pieces",
+    )
+    assert result.code == 0
+    assert ("<s>" in result.out) == (attention == "decoder")
+    assert "▁" in result.out
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("a.png", b"\x89PNG"),
+        ("a.svg", b"<?xml"),
+        ("a.pdf", b"%PDF"),
+        ("a.html", b"<!doctype html>"),
+    ],
+)
+def test_pictures_of_all_heads(name, start, trained, tmp_path):
+    out = tmp_path / name
+    result = run("look", TEXT, "--model", trained, "--out", out, "--theme", "dark")
+    assert result.code == 0, result
+    assert f"wrote {out}" in result.out
+    assert out.read_bytes().lower().startswith(start.lower())
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_one_head_is_one_picture(trained, tmp_path):
+    out = tmp_path / "one.svg"
+    assert run("look", TEXT, "--model", trained, "--head", "1", "--out", out).code == 0
+    assert out.stat().st_size > 0
+
+
+def test_a_page_holds_the_chosen_layers_and_heads(trained, tmp_path):
+    out = tmp_path / "page.html"
+    run("look", TEXT, "--model", trained, "--out", out)
+    page = out.read_text(encoding="utf-8")
+    data = json.loads(re.search(r"<script[^>]*json[^>]*>(.*?)</script>", page, re.DOTALL)[1])
+    assert [len(layer["heads"]) for layer in data["layers"]] == [2]
+    assert data["layers"][0]["keys"] == ["El", "gato", "ve", "el", "mar", "hoy.", "</s>"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named", "code"),
+    [
+        (["--layer", "7"], "layers 0 to 0", 2),
+        (["--head", "-1"], "heads 0 to 1", 2),
+        (["--out", "x.bmp"], ".html", 2),
+        (["--out", "nowhere/x.png"], "nowhere", 1),
+        (["--attention", "sideways"], "sideways", 2),
+        (["--theme", "mauve"], "mauve", 2),
+    ],
+)
+def test_what_there_is_not_is_refused(wrong, named, code, trained):
+    check_refused(run("look", TEXT, "--model", trained, *wrong), named, code=code)
+
+
+def test_an_empty_sentence_is_refused(trained):
+    check_refused(run("look", " ", "--model", trained), "empty")
+
+
+def test_a_recurrent_model_shows_what_it_has(corpus, tmp_path):
+    recurrent = 'model={kind="recurrent",embedding_width=8,encoder_width=8,decoder_width=8,attention_width=8}'
+    steps = ["--set", "training.max_steps=1"]
+    for attention, shown in (("bahdanau", True), ("none", False)):
+        folder = tmp_path / attention
+        made = recurrent.replace("{", f'{{attention="{attention}",')
+        trained = run("train", corpus / "tiny.toml", "--run", folder, *steps, "--set", made)
+        assert trained.code == 0, trained
+        result = run("look", TEXT, "--model", folder)
+        assert (result.code == 0) == shown
+        if shown:
+            encoder = run("look", TEXT, "--model", folder, "--attention", "encoder")
+            check_refused(encoder, "--attention encoder", "it has cross", code=2)
+        else:
+            check_refused(result, "no attention at all", code=2)
+            drawn = run("translate", TEXT, "--look", "--model", folder)
+            assert drawn.code == 0
+            assert len(drawn.lines) == 1

@@ -1,0 +1,264 @@
+"""From a corpus to a model that translates, and back to the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from tests.journeys.commands import check_refused, leftovers, run
+
+from regard.cli.progress import Reporter
+from regard.translation.training import loop
+from regard.translation.training.checkpoints import PROGRESS
+
+
+def train(config: Path, folder: Path, *more: str) -> bytes:
+    """Train a few steps; the weights of the newest checkpoint."""
+    result = run("train", config, "--run", folder, "--set", "training.max_steps=4", *more)
+    assert result.code == 0, result
+    return weights(folder, 4)
+
+
+def weights(folder: Path, step: int) -> bytes:
+    return (folder / "checkpoints" / f"step-{step}" / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="session")
+def short(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What four steps give."""
+    folder = tmp_path_factory.mktemp("short") / "run"
+    train(corpus / "tiny.toml", folder)
+    return folder
+
+
+def test_a_run_folder_holds_what_using_the_model_takes(trained):
+    names = {path.name for path in trained.iterdir()}
+    assert {"config.toml", "tokenizer.model", "model.safetensors", "checksums.json"} <= names
+    assert {"card.md", "metrics.jsonl", "curves.png", "checkpoints"} <= names
+    assert (trained / "curves.png").read_bytes().startswith(b"\x89PNG")
+    steps = {path.name for path in (trained / "checkpoints").iterdir()}
+    assert steps == {"step-6", "step-12"}
+
+
+def test_the_card_says_from_what_and_how(trained, corpus):
+    card = (trained / "card.md").read_text(encoding="utf-8")
+    assert card.startswith("# tiny\n\nes to en: a Transformer, 1+1 layers of width 16, 2 heads")
+    assert "made up for a test" in card
+    assert "Seed: 3" in card
+    assert f"regard train {corpus / 'tiny.toml'} --run {trained}" in card
+    assert "Scores: BLEU" in card
+    assert "(validation set, 10 sentences" in card
+    assert "12 steps" in card
+
+
+def test_a_training_says_where_it_is_and_what_comes_next(trained):
+    said = (trained / "said").read_text(encoding="utf-8")
+    assert "200 training pairs, 20 for validation, skipped 0" in said
+    assert "step 4/12" in said
+    assert "tokens/s  left 0:0" in said
+    assert said.count("validation: loss") == 2
+    assert f"regard translate --model {trained}" in said
+
+
+def test_every_line_of_metrics_is_json(trained):
+    lines = (trained / "metrics.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
+    kinds = [(entry["step"], entry["kind"]) for entry in map(json.loads, lines)]
+    assert kinds == [(4, "step"), (6, "validation"), (8, "step"), (12, "step"), (12, "validation")]
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(short, corpus, tmp_path):
+    expected = weights(short, 4)
+    assert train(corpus / "tiny.toml", tmp_path / "again") == expected
+    assert train(corpus / "tiny.toml", tmp_path / "other", "--set", "seed=4") != expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_and_resuming_loses_nothing(number, trained, corpus, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    advanced = Reporter.advanced
+
+    def send(self: Reporter, step: int, total: int) -> None:
+        advanced(self, step, total)
+        if step == 7:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Reporter, "advanced", send)
+    stopped = run("train", corpus / "tiny.toml", "--run", folder)
+    assert stopped.code == 128 + number
+    assert "stopped and saved at step 7" in stopped.out
+    assert f"regard train {folder} --resume" in stopped.out
+    assert (folder / "checkpoints" / "step-7").is_dir()
+    assert not (folder / "model.safetensors").exists()
+    assert run("translate", "--model", folder, "El gato").code == 0
+
+    monkeypatch.setattr(Reporter, "advanced", advanced)
+    resumed = run("train", folder, "--resume", "--data", corpus)
+    assert resumed.code == 0, resumed
+    assert "resumed at step 7" in resumed.out
+    assert (folder / "model.safetensors").read_bytes() == (
+        trained / "model.safetensors"
+    ).read_bytes()
+    assert leftovers(folder) == []
+
+
+def test_a_signal_before_the_first_step_ends_at_once(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(Reporter, "note", lambda self, text: os.kill(os.getpid(), signal.SIGTERM))
+    result = run("train", corpus / "tiny.toml", "--run", tmp_path / "run")
+    assert result.code == 143
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_run_says_so(model, corpus):
+    before = (model / "model.safetensors").read_bytes()
+    result = run("train", model, "--resume", "--data", corpus)
+    assert result.code == 0
+    assert "already finished at step 12" in result.out
+    assert (model / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize("gone", ["model.safetensors", "card.md"])
+def test_what_a_finished_run_had_no_time_to_publish_is_published(gone, model, trained, corpus):
+    (model / gone).unlink()
+    assert run("train", model, "--resume", "--data", corpus).code == 0
+    for name in ("model.safetensors", "checksums.json"):
+        assert (model / name).read_bytes() == (trained / name).read_bytes()
+    assert (model / "card.md").exists()
+
+
+def test_a_budget_may_grow_when_resuming(model, corpus):
+    result = run("train", model, "--resume", "--data", corpus, "--set", "training.max_steps=14")
+    assert result.code == 0
+    assert (model / "checkpoints" / "step-14").is_dir()
+    card = (model / "card.md").read_text(encoding="utf-8")
+    assert card.count("regard train ") == 2  # the first command, and this one
+
+
+def test_a_configuration_that_changed_is_not_resumed(model, own):
+    before = weights(model, 12)
+    text = (own / "tiny.toml").read_text(encoding="utf-8").replace("width = 16", "width = 32")
+    (own / "tiny.toml").write_text(text.replace("size = 320", "size = 330"), encoding="utf-8")
+    result = run("train", own / "tiny.toml", "--run", model, "--resume")
+    check_refused(
+        result,
+        "model.width: 16 in the run folder, 32 asked for",
+        "tokenizer.vocabulary_size: 320 in the run folder, 330 asked for",
+        code=2,
+    )
+    assert weights(model, 12) == before
+
+
+def test_a_run_folder_is_not_trained_into_twice(model, corpus):
+    result = run("train", corpus / "tiny.toml", "--run", model)
+    check_refused(result, model, "--resume")
+
+
+def test_a_missing_run_is_not_resumed(corpus, tmp_path):
+    result = run("train", corpus / "tiny.toml", "--run", tmp_path / "none", "--resume")
+    check_refused(result, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_run_folder_without_resume_is_explained(model):
+    check_refused(run("train", model), model, "--resume", code=2)
+
+
+def test_corpora_are_found_beside_the_configuration_or_where_told(own, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "texts"
+    elsewhere.mkdir()
+    for path in own.glob("*.e?"):
+        path.rename(elsewhere / path.name)
+    check_refused(run("train", own / "tiny.toml"), "train.es", own, "--data")
+    assert not (tmp_path / "runs").exists()
+    monkeypatch.setenv("REGARD_DATA", str(elsewhere))
+    train(own / "tiny.toml", tmp_path / "run")
+
+
+def test_the_default_run_folder_has_the_name_of_the_configuration(corpus, tmp_path):
+    assert run("train", corpus / "tiny.toml", "--set", "training.max_steps=1").code == 0
+    assert (tmp_path / "runs" / "tiny" / "model.safetensors").exists()
+
+
+def test_curves_are_drawn_and_a_picture_that_fails_stops_nothing(curves, corpus, tmp_path):
+    folder = tmp_path / "run"
+    (folder / "curves.png").mkdir(parents=True)
+    result = run("train", corpus / "tiny.toml", "--run", folder, "--set", "training.max_steps=2")
+    assert result.code == 0
+    assert "curves.png: not drawn" in result.out
+
+
+def test_not_a_number_stops_the_training_and_harms_no_checkpoint(corpus, tmp_path, monkeypatch):
+    folder, loss, calls = tmp_path / "run", loop.smoothed_cross_entropy, []
+
+    def spoilt(*given):
+        calls.append(1)
+        return loss(*given) * (float("nan") if len(calls) > 5 else 1.0)
+
+    monkeypatch.setattr(loop, "smoothed_cross_entropy", spoilt)
+    result = run("train", corpus / "tiny.toml", "--run", folder)
+    check_refused(result, "step 6", "loss nan", "gradient norm nan", "sentence pairs (rows ")
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-3"]
+    assert run("translate", "--model", folder, "El gato").code == 0
+
+
+def test_a_weight_that_is_not_a_number_is_not_resumed_from(model, corpus):
+    import torch
+
+    from regard.translation import weights as files
+    from regard.translation.runs import write_sums
+
+    checkpoint = model / "checkpoints" / "step-12"
+    tensors = files.load(checkpoint / "model.safetensors")
+    name = sorted(tensors)[0]
+    tensors[name].view(-1)[0] = torch.nan
+    files.save(tensors, checkpoint / "model.safetensors")
+    write_sums(checkpoint, ["model.safetensors", "optimiser.safetensors", PROGRESS])
+    result = run("train", model, "--resume", "--data", corpus, "--set", "training.max_steps=20")
+    check_refused(result, checkpoint, name, "not finite")
+
+
+def test_a_second_trainer_hears_who_the_first_one_is(model, corpus):
+    from regard.translation.runs import Run
+
+    for command in (
+        ["train", str(model), "--resume"],
+        ["train", str(corpus / "tiny.toml"), "--run", str(model)],
+    ):
+        with Run.open(model).locked():
+            check_refused(run(*command, "--data", corpus), model, f"process {os.getpid()}")
+
+
+def test_a_run_folder_that_vanishes_is_a_clean_failure(corpus, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    advanced = Reporter.advanced
+
+    def remove(self: Reporter, step: int, total: int) -> None:
+        advanced(self, step, total)
+        if step == 4:
+            shutil.rmtree(folder)
+
+    monkeypatch.setattr(Reporter, "advanced", remove)
+    check_refused(run("train", corpus / "tiny.toml", "--run", folder), folder)
+
+
+def test_a_file_in_the_place_of_the_run_folder_is_refused(corpus, tmp_path):
+    (tmp_path / "taken").write_text("mine", encoding="utf-8")
+    for place in (tmp_path / "taken", tmp_path / "taken" / "run"):
+        check_refused(run("train", corpus / "tiny.toml", "--run", place), place)
+    assert (tmp_path / "taken").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_refused_at_the_start(corpus, tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    check_refused(run("train", corpus / "tiny.toml", "--run", closed / "run"), closed)
+
+
+def test_a_device_that_is_not_there_is_refused(corpus, tmp_path):
+    result = run("train", corpus / "tiny.toml", "--run", tmp_path / "run", "--device", "abacus")
+    check_refused(result, "--device abacus", code=2)
+    assert not (tmp_path / "run").exists()
