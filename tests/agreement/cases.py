@@ -33,6 +33,7 @@ class Case:
     strided: bool = False
     slack: float = 1.0  # factor on the tolerance, where the scores' own rounding shows
     dots: bool = True
+    additive: bool = False  # whether its weights are a softmax over additive scores
     copies: bool = False  # fused attention would have to copy an axis
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -161,13 +162,20 @@ CASES = [
     Case("general, few keys", key=(2, 3, 2, 6), score=lambda: scores.General(8, 6)),
     Case("general of heads", key=(2, 3, 7, 6), score=lambda: scores.General(8, 6, heads=3)),
     Case("temperature", normaliser=normalisers.Softmax(0.5), bias=lambda: torch.randn(5, 7)),
-    Case("additive", key=(2, 3, 7, 6), score=lambda: scores.Additive(8, 6, 9), dots=False),
+    Case(
+        "additive",
+        key=(2, 3, 7, 6),
+        score=lambda: scores.Additive(8, 6, 9),
+        dots=False,
+        additive=True,
+    ),
     Case(
         "additive of heads",
         key=(2, 3, 7, 6),
         score=lambda: scores.Additive(8, 6, 9, bias=True, heads=3),
         mask=_random_mask(5, 7),
         dots=False,
+        additive=True,
     ),
     Case("capped", score=lambda: scores.SoftCap(scores.Dot(), 2.0), dots=False),
     Case("own score", score=lambda: lambda q, k: -torch.cdist(q, k), dots=False),

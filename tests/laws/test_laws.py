@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import regard
-from regard.attention import masks, normalisers
+from regard.attention import masks, normalisers, scores
 from regard.attention.kernels.choose import KERNELS
 
+torch.manual_seed(5)
+# What each kernel is for; the others serve a scaled dot product.
+SCORES = {"cpu": scores.Additive(8, 8, 6, bias=True).double()}
 EVERY_KERNEL = pytest.mark.parametrize("kernel", list(KERNELS))
 NORMALISERS = [
     normalisers.Softmax(),
@@ -52,7 +55,7 @@ def test_true_may_be_read_and_false_may_not(kernel: str) -> None:
     mask = torch.zeros(5, 7, dtype=torch.bool)
     mask[:, 2] = True
     with regard.kernel(kernel):
-        reading = regard.attend(query, key, value, mask=mask)
+        reading = regard.attend(query, key, value, mask=mask, score=SCORES.get(kernel))
     assert torch.allclose(reading, value[2].expand(5, 4))
 
 
@@ -66,7 +69,7 @@ def test_a_row_with_nothing_to_read_is_zero_with_zero_gradient(
     blank = seed % queries
     mask[blank] = False
     with regard.kernel(kernel):
-        reading, look = regard.read(query, key, value, mask=mask)
+        reading, look = regard.read(query, key, value, mask=mask, score=SCORES.get(kernel))
     assert not reading[blank].any()
     assert not look.weights()[blank].any()
     slopes = gradients(reading, query, key, value)
@@ -78,7 +81,9 @@ def test_a_row_with_nothing_to_read_is_zero_with_zero_gradient(
 def test_rows_that_are_all_blank(kernel: str) -> None:
     query, key, value = draw()
     with regard.kernel(kernel):
-        reading = regard.attend(query, key, value, mask=torch.zeros(5, 7, dtype=torch.bool))
+        reading = regard.attend(
+            query, key, value, mask=torch.zeros(5, 7, dtype=torch.bool), score=SCORES.get(kernel)
+        )
     assert not reading.any()
     assert not any(gradient.any() for gradient in gradients(reading, query, key, value))
 
@@ -111,8 +116,14 @@ def test_a_masked_key_has_no_weight_and_no_gradient(
     hidden = seed % keys
     mask[:, hidden] = False
     with regard.kernel(kernel):
-        reading, look = regard.read(query, key, value, mask=mask)
-        moved = regard.attend(query, key + 5 * (~mask.any(0)).double()[:, None], value, mask=mask)
+        reading, look = regard.read(query, key, value, mask=mask, score=SCORES.get(kernel))
+        moved = regard.attend(
+            query,
+            key + 5 * (~mask.any(0)).double()[:, None],
+            value,
+            mask=mask,
+            score=SCORES.get(kernel),
+        )
     assert not look.weights()[~mask].any()
     assert torch.equal(reading, moved)
     _, for_key, for_value = gradients(reading, query, key, value)
@@ -137,8 +148,8 @@ def test_shifting_a_row_of_scores_changes_nothing(
     query, key, value = draw(queries, keys)
     shifts = shift * torch.arange(queries, dtype=torch.float64)[:, None]
     with regard.kernel(kernel):
-        plain = regard.attend(query, key, value)
-        shifted = regard.attend(query, key, value, bias=shifts)
+        plain = regard.attend(query, key, value, score=SCORES.get(kernel))
+        shifted = regard.attend(query, key, value, bias=shifts, score=SCORES.get(kernel))
     assert torch.allclose(plain, shifted)
 
 
@@ -162,8 +173,8 @@ def test_permuting_queries_permutes_readings_and_permuting_the_memory_changes_no
     asked = torch.randperm(queries, generator=generator)
     stored = torch.randperm(keys, generator=generator)
     with regard.kernel(kernel):
-        plain = regard.attend(query, key, value)
-        permuted = regard.attend(query[asked], key[stored], value[stored])
+        plain = regard.attend(query, key, value, score=SCORES.get(kernel))
+        permuted = regard.attend(query[asked], key[stored], value[stored], score=SCORES.get(kernel))
     assert torch.allclose(plain[asked], permuted)
 
 
@@ -173,10 +184,18 @@ def test_causal_alignment_is_explicit(kernel: str, queries: int, keys: int) -> N
     query, key, value = draw(queries, keys)
     for align, shift in (("start", 0), ("end", keys - queries)):
         with regard.kernel(kernel):
-            reading = regard.attend(query, key, value, mask=masks.causal(align=align))  # type: ignore[arg-type]
+            reading = regard.attend(
+                query,
+                key,
+                value,
+                mask=masks.causal(align=align),
+                score=SCORES.get(kernel),  # type: ignore[arg-type]
+            )
         for row in range(queries):
             count = max(0, min(keys, row + shift + 1))
-            alone = regard.attend(query[row : row + 1], key[:count], value[:count])
+            alone = regard.attend(
+                query[row : row + 1], key[:count], value[:count], score=SCORES.get(kernel)
+            )
             assert torch.allclose(reading[row : row + 1], alone)
 
 
@@ -192,8 +211,8 @@ def test_a_bias_of_minus_infinity_is_a_mask(kernel: str) -> None:
     mask[2] = False
     bias = torch.zeros(5, 7, dtype=torch.float64).masked_fill(~mask, -torch.inf).requires_grad_()
     with regard.kernel(kernel):
-        masked = regard.attend(query, key, value, mask=mask)
-        biased = regard.attend(query, key, value, bias=bias)
+        masked = regard.attend(query, key, value, mask=mask, score=SCORES.get(kernel))
+        biased = regard.attend(query, key, value, bias=bias, score=SCORES.get(kernel))
     assert torch.allclose(masked, biased)
     slope = gradients(biased, bias)[0]
     assert slope.isfinite().all()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import BLOCK, GROUP
+from regard.attention.kernels.cpu.exponentials import BLOCK, GROUP, STRIDE, clear
 from regard.attention.kernels.cpu.forward import (
     ASKING,
     BIAS,
@@ -28,7 +28,7 @@ from regard.attention.kernels.cpu.forward import (
     score_tile,
 )
 from regard.attention.kernels.cpu.hidden import ROWS
-from regard.attention.kernels.cpu.machine import SUMS, compiled, inner, lanes
+from regard.attention.kernels.cpu.machine import SUMS, compiled, inner, lanes, scratch
 from regard.attention.kernels.cpu.rows import block_span, weigh
 from regard.attention.kernels.cpu.slopes import slopes_of_channels
 from regard.attention.kernels.cpu.values import value_gradient, weight_gradient
@@ -143,16 +143,17 @@ def backward(
     wide = (width + 7) // 8 * 8
     stretches = (queries + STRETCH - 1) // STRETCH
     dtype = out.dtype
-    p, e = np.empty(ROWS * BLOCK, dtype), np.empty(ROWS * BLOCK, dtype)
-    kept = np.empty(ROWS * BLOCK if cap != 0.0 else 1, dtype)
-    raw = np.empty(GROUP * BLOCK, dtype)
+    p, e = scratch(ROWS * STRIDE, out), scratch(ROWS * STRIDE, out)
+    kept = scratch(ROWS * STRIDE if cap != 0.0 else 1, out)
+    raw = scratch(GROUP * STRIDE, out)
     tiles = STRETCH // ROWS
-    powers = np.empty((tiles, ROWS * padded), dtype)
-    plain = np.empty((tiles, ROWS * padded), dtype)
-    for_a = np.empty((tiles, ROWS * padded), dtype)
-    for_c = np.zeros(padded * BLOCK, dtype)
+    powers = scratch(STRETCH * padded, out).reshape((tiles, ROWS * padded))
+    plain = scratch(STRETCH * padded, out).reshape((tiles, ROWS * padded))
+    for_a = scratch(STRETCH * padded, out).reshape((tiles, ROWS * padded))
+    for_c = scratch(padded * STRIDE, out)
+    clear(for_c, 0, for_c.size)
     for_w = np.zeros(padded, np.float64)
-    coming = np.zeros((tiles, ROWS * width), dtype)
+    coming = scratch(STRETCH * width, out).reshape((tiles, ROWS * width))
     means, inverses = np.zeros(STRETCH, dtype), np.zeros(STRETCH, dtype)
     four = dtype.type(4)
     for item in range(start, stop):
@@ -162,9 +163,10 @@ def backward(
         ours, theirs = low[at[SPAN]], high[at[SPAN]]
         weights = w[at[W]]
         begin, end = keys, 0
-        coming[:] = 0
-        for_a[:] = 0
-        for_w[:] = 0
+        for tile in range(tiles):
+            clear(coming[tile], 0, ROWS * width)
+            clear(for_a[tile], 0, ROWS * padded)
+        clear(for_w, 0, padded)
         score_sum = 0.0
         for i in range(count):
             query = first + i
@@ -203,7 +205,7 @@ def backward(
                 if right <= left:
                     continue
                 n, inside = right - left, min(right, keys - position) - left
-                p[:] = 0
+                clear(p, 0, p.size)
                 score_tile(
                     p,
                     rows,
@@ -236,7 +238,7 @@ def backward(
                 )
                 for row in range(rows):
                     i = tile * ROWS + row
-                    weigh(p, row * BLOCK + left, n, peaks[entry, corner + row], inverses[i])
+                    weigh(p, row * STRIDE + left, n, peaks[entry, corner + row], inverses[i])
                 value_gradient(
                     slope_v[slot[2]],
                     (position + left) * width,
@@ -255,10 +257,10 @@ def backward(
                     width,
                     wide,
                     turned[at[V]],
-                    block * wide * BLOCK,
+                    block * wide * STRIDE,
                 )
                 for row in range(rows):
-                    to = row * BLOCK + left
+                    to = row * STRIDE + left
                     through_softmax(e, p, to, n, means[tile * ROWS + row], dtype.type(factor))
                     if slope_bias.shape[1] > 0:
                         bias_gradient(
@@ -268,7 +270,7 @@ def backward(
                         through_cap(e, kept, to, n, cap)
                     score_sum += sum_of(e, to, n)
                 if rows % 2:
-                    e[rows * BLOCK + left : rows * BLOCK + right] = 0
+                    clear(e, rows * STRIDE + left, n)
                 slopes_of_channels(
                     e,
                     rows,
@@ -292,14 +294,13 @@ def backward(
             for h in range(hidden):
                 write_scaled(
                     slope_c[slot[1]],
-                    (block * padded + h) * BLOCK + edge,
+                    (block * padded + h) * STRIDE + edge,
                     for_c,
-                    h * BLOCK + edge,
+                    h * STRIDE + edge,
                     border - edge,
                     four * weights[h],
                 )
-            if padded > hidden:
-                for_c[hidden * BLOCK :] = 0
+            clear(for_c, hidden * STRIDE, (padded - hidden) * STRIDE)
         for i in range(count):
             tile, row = i // ROWS, i % ROWS
             for h in range(hidden):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,6 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
 
 def keep(dispatcher: Any) -> Any:
     """Keep what this compiles; where nothing can be written, compile anew in every process."""
-    try:
+    with suppress(RuntimeError, OSError):
         dispatcher._cache = _Cache(dispatcher.py_func)
-    except (RuntimeError, OSError):
-        pass
     return dispatcher

@@ -1,7 +1,9 @@
 """e^x in loops that vectorise, and the exponentials that a row of features needs once.
 
     tanh(a + c) = 1 - 2 / (1 + e^(2a) e^(2c)) = 1 - 2 / (1 + A C)
-    A = e^(2 (a + m)),  C = e^(2 (c - m)),  m the middle of the channel over the keys
+    A = e^(2 (a + m)),  C = e^(2 (c - m))
+
+m is 0, but the middle of the channel's keys where some of them are out of reach.
 
 A and C are taken in float64 and rounded once. Where |a + m| or |c - m| is above REACH they might
 overflow, or lose digits; they are then marked infinite, and the pair is computed directly.
@@ -22,10 +24,13 @@ from regard.attention.kernels.cpu.machine import (
     double_of_bits,
     inner,
     lanes,
+    lanes_inlined,
+    scratch,
     single_of_bits,
 )
 
 BLOCK = 256  # keys in a block: eight rows of them fit the first-level cache
+STRIDE = BLOCK + 16  # a row of them: a power of two would make every second row wait for another
 GROUP = 8  # channels that share one division
 STRIP = 16  # keys are counted in strips, a vector of float32 each
 REACH = 20.79  # e^(2 REACH) = 2^60
@@ -100,8 +105,18 @@ def _overload(x: Any) -> Any:
 
 
 @inner
+def clear(row: Any, at: Any, n: Any) -> None:
+    lanes_inlined()
+    for j in range(np.uint64(n)):
+        row[np.uint64(at) + j] = 0
+
+
+@inner
 def middles(features: Any, keys: Any, hidden: Any, middle: Any) -> None:
-    """The middle of each channel over the keys; `features` is one entry, keys x hidden."""
+    """m of each channel; `features` is one entry, keys x hidden.
+
+    It is 0 where it can be, so that keys nobody may read do not move the last digits of others.
+    """
     lanes()
     least = np.empty(hidden, features.dtype)
     most = np.empty(hidden, features.dtype)
@@ -111,7 +126,8 @@ def middles(features: Any, keys: Any, hidden: Any, middle: Any) -> None:
         _widen(features, np.uint64(key * hidden), hidden, least, most)
     half = features.dtype.type(0.5)
     for h in range(hidden):
-        middle[h] = least[h] * half + most[h] * half
+        within = least[h] >= -REACH and most[h] <= REACH
+        middle[h] = 0 if within else least[h] * half + most[h] * half
 
 
 @inner
@@ -144,18 +160,21 @@ def spread_keys(
 
     What is beyond the keys or the channels is 0, so that 1 + A C is 1 there.
     """
-    strip = np.zeros(STRIP * padded, spread.dtype)
+    strip = scratch(STRIP * padded, spread)
+    clear(strip, 0, strip.size)
     for block in range((keys + BLOCK - 1) // BLOCK):
-        corner, first = block * padded * BLOCK, block * BLOCK
+        corner, first = block * padded * STRIDE, block * BLOCK
         count = min(BLOCK, keys - first)
-        top[block * padded : (block + 1) * padded] = 0
+        for h in range(padded):
+            top[corner // STRIDE + h] = 0
         for start in range(0, count, STRIP):
             for k in range(STRIP):
                 if start + k < count:
                     offset = (first + start + k) * hidden
                     row_of_exponentials(features, offset, hidden, middle, -1.0, strip, k * padded)
                 else:
-                    strip[k * padded : (k + 1) * padded] = 0
+                    for h in range(padded):
+                        strip[k * padded + h] = 0
                 _raise(strip, k * padded, top, block * padded, padded)
             turn(strip, padded, spread, corner + start)
 
@@ -173,6 +192,6 @@ def turn(strip: Any, padded: Any, spread: Any, at: Any) -> None:
     """Write a strip of keys as columns."""
     lanes()
     for h in range(padded):
-        start = np.uint64(at + h * BLOCK)
+        start = np.uint64(at + h * STRIDE)
         for k in range(np.uint64(STRIP)):
             spread[start + k] = strip[k * np.uint64(padded) + np.uint64(h)]

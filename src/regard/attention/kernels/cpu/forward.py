@@ -14,13 +14,15 @@ import numpy as np
 from regard.attention.kernels.cpu.exponentials import (
     BLOCK,
     GROUP,
+    STRIDE,
     STRIP,
+    clear,
     middles,
     row_of_exponentials,
     spread_keys,
 )
 from regard.attention.kernels.cpu.hidden import ROWS, sum_channels
-from regard.attention.kernels.cpu.machine import compiled, inner
+from regard.attention.kernels.cpu.machine import compiled, inner, scratch
 from regard.attention.kernels.cpu.rows import (
     block_span,
     close_row,
@@ -66,8 +68,8 @@ def load_tile(
     a: Any, first: Any, rows: Any, hidden: Any, padded: Any, middle: Any, powers: Any, plain: Any
 ) -> None:
     """A and a of a tile's queries, zeros beyond."""
-    powers[:] = 0
-    plain[:] = 0
+    clear(powers, 0, powers.size)
+    clear(plain, 0, plain.size)
     for row in range(rows):
         row_of_exponentials(a, (first + row) * hidden, hidden, middle, 1.0, powers, row * padded)
         for h in range(hidden):
@@ -131,10 +133,11 @@ def score_tile(
     begin = block * BLOCK
     inside = min(right, keys - begin)
     for row in range(rows):
-        query, to = first + row, row * BLOCK
+        query, to = first + row, row * STRIDE
         open_scores(scores, to + left, right - left, total, cap)
         if kept.shape[0] > 1:
-            kept[to + left : to + right] = scores[to + left : to + right]
+            for j in range(left, right):
+                kept[to + j] = scores[to + j]
         mask_row(scores, to, left, inside, begin, query, bias, mask, asking, stored)
         close_row(scores, to, left, right, low[query] - begin, high[query] - begin, factor)
 
@@ -173,12 +176,11 @@ def forward(
     queries, padded = peaks.shape[1], w.shape[1]
     tiles = (queries + ROWS - 1) // ROWS
     dtype = out.dtype
-    scores = np.empty(ROWS * BLOCK, dtype)
-    raw, kept = np.empty(GROUP * BLOCK, dtype), np.empty(1, dtype)
-    powers, plain = np.empty(ROWS * padded, dtype), np.empty(ROWS * padded, dtype)
-    best = np.empty(STRIP, dtype)
-    peak, total = np.empty(ROWS, dtype), np.empty(ROWS, dtype)
-    reading = np.empty(ROWS * width, dtype)
+    scores, raw = scratch(ROWS * STRIDE, out), scratch(GROUP * STRIDE, out)
+    powers, plain = scratch(ROWS * padded, out), scratch(ROWS * padded, out)
+    best, kept = scratch(STRIP, out), scratch(1, out)
+    peak, total = scratch(ROWS, out), scratch(ROWS, out)
+    reading = scratch(ROWS * width, out)
     one, never = dtype.type(1), dtype.type(-np.inf)
     for item in range(start, stop):
         entry, first = item // tiles, item % tiles * ROWS
@@ -189,9 +191,9 @@ def forward(
         for row in range(1, rows):
             begin, end = min(begin, ours[first + row]), max(end, theirs[first + row])
         load_tile(a[at[A]], first, rows, hidden, padded, middle[at[C]], powers, plain)
-        reading[:] = 0
-        peak[:] = never
-        total[:] = 0
+        clear(reading, 0, reading.size)
+        for row in range(ROWS):
+            peak[row], total[row] = never, 0
         for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
             left, right = block_span(begin, end, block)
             if right <= left:
@@ -227,7 +229,7 @@ def forward(
                 kept,
             )
             for row in range(rows):
-                to = row * BLOCK + left
+                to = row * STRIDE + left
                 most = largest(scores, to, right - left, best)
                 if most > peak[row]:
                     shrink = np.exp(peak[row] - most)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import BLOCK, GROUP, exponential
-from regard.attention.kernels.cpu.machine import inner, lanes
+from regard.attention.kernels.cpu.exponentials import BLOCK, GROUP, STRIDE, clear, exponential
+from regard.attention.kernels.cpu.machine import inner, lanes, lanes_inlined
 
 ROWS = 8  # queries in a tile
 CAP = 2.0**60  # 1 / (1 + 2^60) is 0 beside 1 in float32 and float64
@@ -53,13 +53,13 @@ def eight(
 
     w1 / t1 + w2 / t2 = (w1 t2 + w2 t1) / (t1 t2), and again for pairs of pairs.
     """
-    lanes()
+    lanes_inlined()
     one = sums.dtype.type(1)
     s = np.uint64(to)
     c0 = np.uint64(at)
-    c1, c2, c3 = np.uint64(at + BLOCK), np.uint64(at + 2 * BLOCK), np.uint64(at + 3 * BLOCK)
-    c4, c5 = np.uint64(at + 4 * BLOCK), np.uint64(at + 5 * BLOCK)
-    c6, c7 = np.uint64(at + 6 * BLOCK), np.uint64(at + 7 * BLOCK)
+    c1, c2, c3 = np.uint64(at + STRIDE), np.uint64(at + 2 * STRIDE), np.uint64(at + 3 * STRIDE)
+    c4, c5 = np.uint64(at + 4 * STRIDE), np.uint64(at + 5 * STRIDE)
+    c6, c7 = np.uint64(at + 6 * STRIDE), np.uint64(at + 7 * STRIDE)
     a0, a1, a2, a3 = a[row], a[row + 1], a[row + 2], a[row + 3]
     a4, a5, a6, a7 = a[row + 4], a[row + 5], a[row + 6], a[row + 7]
     w0, w1, w2, w3 = w[g], w[g + 1], w[g + 2], w[g + 3]
@@ -86,7 +86,7 @@ def capped(
     one, cap = sums.dtype.type(1), sums.dtype.type(CAP)
     s = np.uint64(to)
     for k in range(0, GROUP, 2):
-        c0, c1 = np.uint64(at + k * BLOCK), np.uint64(at + (k + 1) * BLOCK)
+        c0, c1 = np.uint64(at + k * STRIDE), np.uint64(at + (k + 1) * STRIDE)
         a0, a1, w0, w1 = a[row + k], a[row + k + 1], w[g + k], w[g + k + 1]
         for j in range(np.uint64(n)):
             u0, u1 = a0 * spread[c0 + j], a1 * spread[c1 + j]
@@ -101,7 +101,7 @@ def direct(sums: Any, to: Any, raw: Any, at: Any, a: Any, row: Any, w: Any, g: A
     one, far = sums.dtype.type(1), sums.dtype.type(FAR)
     s = np.uint64(to)
     for k in range(GROUP):
-        c0 = np.uint64(at + k * BLOCK)
+        c0 = np.uint64(at + k * STRIDE)
         a0, w0 = a[row + k], w[g + k]
         for j in range(np.uint64(n)):
             sums[s + j] += w0 * reciprocal(a0 + raw[c0 + j], one, far)
@@ -123,7 +123,7 @@ def columns(
     for k in range(count):
         for j in range(BLOCK):
             inside = first + j < keys and g + k < hidden
-            raw[k * BLOCK + j] = features[(first + j) * hidden + g + k] if inside else 0.0
+            raw[k * STRIDE + j] = features[(first + j) * hidden + g + k] if inside else 0.0
 
 
 @inner
@@ -150,15 +150,16 @@ def sum_channels(
 
     a: A of the tile, ROWS x padded; plain: the features a themselves, the same shape.
     """
+    lanes()
     corner, count = block * padded, right - left
     for row in range(rows):
-        sums[row * BLOCK + left : row * BLOCK + right] = 0
+        clear(sums, row * STRIDE + left, count)
     for g in range(0, padded, GROUP):
         filled = False
         for row in range(rows):
-            at, to = row * padded + g, row * BLOCK + left
+            at, to = row * padded + g, row * STRIDE + left
             chosen = way(a, at, top, corner + g, scales[g // GROUP], limit)
-            where = (corner + g) * BLOCK + left
+            where = (corner + g) * STRIDE + left
             if chosen == FAST:
                 eight(sums, to, spread, where, a, at, w, g, count)
             elif chosen == CAPPED:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,7 @@ from regard.attention.normalisers import Softmax
 from regard.attention.scores import Additive, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive
 
+FEW, ENOUGH = 8, 1 << 17  # queries, and triples of query, key and channel; measured
 HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -30,6 +33,12 @@ class Cpu:
         if not all(tensor.numel() for tensor in sizes) or not _additive(score).weight.numel():
             return "an axis has size 0"
         return None
+
+    def pays(self, request: Request) -> bool:
+        """Whether this is faster than the equations as they stand, compiling aside."""
+        score = _additive(_within(request.score))
+        pairs = prod(request.frame.batch) * request.queries * request.keys
+        return request.queries >= FEW and pairs * score.weight.shape[-1] >= ENOUGH
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         from regard.attention.kernels.cpu.operator import additive

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
@@ -15,36 +16,49 @@ from regard.attention.kernels.cpu.cache import keep
 PLAIN = frozenset({"contract"})
 # Sums over lanes may also be taken in any order.
 SUMS = frozenset({"contract", "reassoc", "nsz"})
+LINE = 64  # bytes
 DATA = 4  # the place of the data pointer among what numba passes for an array
 
 
 def inner(function: Callable[..., Any] | None = None, *, flags: frozenset[str] = PLAIN) -> Any:
-    """Compile a part of a kernel."""
-    compile_ = njit(nogil=True, error_model="numpy", fastmath=set(flags))
+    """Compile a part of a kernel, which Python cannot call."""
+    compile_ = njit(
+        nogil=True,
+        error_model="numpy",
+        fastmath=set(flags),
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+    )
     return compile_ if function is None else compile_(function)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a kernel, and keep the machine code where the person may write."""
-    return keep(inner(function))
+    compile_ = njit(nogil=True, error_model="numpy", fastmath=set(PLAIN), no_cfunc_wrapper=True)
+    return keep(compile_(function))
 
 
-@intrinsic
-def lanes(context: Any) -> Any:
-    """Tell LLVM that the arrays passed to this function are distinct, and to use wide registers.
+def _advice(*attributes: str) -> Any:
+    def typed(context: Any) -> Any:
+        def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            for attribute in attributes:
+                set.add(builder.function.attributes, attribute)
+            for argument in builder.function.args:
+                if argument.name.endswith(f".{DATA}") and isinstance(argument.type, ir.PointerType):
+                    argument.add_attribute("noalias")
+            return context.get_dummy_value()
 
-    Without the first it does not vectorise loops over several rows; without the second it stops at
-    256 bits on processors that have 512.
-    """
+        return types.none(), lower
 
-    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-        for argument in builder.function.args:
-            if argument.name.endswith(f".{DATA}") and isinstance(argument.type, ir.PointerType):
-                argument.add_attribute("noalias")
-        return context.get_dummy_value()
+    return intrinsic(typed)
 
-    return types.none(), lower
+
+WIDE = '"prefer-vector-width"="512"'
+
+# Tell LLVM that the arrays passed to this function are distinct, and to use wide registers. Without
+# the first it does not vectorise loops over several rows; without the second it stops at 256 bits
+# on processors that have 512. `lanes_inlined` also saves the call.
+lanes, lanes_inlined = _advice(WIDE), _advice(WIDE, "alwaysinline")
 
 
 def _bitcast(given: Any, made: Any, lowered: Any) -> Any:
@@ -61,3 +75,11 @@ bits_of_single = _bitcast(types.float32, types.int32, ir.IntType(32))
 single_of_bits = _bitcast(types.int32, types.float32, ir.FloatType())
 bits_of_double = _bitcast(types.float64, types.int64, ir.IntType(64))
 double_of_bits = _bitcast(types.int64, types.float64, ir.DoubleType())
+
+
+@inner
+def scratch(size: Any, like: Any) -> Any:
+    """An array that starts on a cache line, so that no vector lies across two; not cleared."""
+    room = np.empty(size + LINE // like.itemsize, like.dtype)
+    skip = (-room.ctypes.data % LINE) // like.itemsize
+    return room[skip : skip + size]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from threading import Lock
 
 Part = Callable[[], None]
@@ -60,4 +61,4 @@ def split(items: int, workers: int) -> list[tuple[int, int]]:
     """`items` in at most `workers` runs of nearly equal length, none empty."""
     workers = max(1, min(workers, items))
     cuts = [items * k // workers for k in range(workers + 1)]
-    return list(zip(cuts, cuts[1:], strict=False))
+    return list(pairwise(cuts))

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import BLOCK
+from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE
 from regard.attention.kernels.cpu.hidden import CAP, FAR, columns, reciprocal
-from regard.attention.kernels.cpu.machine import SUMS, inner, lanes
+from regard.attention.kernels.cpu.machine import SUMS, inner, lanes, lanes_inlined
 
 FOUR = 4  # channels at once: with two queries they share one division by eight
 
@@ -48,13 +48,13 @@ def four(
     slope_w: Any,
     g: Any,
 ) -> None:
-    lanes()
+    lanes_inlined()
     one, zero = e.dtype.type(1), e.dtype.type(0)
-    e0, e1 = np.uint64(at_e), np.uint64(at_e + BLOCK)
-    c0, c1 = np.uint64(at), np.uint64(at + BLOCK)
-    c2, c3 = np.uint64(at + 2 * BLOCK), np.uint64(at + 3 * BLOCK)
-    o0, o1 = np.uint64(to), np.uint64(to + BLOCK)
-    o2, o3 = np.uint64(to + 2 * BLOCK), np.uint64(to + 3 * BLOCK)
+    e0, e1 = np.uint64(at_e), np.uint64(at_e + STRIDE)
+    c0, c1 = np.uint64(at), np.uint64(at + STRIDE)
+    c2, c3 = np.uint64(at + 2 * STRIDE), np.uint64(at + 3 * STRIDE)
+    o0, o1 = np.uint64(to), np.uint64(to + STRIDE)
+    o2, o3 = np.uint64(to + 2 * STRIDE), np.uint64(to + 3 * STRIDE)
     a0, a1, a2, a3 = a[row], a[row + 1], a[row + 2], a[row + 3]
     b0, b1, b2, b3 = a[below], a[below + 1], a[below + 2], a[below + 3]
     x0, x1, x2, x3 = zero, zero, zero, zero
@@ -163,13 +163,14 @@ def slopes_of_channels(
     slope_w: Any,
 ) -> None:
     """Add up the gradients of a tile against a block; rows in pairs, the last perhaps of zeros."""
+    lanes()
     corner, n = block * padded, right - left
     for g in range(0, padded, FOUR):
         filled = False
-        at, to = (corner + g) * BLOCK + left, g * BLOCK + left
+        at, to = (corner + g) * STRIDE + left, g * STRIDE + left
         for row in range(0, rows, 2):
             one, two = row * padded + g, (row + 1) * padded + g
-            at_e = row * BLOCK + left
+            at_e = row * STRIDE + left
             if product(a, one, two, top, corner + g) <= limit:
                 four(e, at_e, spread, at, a, one, two, slope_c, to, n, slope_a, slope_w, g)
                 continue
@@ -178,15 +179,15 @@ def slopes_of_channels(
                 filled = True
             for pair in range(2):
                 for k in range(FOUR):
-                    i, skip = one + pair * padded + k, k * BLOCK
+                    i, skip = one + pair * padded + k, k * STRIDE
                     if a[i] * top[corner + g + k] < np.inf:
                         for_a, for_w = capped_one(
-                            e, at_e + pair * BLOCK, spread, at + skip, a[i], slope_c, to + skip, n
+                            e, at_e + pair * STRIDE, spread, at + skip, a[i], slope_c, to + skip, n
                         )
                     else:
                         for_a, for_w = direct_one(
                             e,
-                            at_e + pair * BLOCK,
+                            at_e + pair * STRIDE,
                             raw,
                             left + skip,
                             plain[i],

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import BLOCK, STRIP, turn
-from regard.attention.kernels.cpu.hidden import ROWS
-from regard.attention.kernels.cpu.machine import inner, lanes
+from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, STRIP, clear, turn
+from regard.attention.kernels.cpu.machine import inner, lanes, lanes_inlined, scratch
 
 
 @inner
@@ -16,16 +15,17 @@ def blend(
     out: Any, weights: Any, rows: Any, left: Any, n: Any, value: Any, at: Any, width: Any
 ) -> None:
     """out += weights x values, over n keys from column `left`; `at` is where their values start."""
+    lanes()
     whole = n // 8 * 8
     for j in range(0, whole, 8):
         for row in range(rows):
             _eight_values(
-                out, row * width, weights, row * BLOCK + left + j, value, at + j * width, width
+                out, row * width, weights, row * STRIDE + left + j, value, at + j * width, width
             )
     for j in range(whole, n):
         for row in range(rows):
             _one_value(
-                out, row * width, weights[row * BLOCK + left + j], value, at + j * width, width
+                out, row * width, weights[row * STRIDE + left + j], value, at + j * width, width
             )
 
 
@@ -33,7 +33,7 @@ def blend(
 def _eight_values(
     out: Any, to: Any, weights: Any, of: Any, value: Any, at: Any, width: Any
 ) -> None:
-    lanes()
+    lanes_inlined()
     o, v0 = np.uint64(to), np.uint64(at)
     v1, v2, v3 = np.uint64(at + width), np.uint64(at + 2 * width), np.uint64(at + 3 * width)
     v4, v5 = np.uint64(at + 4 * width), np.uint64(at + 5 * width)
@@ -48,7 +48,7 @@ def _eight_values(
 
 @inner
 def _one_value(out: Any, to: Any, p: Any, value: Any, at: Any, width: Any) -> None:
-    lanes()
+    lanes_inlined()
     o, v = np.uint64(to), np.uint64(at)
     for d in range(np.uint64(width)):
         out[o + d] += p * value[v + d]
@@ -67,21 +67,22 @@ def value_gradient(
     slope: Any, to: Any, weights: Any, left: Any, n: Any, upstream: Any, width: Any
 ) -> None:
     """slope of the values += weights^T x upstream, over a whole tile of ROWS queries."""
+    lanes()
     for j in range(n):
         _eight_queries(slope, to + j * width, weights, left + j, upstream, width)
 
 
 @inner
 def _eight_queries(slope: Any, to: Any, weights: Any, of: Any, upstream: Any, width: Any) -> None:
-    lanes()
+    lanes_inlined()
     o = np.uint64(to)
     u1, u2, u3 = np.uint64(width), np.uint64(2 * width), np.uint64(3 * width)
     u4, u5 = np.uint64(4 * width), np.uint64(5 * width)
     u6, u7 = np.uint64(6 * width), np.uint64(7 * width)
-    p0, p1 = weights[of], weights[of + BLOCK]
-    p2, p3 = weights[of + 2 * BLOCK], weights[of + 3 * BLOCK]
-    p4, p5 = weights[of + 4 * BLOCK], weights[of + 5 * BLOCK]
-    p6, p7 = weights[of + 6 * BLOCK], weights[of + 7 * BLOCK]
+    p0, p1 = weights[of], weights[of + STRIDE]
+    p2, p3 = weights[of + 2 * STRIDE], weights[of + 3 * STRIDE]
+    p4, p5 = weights[of + 4 * STRIDE], weights[of + 5 * STRIDE]
+    p6, p7 = weights[of + 6 * STRIDE], weights[of + 7 * STRIDE]
     for d in range(np.uint64(width)):
         first = (p0 * upstream[d] + p1 * upstream[u1 + d]) + (
             p2 * upstream[u2 + d] + p3 * upstream[u3 + d]
@@ -105,12 +106,13 @@ def weight_gradient(
     at: Any,
 ) -> None:
     """slope = upstream x values^T; the values turned, widths as rows of BLOCK keys, padded to 8."""
+    lanes()
     for row in range(rows):
-        to = row * BLOCK + left
-        slope[to : to + n] = 0
+        to = row * STRIDE + left
+        clear(slope, to, n)
         for d in range(0, padded, 8):
             _eight_widths(
-                slope, to, n, upstream, row * width + d, width - d, turned, at + d * BLOCK + left
+                slope, to, n, upstream, row * width + d, width - d, turned, at + d * STRIDE + left
             )
 
 
@@ -118,12 +120,12 @@ def weight_gradient(
 def _eight_widths(
     slope: Any, to: Any, n: Any, upstream: Any, of: Any, count: Any, turned: Any, at: Any
 ) -> None:
-    lanes()
+    lanes_inlined()
     zero = slope.dtype.type(0)
     s, v0 = np.uint64(to), np.uint64(at)
-    v1, v2, v3 = np.uint64(at + BLOCK), np.uint64(at + 2 * BLOCK), np.uint64(at + 3 * BLOCK)
-    v4, v5 = np.uint64(at + 4 * BLOCK), np.uint64(at + 5 * BLOCK)
-    v6, v7 = np.uint64(at + 6 * BLOCK), np.uint64(at + 7 * BLOCK)
+    v1, v2, v3 = np.uint64(at + STRIDE), np.uint64(at + 2 * STRIDE), np.uint64(at + 3 * STRIDE)
+    v4, v5 = np.uint64(at + 4 * STRIDE), np.uint64(at + 5 * STRIDE)
+    v6, v7 = np.uint64(at + 6 * STRIDE), np.uint64(at + 7 * STRIDE)
     u0 = upstream[of]
     u1 = upstream[of + 1] if count > 1 else zero
     u2 = upstream[of + 2] if count > 2 else zero
@@ -145,7 +147,8 @@ def _eight_widths(
 @inner
 def turn_values(value: Any, keys: Any, width: Any, padded: Any, turned: Any) -> None:
     """The values of one entry, widths as rows of BLOCK keys, zeros beyond."""
-    strip = np.zeros(STRIP * padded, turned.dtype)
+    strip = scratch(STRIP * padded, turned)
+    clear(strip, 0, strip.size)
     for block in range((keys + BLOCK - 1) // BLOCK):
         first = block * BLOCK
         count = min(BLOCK, keys - first)
@@ -156,7 +159,4 @@ def turn_values(value: Any, keys: Any, width: Any, padded: Any, turned: Any) -> 
                     strip[k * padded + d] = (
                         value[(first + start + k) * width + d] if inside else 0.0
                     )
-            turn(strip, padded, turned, block * padded * BLOCK + start)
-
-
-TILE = ROWS * BLOCK
+            turn(strip, padded, turned, block * padded * STRIDE + start)
