@@ -71,6 +71,14 @@ def test_a_gradient_of_the_gradient(name: str) -> None:
     )
 
 
+def test_a_memory_of_itself_gets_its_gradient_once() -> None:
+    vectors = draw()[0]
+    got = torch.autograd.grad(regard.look(vectors, vectors).entropy().sum(), vectors)[0]
+    weights = regard.look(vectors, vectors).weights()
+    exact = torch.autograd.grad(-(weights * weights.log()).sum(), vectors)[0]
+    assert torch.allclose(got, exact)
+
+
 def test_parameters_get_their_gradients() -> None:
     query, key, _ = draw()
     score = scores.Additive(3, 3, 4).double()
@@ -158,4 +166,4 @@ def test_no_answer_holds_the_matrix(name: str, length: int, learning: bool) -> N
         check=True,
     )
     matrix = length * length * 4 / 2**20
-    assert float(done.stdout) < (0.2 if learning else 0.03) * matrix
+    assert float(done.stdout) < 0.03 * matrix + (40 if learning else 0)

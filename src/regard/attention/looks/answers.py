@@ -60,6 +60,10 @@ class Answers(ABC):
     def _dtype(self) -> torch.dtype: ...
 
     @abstractmethod
+    def _leaves(self) -> list[Tensor] | None:
+        """The tensors that the weights depend on; None where that cannot be told."""
+
+    @abstractmethod
     def _learns(self) -> bool:
         """Whether a gradient is wanted of the weights."""
 
@@ -82,9 +86,8 @@ class Answers(ABC):
         """
         self._temperature()
         if self._learns():
-            return learned.log_normaliser(
-                self._scores, self._strips(None, progress), self._empty(*self.shape[:-1])
-            )
+            part = learned.log_normaliser(self._scores)
+            return self._learned(part, lambda: self.log_normaliser(progress))
         return self._each(lambda block: block.log_normaliser(), progress)
 
     def entropy(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -98,9 +101,8 @@ class Answers(ABC):
             tensor([1.3863])
         """
         if self._learns():
-            return learned.entropy(
-                self._spread, self._strips(None, progress), self._empty(*self.shape[:-1])
-            )
+            part = learned.entropy(self._spread)
+            return self._learned(part, lambda: self.entropy(progress))
         return self._each(lambda block: block.entropy(), progress)
 
     def perplexity(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -163,13 +165,15 @@ class Answers(ABC):
         """
         *batch, queries, _ = self.shape
         down = None if rows is None else positions(rows, queries, self.device)
-        asked = queries if down is None else len(down)
         if weights is not None:
+            asked = queries if down is None else len(down)
             weights = _broadcast_weights(weights, (*batch, asked))
         follows = weights is not None and weights.requires_grad and torch.is_grad_enabled()
-        if asked and (follows or self._learns()):
-            strips = self._strips(down, progress)
-            return learned.received(self._spread, weights, strips)
+        if follows or self._learns():
+            part = learned.received(self._spread, weights)
+            return self._learned(
+                part, lambda: self._received(down, weights, progress), down, weights, summed=True
+            )
         return self._received(down, weights, progress)
 
     @torch.no_grad()
@@ -275,16 +279,28 @@ class Answers(ABC):
     def _rows_asked(self, rows: Tensor | None) -> int:
         return prod(self.shape[:-2]) * (self.shape[-2] if rows is None else len(rows))
 
-    def _strips(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Tensor]:
-        """Positions of queries, as many as a backward pass may hold the scores of."""
-        batch, (queries, keys) = prod(self.shape[:-2]), self.shape[-2:]
-        rows = torch.arange(queries, device=self.device) if rows is None else rows
-        done = 0
-        for strip in rows.split(max(1, BLOCK // max(1, batch * keys * self._cost()))):
-            yield strip
-            done += batch * len(strip)
-            if progress:
-                progress(done, self._rows_asked(rows))
+    def _learned(
+        self,
+        part: learned.Part,
+        whole: Callable[[], Tensor],
+        rows: Tensor | None = None,
+        weights: Tensor | None = None,
+        summed: bool = False,
+    ) -> Tensor:
+        """An answer with its gradient, for the rows asked for and what they are weighted with."""
+
+        def strips() -> Iterator[tuple[slice, Tensor]]:
+            own = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
+            pairs = prod(self.shape[:-2]) * self.shape[-1] * self._cost()
+            start = 0
+            for strip in own.split(max(1, BLOCK // max(1, pairs))):
+                yield slice(start, start + len(strip)), strip
+                start += len(strip)
+
+        leaves = self._leaves()
+        if leaves is not None and weights is not None:
+            leaves = learned.unique([*leaves, weights])
+        return learned.answer(learned.Answer(whole, part, strips, summed), leaves)
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=self._dtype(), device=self.device)

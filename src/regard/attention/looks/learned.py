@@ -1,64 +1,130 @@
-"""Answers that people train with: blocks whose insides are computed again in the backward pass.
+"""Answers that people train with: the blocks are computed again in the backward pass.
 
-Nothing of a block is kept but where it lies, so that memory stays O(queries + keys), and as the
-blocks are plain differentiable operations, any score, mask, bias and normaliser will do.
+Nothing of a block outlives it, so that memory stays O(queries + keys), forward and backward, for
+any score, mask, bias and normaliser; gradients can be differentiated again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import entropy_of
+from regard.attention.normalisers import Rows
+from regard.attention.scores import Additive, DotLike, General, SoftCap
 
-Rows = Callable[[Tensor], Tensor]  # positions of queries -> their weights, or their scores
-
-
-def entropy(weights: Rows, strips: Iterator[Tensor], into: Tensor) -> Tensor:
-    return _filled(into, lambda at: entropy_of(weights(at)), strips)
+Part = Callable[[slice, Tensor], Tensor]  # a strip: which of the rows asked for, their positions
 
 
-def log_normaliser(scores: Rows, strips: Iterator[Tensor], into: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Answer:
+    """An answer in two forms.
+
+    Args:
+        whole: all of it, streamed without gradients.
+        part: what one strip of rows gives, in operations that can be differentiated.
+        strips: the strips of rows, anew at each call.
+        summed: whether the parts are summed, not laid side by side along the last axis.
+    """
+
+    whole: Callable[[], Tensor]
+    part: Part
+    strips: Callable[[], Iterator[tuple[slice, Tensor]]]
+    summed: bool = False
+
+
+def answer(asked: Answer, leaves: list[Tensor] | None) -> Tensor:
+    """The answer, with its gradient for these leaves; None where they are not known."""
+    if leaves is not None:
+        found: Tensor = _Again.apply(asked, *leaves)  # type: ignore[no-untyped-call]
+        return found
+    parts = [
+        checkpoint(asked.part, at, strip, use_reentrant=False, preserve_rng_state=False)
+        for at, strip in asked.strips()
+    ]
+    return torch.stack(parts).sum(0) if asked.summed else torch.cat(parts, -1)
+
+
+class _Again(torch.autograd.Function):
+    """Forward by the stream; backward a strip at a time, which is computed again and let go."""
+
+    @staticmethod
+    def forward(ctx: Any, asked: Answer, *leaves: Tensor) -> Tensor:
+        ctx.asked = asked
+        ctx.save_for_backward(*leaves)
+        return asked.whole()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        asked, (gradient,), again = ctx.asked, gradients, torch.is_grad_enabled()
+        wanted = [
+            leaf for leaf, n in zip(ctx.saved_tensors, ctx.needs_input_grad[1:], strict=True) if n
+        ]
+        totals = [torch.zeros_like(leaf) for leaf in wanted]
+        for at, strip in asked.strips():
+            with torch.enable_grad():
+                part = asked.part(at, strip)
+            if not part.requires_grad:
+                continue
+            share = gradient if asked.summed else gradient[..., at]
+            found = torch.autograd.grad(part, wanted, share, allow_unused=True, create_graph=again)
+            for i, slope in enumerate(found):
+                if slope is not None:
+                    totals[i] = totals[i] + slope if again else totals[i].add_(slope)
+        each = iter(totals)
+        return None, *(next(each) if n else None for n in ctx.needs_input_grad[1:])
+
+
+def leaves_of(request: Request) -> list[Tensor] | None:
+    """What the weights depend on; None where a function of the caller's may hide some of it."""
+    parameters = _parameters(request.score)
+    if parameters is None or isinstance(request.normaliser, Rows):
+        return None
+    tensors = [request.query, request.key, request.bias, *parameters]
+    return unique([each for each in tensors if each is not None])
+
+
+def unique(tensors: list[Tensor]) -> list[Tensor]:
+    """Each tensor once: keys may be the queries themselves."""
+    return list({id(each): each for each in tensors}.values())
+
+
+def _parameters(score: object) -> list[Tensor] | None:
+    if isinstance(score, General | Additive):
+        return list(score.parameters())
+    if isinstance(score, SoftCap):
+        return _parameters(score.score)
+    plain = isinstance(score, DotLike) and not isinstance(score, nn.Module)
+    return [] if plain and type(score).__module__.startswith("regard.") else None
+
+
+def entropy(weights: Callable[[Tensor], Tensor]) -> Part:
+    return lambda _, rows: entropy_of(weights(rows))
+
+
+def log_normaliser(scores: Callable[[Tensor], Tensor]) -> Part:
     """ln sum_j exp(s_j); of a row with nothing to read -inf, and its gradient 0."""
 
-    def answer(at: Tensor) -> Tensor:
-        rows = scores(at)
-        nothing = (rows == -torch.inf).all(-1)
-        logs = torch.logsumexp(torch.where(nothing.unsqueeze(-1), 0.0, rows), -1)
+    def part(_: slice, rows: Tensor) -> Tensor:
+        own = scores(rows)
+        nothing = (own == -torch.inf).all(-1)
+        logs = torch.logsumexp(torch.where(nothing.unsqueeze(-1), 0.0, own), -1)
         return torch.where(nothing, -torch.inf, logs)
 
-    return _filled(into, answer, strips)
+    return part
 
 
-def received(weights: Rows, shares: Tensor | None, strips: Iterator[Tensor]) -> Tensor:
-    """sum_i w_i p_ij over rows; `shares` are the w of the rows in the order of the strips."""
-    start, total = 0, None
+def received(weights: Callable[[Tensor], Tensor], shares: Tensor | None) -> Part:
+    """sum_i w_i p_ij over rows; `shares` are the w of the rows asked for."""
 
-    def answer(at: Tensor, own: Tensor | None) -> Tensor:
-        rows = weights(at)
-        return rows.sum(-2) if own is None else (own.unsqueeze(-1) * rows).sum(-2)
+    def part(at: slice, rows: Tensor) -> Tensor:
+        own = weights(rows)
+        return own.sum(-2) if shares is None else (shares[..., at].unsqueeze(-1) * own).sum(-2)
 
-    for strip in strips:
-        own = None if shares is None else shares[..., start : start + len(strip)]
-        start += len(strip)
-        part = _again(answer, strip, own)
-        total = part if total is None else total.add_(part)
-    return torch.zeros(()) if total is None else total
-
-
-def _filled(into: Tensor, answer: Rows, strips: Iterator[Tensor]) -> Tensor:
-    """A number for every row, written where it belongs: small results that stay among large blocks
-    that go would keep the allocator from using that memory again."""
-    start = 0
-    for strip in strips:
-        into[..., start : start + len(strip)] = _again(answer, strip)
-        start += len(strip)
-    return into
-
-
-def _again(answer: Callable[..., Tensor], *arguments: Tensor | None) -> Tensor:
-    found: Tensor = checkpoint(answer, *arguments, use_reentrant=False, preserve_rng_state=False)
-    return found
+    return part

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
+from regard.attention.looks import learned
 from regard.attention.looks.answers import Answers
 from regard.attention.looks.products import Products
 from regard.attention.looks.source import MASKED, Scored, Source, width
@@ -120,6 +121,9 @@ class Look(Answers):
     def _dtype(self) -> torch.dtype:
         joint = torch.promote_types(self._request.query.dtype, self._request.key.dtype)
         return torch.promote_types(joint, torch.float32)
+
+    def _leaves(self) -> list[Tensor] | None:
+        return learned.leaves_of(self._request)
 
     def _learns(self) -> bool:
         request = self._request

@@ -48,6 +48,9 @@ class MeanLook(Look):
     def _dtype(self) -> torch.dtype:
         return self._look._dtype()
 
+    def _leaves(self) -> list[Tensor] | None:
+        return self._look._leaves()
+
     def _learns(self) -> bool:
         return self._look._learns()
 

@@ -55,6 +55,9 @@ class StoredLook(Look):
     def _dtype(self) -> torch.dtype:
         return torch.promote_types(self._weights.dtype, torch.float32)
 
+    def _leaves(self) -> list[Tensor] | None:
+        return [self._weights]
+
     def _learns(self) -> bool:
         return torch.is_grad_enabled() and self._weights.requires_grad
 
