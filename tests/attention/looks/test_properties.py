@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.attention.looks.oracle import Dense, bin_of
 from torch import Tensor
@@ -48,6 +48,7 @@ def small_blocks(block: int) -> Any:
 
 
 @pytest.mark.parametrize("mask", SHUT.values(), ids=SHUT)
+@settings(max_examples=12)
 @given(queries=SIZES, keys=SIZES, block=BLOCKS)
 def test_any_shape_in_any_blocks(queries: int, keys: int, block: int, mask: Any) -> None:
     look, exact = ask(queries, keys, mask)
