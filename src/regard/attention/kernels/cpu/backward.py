@@ -9,26 +9,24 @@ in an order that depends on nothing but the number of workers.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import BLOCK, GROUP, STRIDE, clear
+from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, clear
 from regard.attention.kernels.cpu.forward import (
-    ASKING,
-    BIAS,
-    MASK,
     SPAN,
-    STORED,
     A,
     C,
+    Given,
     V,
     W,
     load_tile,
+    reach,
     score_tile,
 )
 from regard.attention.kernels.cpu.hidden import ROWS
-from regard.attention.kernels.cpu.machine import SUMS, compiled, inner, lanes, scratch
+from regard.attention.kernels.cpu.machine import SUMS, compiled, inner, lanes, written_out
 from regard.attention.kernels.cpu.rows import block_span, weigh
 from regard.attention.kernels.cpu.slopes import slopes_of_channels
 from regard.attention.kernels.cpu.values import value_gradient, weight_gradient
@@ -91,7 +89,7 @@ def write_scaled(total: Any, to: Any, part: Any, at: Any, n: Any, factor: Any) -
         part[k + j] = 0
 
 
-@inner
+@written_out
 def bias_gradient(slope: Any, query: Any, first: Any, e: Any, at: Any, n: Any) -> None:
     i = query if slope.shape[0] > 1 else 0
     if slope.shape[1] > 1:
@@ -100,212 +98,217 @@ def bias_gradient(slope: Any, query: Any, first: Any, e: Any, at: Any, n: Any) -
         slope[i, 0] += sum_of(e, at, n)
 
 
-@compiled
-def backward(
-    start: int,
-    stop: int,
-    where: Any,
-    slots: Any,
-    a: Any,
-    c: Any,
-    w: Any,
-    scales: Any,
-    sums: Any,
-    v: Any,
-    middle: Any,
-    spread: Any,
-    top: Any,
+class Bench(NamedTuple):
+    """Where one worker writes a stretch down: tiles first."""
+
+    p: Any
+    e: Any
+    raw: Any
+    kept: Any
+    powers: Any
+    plain: Any
+    for_a: Any
+    for_c: Any
+    for_w: Any  # float64
+    coming: Any
+    means: Any
+    inverses: Any
+
+
+class Slopes(NamedTuple):
+    """The gradients, entries (or a worker's parts of them) first."""
+
+    a: Any
+    c: Any
+    w: Any  # float64, this worker's
+    v: Any
+    bias: Any
+
+
+@written_out
+def load_stretch(
+    given: Any, bench: Any, entry: Any, first: Any, count: Any, out: Any, totals: Any, upstream: Any
+) -> None:
+    """The exponentials of a stretch's queries, and what its softmax needs."""
+    at, width, padded = given.where[entry], given.width, given.w.shape[1]
+    for tile in range(STRETCH // ROWS):
+        clear(bench.coming[tile], 0, ROWS * width)
+        clear(bench.for_a[tile], 0, ROWS * padded)
+        corner, rows = first + tile * ROWS, min(ROWS, count - tile * ROWS)
+        if rows > 0:
+            load_tile(
+                given.a[at[A]],
+                corner,
+                rows,
+                given.hidden,
+                padded,
+                given.middle[at[C]],
+                bench.powers[tile],
+                bench.plain[tile],
+            )
+    clear(bench.for_w, 0, padded)
+    for i in range(count):
+        start = (first + i) * width
+        for d in range(width):
+            bench.coming[i // ROWS, i % ROWS * width + d] = upstream[entry, start + d]
+        bench.means[i] = dot(upstream[entry], start, out[entry], start, width)
+        total = totals[entry, first + i]
+        bench.inverses[i] = 1 / total if total != 0 else 0
+
+
+@written_out
+def slopes_of_scores(
+    given: Any,
     turned: Any,
-    low: Any,
-    high: Any,
-    bias: Any,
-    mask: Any,
-    asking: Any,
-    stored: Any,
-    keys: int,
-    hidden: int,
-    width: int,
-    cap: float,
-    factor: float,
-    limit: Any,
+    bench: Any,
+    slopes: Any,
+    at: Any,
+    slot: Any,
+    tile: Any,
+    corner: Any,
+    rows: Any,
+    block: Any,
+    left: Any,
+    right: Any,
+    peaks: Any,
+) -> float:
+    """Weights, and in place of their gradients those of the scores; returns the sum of these."""
+    p, e, width, n = bench.p, bench.e, given.width, right - left
+    position = block * BLOCK + left
+    inside = min(n, given.keys - position)
+    coming, wide = bench.coming[tile], (width + 7) // 8 * 8
+    clear(p, 0, p.size)
+    score_tile(
+        given,
+        at,
+        corner,
+        rows,
+        block,
+        left,
+        right,
+        bench.powers[tile],
+        bench.plain[tile],
+        p,
+        bench.raw,
+        bench.kept,
+    )
+    for row in range(rows):
+        weigh(p, row * STRIDE + left, n, peaks[corner + row], bench.inverses[tile * ROWS + row])
+    value_gradient(slopes.v[slot[2]], position * width, p, left, inside, coming, width)
+    start = block * wide * STRIDE
+    weight_gradient(e, rows, left, n, coming, width, wide, turned[at[V]], start)
+    total = 0.0
+    for row in range(rows):
+        to = row * STRIDE + left
+        through_softmax(e, p, to, n, bench.means[tile * ROWS + row], p.dtype.type(given.factor))
+        if slopes.bias.shape[1] > 0:
+            bias_gradient(slopes.bias[slot[3]], corner + row, position, e, to, inside)
+        if given.cap != 0.0:
+            through_cap(e, bench.kept, to, n, given.cap)
+        total += sum_of(e, to, n)
+    if rows % 2:
+        clear(e, rows * STRIDE + left, n)
+    return total
+
+
+@written_out
+def stretches(
+    start: Any,
+    stop: Any,
+    given: Any,
+    turned: Any,
+    bench: Any,
+    slots: Any,
+    slopes: Any,
     out: Any,
     peaks: Any,
     totals: Any,
     upstream: Any,
-    slope_a: Any,
-    slope_c: Any,
-    slope_w: Any,
-    slope_v: Any,
-    slope_bias: Any,
 ) -> None:
-    """Gradients of stretches start to stop, counted through the whole batch."""
-    queries, padded = peaks.shape[1], w.shape[1]
-    wide = (width + 7) // 8 * 8
-    stretches = (queries + STRETCH - 1) // STRETCH
-    dtype = out.dtype
-    p, e = scratch(ROWS * STRIDE, out), scratch(ROWS * STRIDE, out)
-    kept = scratch(ROWS * STRIDE if cap != 0.0 else 1, out)
-    raw = scratch(GROUP * STRIDE, out)
-    tiles = STRETCH // ROWS
-    powers = scratch(STRETCH * padded, out).reshape((tiles, ROWS * padded))
-    plain = scratch(STRETCH * padded, out).reshape((tiles, ROWS * padded))
-    for_a = scratch(STRETCH * padded, out).reshape((tiles, ROWS * padded))
-    for_c = scratch(padded * STRIDE, out)
-    clear(for_c, 0, for_c.size)
-    for_w = np.zeros(padded, np.float64)
-    coming = scratch(STRETCH * width, out).reshape((tiles, ROWS * width))
-    means, inverses = np.zeros(STRETCH, dtype), np.zeros(STRETCH, dtype)
-    four = dtype.type(4)
+    queries, keys, hidden, padded = peaks.shape[1], given.keys, given.hidden, given.w.shape[1]
+    runs = (queries + STRETCH - 1) // STRETCH
+    four = out.dtype.type(4)
+    clear(bench.for_c, 0, bench.for_c.size)
     for item in range(start, stop):
-        entry, first = item // stretches, item % stretches * STRETCH
-        at, slot = where[entry], slots[entry]
+        entry, first = item // runs, item % runs * STRETCH
+        at, slot = given.where[entry], slots[entry]
         count = min(STRETCH, queries - first)
-        ours, theirs = low[at[SPAN]], high[at[SPAN]]
-        weights = w[at[W]]
-        begin, end = keys, 0
-        for tile in range(tiles):
-            clear(coming[tile], 0, ROWS * width)
-            clear(for_a[tile], 0, ROWS * padded)
-        clear(for_w, 0, padded)
+        low, high, weights = given.low[at[SPAN]], given.high[at[SPAN]], given.w[at[W]]
+        spread, top, c = given.spread[at[C]], given.top[at[C]], given.c[at[C]]
+        load_stretch(given, bench, entry, first, count, out, totals, upstream)
         score_sum = 0.0
-        for i in range(count):
-            query = first + i
-            begin, end = min(begin, ours[query]), max(end, theirs[query])
-            tile, row = i // ROWS, i % ROWS
-            for d in range(width):
-                coming[tile, row * width + d] = upstream[entry, query * width + d]
-            means[i] = dot(upstream[entry], query * width, out[entry], query * width, width)
-            total = totals[entry, query]
-            inverses[i] = 1 / total if total != 0 else 0
-        for tile in range((count + ROWS - 1) // ROWS):
-            rows = min(ROWS, count - tile * ROWS)
-            load_tile(
-                a[at[A]],
-                first + tile * ROWS,
-                rows,
-                hidden,
-                padded,
-                middle[at[C]],
-                powers[tile],
-                plain[tile],
-            )
+        begin, end = reach(low, high, first, count)
         for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
             edge, border = block_span(begin, end, block)
             if border <= edge:
                 continue
-            position = block * BLOCK
             for tile in range((count + ROWS - 1) // ROWS):
-                corner = first + tile * ROWS
-                rows = min(ROWS, queries - corner)
-                low_, high_ = ours[corner], theirs[corner]
-                for row in range(1, rows):
-                    low_ = min(low_, ours[corner + row])
-                    high_ = max(high_, theirs[corner + row])
+                corner, rows = first + tile * ROWS, min(ROWS, count - tile * ROWS)
+                low_, high_ = reach(low, high, corner, rows)
                 left, right = block_span(low_, high_, block)
                 if right <= left:
                     continue
-                n, inside = right - left, min(right, keys - position) - left
-                clear(p, 0, p.size)
-                score_tile(
-                    p,
-                    rows,
+                score_sum += slopes_of_scores(
+                    given,
+                    turned,
+                    bench,
+                    slopes,
+                    at,
+                    slot,
+                    tile,
                     corner,
+                    rows,
                     block,
                     left,
                     right,
-                    powers[tile],
-                    plain[tile],
-                    spread[at[C]],
-                    top[at[C]],
-                    c[at[C]],
-                    weights,
-                    scales[at[W]],
-                    sums[at[W]],
-                    ours,
-                    theirs,
-                    bias[at[BIAS]],
-                    mask[at[MASK]],
-                    asking[at[ASKING]],
-                    stored[at[STORED]],
-                    keys,
-                    hidden,
-                    padded,
-                    cap,
-                    factor,
-                    limit,
-                    raw,
-                    kept,
+                    peaks[entry],
                 )
-                for row in range(rows):
-                    i = tile * ROWS + row
-                    weigh(p, row * STRIDE + left, n, peaks[entry, corner + row], inverses[i])
-                value_gradient(
-                    slope_v[slot[2]],
-                    (position + left) * width,
-                    p,
-                    left,
-                    inside,
-                    coming[tile],
-                    width,
-                )
-                weight_gradient(
-                    e,
-                    rows,
-                    left,
-                    n,
-                    coming[tile],
-                    width,
-                    wide,
-                    turned[at[V]],
-                    block * wide * STRIDE,
-                )
-                for row in range(rows):
-                    to = row * STRIDE + left
-                    through_softmax(e, p, to, n, means[tile * ROWS + row], dtype.type(factor))
-                    if slope_bias.shape[1] > 0:
-                        bias_gradient(
-                            slope_bias[slot[3]], corner + row, position + left, e, to, inside
-                        )
-                    if cap != 0.0:
-                        through_cap(e, kept, to, n, cap)
-                    score_sum += sum_of(e, to, n)
-                if rows % 2:
-                    clear(e, rows * STRIDE + left, n)
                 slopes_of_channels(
-                    e,
+                    bench.e,
                     rows,
-                    powers[tile],
-                    plain[tile],
-                    spread[at[C]],
-                    top[at[C]],
-                    c[at[C]],
+                    bench.powers[tile],
+                    bench.plain[tile],
+                    spread,
+                    top,
+                    c,
                     keys,
                     hidden,
                     padded,
-                    limit,
+                    given.limit,
                     block,
                     left,
                     right,
-                    raw,
-                    for_a[tile],
-                    for_c,
-                    for_w,
+                    bench.raw,
+                    bench.for_a[tile],
+                    bench.for_c,
+                    bench.for_w,
                 )
-            for h in range(hidden):
+            for h in range(padded):
+                to, of = (block * padded + h) * STRIDE + edge, h * STRIDE + edge
                 write_scaled(
-                    slope_c[slot[1]],
-                    (block * padded + h) * STRIDE + edge,
-                    for_c,
-                    h * STRIDE + edge,
-                    border - edge,
-                    four * weights[h],
+                    slopes.c[slot[1]], to, bench.for_c, of, border - edge, four * weights[h]
                 )
-            clear(for_c, hidden * STRIDE, (padded - hidden) * STRIDE)
         for i in range(count):
-            tile, row = i // ROWS, i % ROWS
             for h in range(hidden):
-                slope_a[slot[0], (first + i) * hidden + h] += (
-                    four * weights[h] * for_a[tile, row * padded + h]
-                )
+                part = bench.for_a[i // ROWS, i % ROWS * padded + h]
+                slopes.a[slot[0], (first + i) * hidden + h] += four * weights[h] * part
         for h in range(hidden):
-            slope_w[at[W], h] += score_sum - 2 * for_w[h]
+            slopes.w[at[W], h] += score_sum - 2 * bench.for_w[h]
+
+
+@compiled
+def backward(
+    start: int,
+    stop: int,
+    given: Given,
+    turned: Any,
+    bench: Bench,
+    slots: Any,
+    slopes: Slopes,
+    out: Any,
+    peaks: Any,
+    totals: Any,
+    upstream: Any,
+) -> None:
+    """Gradients of stretches start to stop, counted through the whole batch."""
+    stretches(start, stop, given, turned, bench, slots, slopes, out, peaks, totals, upstream)

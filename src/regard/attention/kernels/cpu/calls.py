@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention.kernels.cpu import backward as back
 from regard.attention.kernels.cpu import forward as ahead
-from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE
+from regard.attention.kernels.cpu.exponentials import BLOCK, GROUP, STRIDE, STRIP
 from regard.attention.kernels.cpu.hidden import ROWS
 from regard.attention.kernels.cpu.pool import run, split
 from regard.attention.kernels.cpu.problem import LIMITS, Array, Problem
@@ -57,21 +57,66 @@ def _prepared(problem: Problem, workers: int) -> tuple[Array, Array, Array]:
     return middle, spread, top
 
 
-def _common(problem: Problem, cap: float, factor: float) -> tuple[Any, ...]:
-    limit = problem.a.dtype.type(LIMITS[TORCH[problem.a.dtype]])
-    return (
-        problem.low,
-        problem.high,
-        problem.bias,
-        problem.mask,
-        problem.asking,
-        problem.stored,
-        problem.keys,
-        problem.hidden,
-        problem.width,
+def _given(problem: Problem, cap: float, factor: float, workers: int) -> ahead.Given:
+    p = problem
+    middle, spread, top = _prepared(p, workers)
+    limit = p.a.dtype.type(LIMITS[TORCH[p.a.dtype]])
+    return ahead.Given(
+        p.where,
+        p.a,
+        p.c,
+        p.w,
+        p.scales,
+        p.sums,
+        p.v,
+        p.low,
+        p.high,
+        p.bias,
+        p.mask,
+        p.asking,
+        p.stored,
+        middle,
+        spread,
+        top,
+        p.keys,
+        p.hidden,
+        p.width,
         float(cap),
         float(factor),
         limit,
+    )
+
+
+def _desk(problem: Problem) -> ahead.Desk:
+    make = partial(_empty, problem.a.dtype)
+    return ahead.Desk(
+        scores=make(ROWS * STRIDE),
+        raw=make(GROUP * STRIDE),
+        kept=make(1),
+        powers=make(ROWS * problem.padded),
+        plain=make(ROWS * problem.padded),
+        best=make(STRIP),
+        peak=make(ROWS),
+        total=make(ROWS),
+        reading=make(ROWS * problem.width),
+    )
+
+
+def _bench(problem: Problem, cap: float) -> back.Bench:
+    make, tiles = partial(_empty, problem.a.dtype), back.STRETCH // ROWS
+    return back.Bench(
+        p=make(ROWS * STRIDE),
+        e=make(ROWS * STRIDE),
+        raw=make(GROUP * STRIDE),
+        kept=make(ROWS * STRIDE if cap else 1),
+        powers=make(tiles, ROWS * problem.padded),
+        plain=make(tiles, ROWS * problem.padded),
+        for_a=make(tiles, ROWS * problem.padded),
+        for_c=make(problem.padded * STRIDE),
+        for_w=_empty(np.float64, problem.padded),
+        coming=make(tiles, ROWS * problem.width),
+        means=make(back.STRETCH),
+        inverses=make(back.STRETCH),
     )
 
 
@@ -91,37 +136,14 @@ def _shares(problem: Problem, rows: int, workers: int) -> list[tuple[int, int]]:
 
 def forward(problem: Problem, cap: float, factor: float) -> tuple[Tensor, Tensor, Tensor]:
     """The reading, and each row's peak and total."""
-    workers = _workers(problem)
-    middle, spread, top = _prepared(problem, workers)
-    queries, dtype = problem.queries, problem.a.dtype
-    out = _empty(dtype, problem.entries, queries * problem.width)
-    peaks = _empty(dtype, problem.entries, queries)
-    totals = _empty(dtype, problem.entries, queries)
-    p = problem
-    run(
-        [
-            partial(
-                ahead.forward,
-                *part,
-                p.where,
-                p.a,
-                p.c,
-                p.w,
-                p.scales,
-                p.sums,
-                p.v,
-                middle,
-                spread,
-                top,
-                *_common(p, cap, factor),
-                out,
-                peaks,
-                totals,
-            )
-            for part in _shares(p, ROWS, workers)
-        ]
-    )
-    shape = (*p.batch, queries)
+    p, workers = problem, _workers(problem)
+    given = _given(p, cap, factor, workers)
+    out = _empty(p.a.dtype, p.entries, p.queries * p.width)
+    peaks = _empty(p.a.dtype, p.entries, p.queries)
+    totals = _empty(p.a.dtype, p.entries, p.queries)
+    shares = _shares(p, ROWS, workers)
+    run([partial(ahead.forward, *part, given, _desk(p), out, peaks, totals) for part in shares])
+    shape = (*p.batch, p.queries)
     return (
         torch.from_numpy(out).view(*shape, p.width),
         torch.from_numpy(peaks).view(shape),
@@ -141,70 +163,52 @@ def backward(
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Gradients of a, c, w, v and bias, each (entries, ...) as in the problem."""
     p, workers = problem, _workers(problem)
-    middle, spread, top = _prepared(p, workers)
+    given = _given(p, cap, factor, workers)
     wide = -(-p.width // 8) * 8
     turned = _empty(p.a.dtype, len(p.v), -(-p.keys // BLOCK) * wide * STRIDE)
-    run(
-        [
-            partial(back_values, *part, p.v, p.keys, p.width, wide, turned)
-            for part in split(len(p.v), workers)
-        ]
-    )
+    turning = split(len(p.v), workers)
+    run([partial(ahead.prepare_values, *t, p.v, p.keys, p.width, wide, turned) for t in turning])
     shares = _shares(p, back.STRETCH, workers)
     slots, owners = _slots(p, shares)
-    rows = p.bias.shape[1:] if wants_bias else (0, 0)
-    slope_a = _zeros(owners[0], p.a.shape[1:], p)
-    slope_c = _zeros(owners[1], spread.shape[1:], p)
-    slope_v = _zeros(owners[2], p.v.shape[1:], p)
-    slope_bias = _zeros(owners[3], rows, p)
-    slope_w = np.zeros((len(shares), *p.w.shape))
-    flat = (p.entries, -1) if p.entries and p.queries else (p.entries, 0)
+    slopes = back.Slopes(
+        a=_zeros(owners[0], p.a.shape[1:], p),
+        c=_zeros(owners[1], given.spread.shape[1:], p),
+        w=np.zeros((len(shares), *p.w.shape)),
+        v=_zeros(owners[2], p.v.shape[1:], p),
+        bias=_zeros(owners[3], p.bias.shape[1:] if wants_bias else (0, 0), p),
+    )
+    rows = [_by_entry(tensor, p) for tensor in (out, peaks, totals, upstream)]
     run(
         [
             partial(
                 back.backward,
                 *part,
-                p.where,
-                slots[worker],
-                p.a,
-                p.c,
-                p.w,
-                p.scales,
-                p.sums,
-                p.v,
-                middle,
-                spread,
-                top,
+                given,
                 turned,
-                *_common(p, cap, factor),
-                out.reshape(flat).numpy(),
-                peaks.reshape(flat).numpy(),
-                totals.reshape(flat).numpy(),
-                upstream.contiguous().reshape(flat).numpy(),
-                slope_a,
-                slope_c,
-                slope_w[worker],
-                slope_v,
-                slope_bias,
+                _bench(p, cap),
+                slots[worker],
+                slopes._replace(w=slopes.w[worker]),
+                *rows,
             )
             for worker, part in enumerate(shares)
         ]
     )
-    by_key = _gather(slope_c, owners[1], len(p.c)).reshape(len(p.c), -1, p.padded, STRIDE)[
+    by_key = _gather(slopes.c, owners[1], len(p.c)).reshape(len(p.c), -1, p.padded, STRIDE)[
         ..., :BLOCK
     ]
     return (
-        _gather(slope_a, owners[0], len(p.a)),
+        _gather(slopes.a, owners[0], len(p.a)),
         np.ascontiguousarray(by_key.swapaxes(2, 3)).reshape(len(p.c), -1, p.padded)[
             :, : p.keys, : p.hidden
         ],
-        slope_w.sum(0)[:, : p.hidden].astype(p.a.dtype),
-        _gather(slope_v, owners[2], len(p.v)),
-        _gather(slope_bias, owners[3], len(p.bias)),
+        slopes.w.sum(0)[:, : p.hidden].astype(p.a.dtype),
+        _gather(slopes.v, owners[2], len(p.v)),
+        _gather(slopes.bias, owners[3], len(p.bias)),
     )
 
 
-back_values = ahead.prepare_values
+def _by_entry(tensor: Tensor, problem: Problem) -> Array:
+    return tensor.contiguous().reshape(problem.entries, -1).numpy()
 
 
 def _zeros(owners: Array, shape: tuple[int, ...], problem: Problem) -> Array:

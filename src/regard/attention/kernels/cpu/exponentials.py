@@ -111,7 +111,7 @@ def clear(row: Any, at: Any, n: Any) -> None:
         row[np.uint64(at) + j] = 0
 
 
-@inner
+@inner(allocates=True)
 def middles(features: Any, keys: Any, hidden: Any, middle: Any) -> None:
     """m of each channel; `features` is one entry, keys x hidden.
 
@@ -152,7 +152,7 @@ def row_of_exponentials(
         row[np.uint64(at) + h] = power if reached else np.inf
 
 
-@inner
+@inner(allocates=True)
 def spread_keys(
     features: Any, keys: Any, hidden: Any, padded: Any, middle: Any, spread: Any, top: Any
 ) -> None:

@@ -7,22 +7,20 @@ Source: Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from regard.attention.kernels.cpu.exponentials import (
     BLOCK,
-    GROUP,
     STRIDE,
-    STRIP,
     clear,
     middles,
     row_of_exponentials,
     spread_keys,
 )
 from regard.attention.kernels.cpu.hidden import ROWS, sum_channels
-from regard.attention.kernels.cpu.machine import compiled, inner, scratch
+from regard.attention.kernels.cpu.machine import compiled, written_out
 from regard.attention.kernels.cpu.rows import (
     block_span,
     close_row,
@@ -37,7 +35,48 @@ from regard.attention.kernels.cpu.values import blend, scale_row, turn_values
 A, C, W, V, SPAN, BIAS, MASK, ASKING, STORED = range(9)
 
 
-@compiled
+class Given(NamedTuple):
+    """What every part of a call reads; arrays have their entries first, the rest laid flat."""
+
+    where: Any
+    a: Any
+    c: Any
+    w: Any
+    scales: Any  # the sum of a group's weights, at least 1
+    sums: Any  # the sum of all weights
+    v: Any
+    low: Any
+    high: Any
+    bias: Any
+    mask: Any
+    asking: Any
+    stored: Any
+    middle: Any
+    spread: Any
+    top: Any
+    keys: int
+    hidden: int
+    width: int
+    cap: float
+    factor: float
+    limit: Any  # of a product of eight t
+
+
+class Desk(NamedTuple):
+    """Where one worker writes a tile down."""
+
+    scores: Any
+    raw: Any
+    kept: Any
+    powers: Any
+    plain: Any
+    best: Any
+    peak: Any
+    total: Any
+    reading: Any
+
+
+@compiled(allocates=True)
 def prepare(
     first: int,
     last: int,
@@ -55,7 +94,7 @@ def prepare(
         spread_keys(c[entry], keys, hidden, padded, middle[entry], spread[entry], top[entry])
 
 
-@compiled
+@compiled(allocates=True)
 def prepare_values(
     first: int, last: int, v: Any, keys: int, width: int, padded: int, turned: Any
 ) -> None:
@@ -63,7 +102,7 @@ def prepare_values(
         turn_values(v[entry], keys, width, padded, turned[entry])
 
 
-@inner
+@written_out
 def load_tile(
     a: Any, first: Any, rows: Any, hidden: Any, padded: Any, middle: Any, powers: Any, plain: Any
 ) -> None:
@@ -76,34 +115,18 @@ def load_tile(
             plain[row * padded + h] = a[(first + row) * hidden + h]
 
 
-@inner
+@written_out
 def score_tile(
-    scores: Any,
-    rows: Any,
+    given: Any,
+    at: Any,
     first: Any,
+    rows: Any,
     block: Any,
     left: Any,
     right: Any,
     powers: Any,
     plain: Any,
-    spread: Any,
-    top: Any,
-    c: Any,
-    w: Any,
-    scales: Any,
-    total: Any,
-    low: Any,
-    high: Any,
-    bias: Any,
-    mask: Any,
-    asking: Any,
-    stored: Any,
-    keys: Any,
-    hidden: Any,
-    padded: Any,
-    cap: Any,
-    factor: Any,
-    limit: Any,
+    scores: Any,
     raw: Any,
     kept: Any,
 ) -> None:
@@ -116,141 +139,126 @@ def score_tile(
         rows,
         powers,
         plain,
-        spread,
-        top,
-        c,
-        keys,
-        hidden,
-        padded,
-        w,
-        scales,
-        limit,
+        given.spread[at[C]],
+        given.top[at[C]],
+        given.c[at[C]],
+        given.keys,
+        given.hidden,
+        given.w.shape[1],
+        given.w[at[W]],
+        given.scales[at[W]],
+        given.limit,
         block,
         left,
         right,
         raw,
     )
     begin = block * BLOCK
-    inside = min(right, keys - begin)
+    inside = min(right, given.keys - begin)
+    low, high = given.low[at[SPAN]], given.high[at[SPAN]]
     for row in range(rows):
         query, to = first + row, row * STRIDE
-        open_scores(scores, to + left, right - left, total, cap)
+        open_scores(scores, to + left, right - left, given.sums[at[W]], given.cap)
         if kept.shape[0] > 1:
             for j in range(left, right):
                 kept[to + j] = scores[to + j]
-        mask_row(scores, to, left, inside, begin, query, bias, mask, asking, stored)
-        close_row(scores, to, left, right, low[query] - begin, high[query] - begin, factor)
+        mask_row(
+            scores,
+            to,
+            left,
+            inside,
+            begin,
+            query,
+            given.bias[at[BIAS]],
+            given.mask[at[MASK]],
+            given.asking[at[ASKING]],
+            given.stored[at[STORED]],
+        )
+        start, stop = low[query] - begin, high[query] - begin
+        close_row(scores, to, left, right, start, stop, given.factor)
+
+
+@written_out
+def reach(low: Any, high: Any, first: Any, rows: Any) -> Any:
+    """The span of keys that at least one of these queries may read."""
+    begin, end = low[first], high[first]
+    for row in range(1, rows):
+        begin, end = min(begin, low[first + row]), max(end, high[first + row])
+    return begin, end
+
+
+@written_out
+def fold_in(desk: Any, rows: Any, left: Any, n: Any, width: Any) -> None:
+    """Turn scores into weights of the peak so far, and bring what was summed before to it."""
+    one = desk.total.dtype.type(1)
+    for row in range(rows):
+        to = row * STRIDE + left
+        most = largest(desk.scores, to, n, desk.best)
+        if most > desk.peak[row]:
+            shrink = np.exp(desk.peak[row] - most)
+            desk.peak[row] = most
+            desk.total[row] *= shrink
+            scale_row(desk.reading, row * width, width, shrink)
+        desk.total[row] += weigh(desk.scores, to, n, desk.peak[row], one)
+
+
+@written_out
+def read_tile(given: Any, desk: Any, at: Any, first: Any, rows: Any) -> None:
+    """The reading, peak and total of a tile, left on the desk; the reading is not divided yet."""
+    keys, width = given.keys, given.width
+    middle = given.middle[at[C]]
+    load_tile(
+        given.a[at[A]], first, rows, given.hidden, given.w.shape[1], middle, desk.powers, desk.plain
+    )
+    clear(desk.reading, 0, desk.reading.size)
+    for row in range(ROWS):
+        desk.peak[row], desk.total[row] = -np.inf, 0
+    begin, end = reach(given.low[at[SPAN]], given.high[at[SPAN]], first, rows)
+    for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
+        left, right = block_span(begin, end, block)
+        if right <= left:
+            continue
+        score_tile(
+            given,
+            at,
+            first,
+            rows,
+            block,
+            left,
+            right,
+            desk.powers,
+            desk.plain,
+            desk.scores,
+            desk.raw,
+            desk.kept,
+        )
+        fold_in(desk, rows, left, right - left, width)
+        start = block * BLOCK + left
+        inside = min(right - left, keys - start)
+        blend(desk.reading, desk.scores, rows, left, inside, given.v[at[V]], start * width, width)
+
+
+@written_out
+def tiles(start: Any, stop: Any, given: Any, desk: Any, out: Any, peaks: Any, totals: Any) -> None:
+    queries, width = peaks.shape[1], given.width
+    count = (queries + ROWS - 1) // ROWS
+    one, zero = out.dtype.type(1), out.dtype.type(0)
+    for item in range(start, stop):
+        entry, first = item // count, item % count * ROWS
+        rows = min(ROWS, queries - first)
+        read_tile(given, desk, given.where[entry], first, rows)
+        for row in range(rows):
+            total = desk.total[row]
+            peaks[entry, first + row] = desk.peak[row]
+            totals[entry, first + row] = total
+            inverse = one / total if total != zero else zero
+            for d in range(width):
+                out[entry, (first + row) * width + d] = desk.reading[row * width + d] * inverse
 
 
 @compiled
 def forward(
-    start: int,
-    stop: int,
-    where: Any,
-    a: Any,
-    c: Any,
-    w: Any,
-    scales: Any,
-    sums: Any,
-    v: Any,
-    middle: Any,
-    spread: Any,
-    top: Any,
-    low: Any,
-    high: Any,
-    bias: Any,
-    mask: Any,
-    asking: Any,
-    stored: Any,
-    keys: int,
-    hidden: int,
-    width: int,
-    cap: float,
-    factor: float,
-    limit: Any,
-    out: Any,
-    peaks: Any,
-    totals: Any,
+    start: int, stop: int, given: Given, desk: Desk, out: Any, peaks: Any, totals: Any
 ) -> None:
     """Readings, peaks and totals of tiles start to stop, counted through the whole batch."""
-    queries, padded = peaks.shape[1], w.shape[1]
-    tiles = (queries + ROWS - 1) // ROWS
-    dtype = out.dtype
-    scores, raw = scratch(ROWS * STRIDE, out), scratch(GROUP * STRIDE, out)
-    powers, plain = scratch(ROWS * padded, out), scratch(ROWS * padded, out)
-    best, kept = scratch(STRIP, out), scratch(1, out)
-    peak, total = scratch(ROWS, out), scratch(ROWS, out)
-    reading = scratch(ROWS * width, out)
-    one, never = dtype.type(1), dtype.type(-np.inf)
-    for item in range(start, stop):
-        entry, first = item // tiles, item % tiles * ROWS
-        at = where[entry]
-        rows = min(ROWS, queries - first)
-        ours, theirs = low[at[SPAN]], high[at[SPAN]]
-        begin, end = ours[first], theirs[first]
-        for row in range(1, rows):
-            begin, end = min(begin, ours[first + row]), max(end, theirs[first + row])
-        load_tile(a[at[A]], first, rows, hidden, padded, middle[at[C]], powers, plain)
-        clear(reading, 0, reading.size)
-        for row in range(ROWS):
-            peak[row], total[row] = never, 0
-        for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
-            left, right = block_span(begin, end, block)
-            if right <= left:
-                continue
-            score_tile(
-                scores,
-                rows,
-                first,
-                block,
-                left,
-                right,
-                powers,
-                plain,
-                spread[at[C]],
-                top[at[C]],
-                c[at[C]],
-                w[at[W]],
-                scales[at[W]],
-                sums[at[W]],
-                ours,
-                theirs,
-                bias[at[BIAS]],
-                mask[at[MASK]],
-                asking[at[ASKING]],
-                stored[at[STORED]],
-                keys,
-                hidden,
-                padded,
-                cap,
-                factor,
-                limit,
-                raw,
-                kept,
-            )
-            for row in range(rows):
-                to = row * STRIDE + left
-                most = largest(scores, to, right - left, best)
-                if most > peak[row]:
-                    shrink = np.exp(peak[row] - most)
-                    peak[row] = most
-                    total[row] *= shrink
-                    scale_row(reading, row * width, width, shrink)
-                total[row] += weigh(scores, to, right - left, peak[row], one)
-            inside = min(right, keys - block * BLOCK) - left
-            blend(
-                reading,
-                scores,
-                rows,
-                left,
-                inside,
-                v[at[V]],
-                (block * BLOCK + left) * width,
-                width,
-            )
-        for row in range(rows):
-            peaks[entry, first + row] = peak[row]
-            totals[entry, first + row] = total[row]
-            inverse = one / total[row] if total[row] != 0 else dtype.type(0)
-            for d in range(width):
-                out[entry, (first + row) * width + d] = reading[row * width + d] * inverse
+    tiles(start, stop, given, desk, out, peaks, totals)

@@ -144,7 +144,7 @@ def _eight_widths(
         slope[s + j] += first + last
 
 
-@inner
+@inner(allocates=True)
 def turn_values(value: Any, keys: Any, width: Any, padded: Any, turned: Any) -> None:
     """The values of one entry, widths as rows of BLOCK keys, zeros beyond."""
     strip = scratch(STRIP * padded, turned)
