@@ -38,7 +38,7 @@ def attend(
             never copied.
         value: what is answered, (*batch, keys, d_value).
         score: how well a key fits a query; ScaledDot() by default. Any function (query, key) ->
-            scores will do.
+            scores will do; it may be asked about some of the queries at a time.
         bias: added to the scores; broadcasts to (*batch, queries, keys). A bias of -inf is a mask.
         mask: True = may be read. A boolean tensor that broadcasts to (*batch, queries, keys), a
             mask of `regard.masks`, or a function (query positions, key positions) -> booleans.

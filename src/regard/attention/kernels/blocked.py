@@ -1,10 +1,4 @@
-"""The equations in blocks of queries: any combination of parts, in memory that grows with lengths.
-
-Of each block only its inputs are kept; its weights are computed again when gradients are asked for.
-This is torch's checkpointing and no autograd function of our own: operations of the caller's are
-recorded anew, so that what a score, mask or normaliser has closed over gets its gradient as well,
-exactly, and can be differentiated again; random numbers are drawn anew from the same state.
-"""
+"""The equations in blocks of queries: any combination of parts, in memory that grows with lengths."""
 
 from __future__ import annotations
 
@@ -14,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from regard.attention.kernels.recomputing import Blocks, Recomputed, closed_over, write
 from regard.attention.kernels.reference import normalise, read, widen
 from regard.attention.kernels.request import Request
 from regard.attention.scores import Additive, DotLike, Score, SoftCap, prepare
@@ -31,35 +26,33 @@ class Blocked:
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         score, key = prepare(request.score, widen(request.key))
-        height = max(1, BLOCK // max(1, width(request)))
-        query, bias = request.query, request.bias
-        queries = query.split(height, -2)
-        biases = (
-            bias.split(height, -2)
-            if bias is not None and bias.shape[-2] > 1
-            else (bias,) * len(queries)
-        )
 
         def block(
             query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, at: int
         ) -> Tensor:
             rows = torch.arange(at, at + query.shape[-2], device=query.device)
-            weights = normalise(request, score(widen(query), key), bias, rows)
-            return read(request, weights, value)
+            return read(request, normalise(request, score(widen(query), key), bias, rows), value)
 
-        keep = not _can_recompute()
-        readings = [
-            block(part, key, value, plus, i * height)
-            if keep
-            else checkpoint(block, part, key, value, plus, i * height, use_reentrant=False)
-            for i, (part, plus) in enumerate(zip(queries, biases, strict=True))
-        ]
-        return readings[0] if len(readings) == 1 else torch.cat(readings, -2)
+        height = max(1, BLOCK // max(1, width(request)))
+        blocks = Blocks(block, height, request.query, key, value, request.bias)
+        if _transformed():
+            return blocks.whole()
+        if not torch.is_grad_enabled():
+            return write(blocks)
+        leaves = closed_over(blocks)
+        if leaves is None:
+            return torch.cat(
+                [checkpoint(blocks.at, span, use_reentrant=False) for span in blocks.spans()], -2
+            )
+        reading: Tensor = Recomputed.apply(  # type: ignore[no-untyped-call]
+            block, height, request.query, key, value, request.bias, *leaves
+        )
+        return reading
 
 
-def _can_recompute() -> bool:
-    """Whether autograd lets tensors be saved as a recipe: torch.func's transforms do not."""
-    return torch._C._autograd._saved_tensors_hooks_is_enabled()
+def _transformed() -> bool:
+    """Whether a transform or compiler sees the blocks: it plans itself what is kept."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 def width(request: Request) -> int:

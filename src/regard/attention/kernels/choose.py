@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.kernels.blocked import Blocked, is_large
 from regard.attention.kernels.kernel import Kernel
 from regard.attention.kernels.matmul import Matmul
 from regard.attention.kernels.reference import Reference
@@ -24,8 +25,10 @@ from regard.attention.scores import Score
 VARIABLE = "REGARD_KERNEL"
 SHORT = 128  # rows up to here are trained faster without fusing
 
-REFERENCE, SDPA, MATMUL = Reference(), Sdpa(), Matmul()
-KERNELS: dict[str, Kernel] = {kernel.name: kernel for kernel in (MATMUL, SDPA, REFERENCE)}
+REFERENCE, BLOCKED, SDPA, MATMUL = Reference(), Blocked(), Sdpa(), Matmul()
+KERNELS: dict[str, Kernel] = {
+    kernel.name: kernel for kernel in (MATMUL, SDPA, BLOCKED, REFERENCE)
+}
 
 
 class _Pinned(threading.local):
@@ -59,7 +62,7 @@ def kernel(name: str) -> Iterator[None]:
     """Pin a kernel: inside, it serves every request, or raises with its reason.
 
     Args:
-        name: "reference", "sdpa" or "matmul".
+        name: "reference", "blocked", "sdpa" or "matmul".
 
     Raises:
         ValueError: there is no kernel of that name.
@@ -95,7 +98,9 @@ def choose(request: Request, value: Tensor) -> Kernel:
     first, second = (MATMUL, SDPA) if _is_plain(request, value) else (SDPA, MATMUL)
     if first.supports(request, value) is None:
         return first
-    return second if second.supports(request, value) is None else REFERENCE
+    if second.supports(request, value) is None:
+        return second
+    return BLOCKED if is_large(request) else REFERENCE
 
 
 def _is_plain(request: Request, value: Tensor) -> bool:
@@ -164,5 +169,7 @@ def explain(
 def _because(chosen: Kernel, request: Request) -> str:
     size = f"{request.queries} queries x {request.keys} keys on {request.query.device.type}"
     if chosen is REFERENCE:
-        return f"the only one that serves this, {size}"
+        return f"small enough to be computed as a whole, {size}"
+    if chosen is BLOCKED:
+        return f"too large to be computed as a whole, {size}"
     return f"the fastest that serves this, {size}"

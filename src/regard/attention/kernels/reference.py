@@ -40,7 +40,7 @@ def normalise(
     if scores.shape[-2:] != (queries, request.keys):
         raise ShapeError(
             f"the score gave shape {list(scores.shape)}:"
-            f" it must give [..., {queries}, {request.keys}]"
+            f" it must give [..., {queries}, {request.keys}], for as many queries as it is passed"
         )
     if bias is not None:
         scores = scores + bias.to(scores.dtype)

@@ -1,0 +1,258 @@
+"""Blocks of queries, of which nothing is kept: they are computed again for their gradients.
+
+torch.utils.checkpoint around each block would do, and serves what this cannot; but the records it
+keeps between blocks are small things between large ones, which leave the allocator with as many
+holes as the whole would have filled. Here one record serves all blocks. The caller's functions are
+differentiated by autograd itself, so the gradients are exact, for what they close over as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Read = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A reading in blocks of `height` queries; `read` takes one, its keys, values, bias, start."""
+
+    read: Read
+    height: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    bias: Tensor | None
+
+    def spans(self) -> Iterator[slice]:
+        queries = self.query.shape[-2]
+        for start in range(0, max(queries, 1), self.height):
+            yield slice(start, min(start + self.height, queries))
+
+    def at(self, span: slice) -> Tensor:
+        bias = self.bias
+        if bias is not None and bias.shape[-2] > 1:
+            bias = bias[..., span, :]
+        return self.read(self.query[..., span, :], self.key, self.value, bias, span.start)
+
+    def whole(self) -> Tensor:
+        return torch.cat([self.at(span) for span in self.spans()], -2)
+
+
+def closed_over(blocks: Blocks) -> list[Tensor] | None:
+    """The leaves that want gradients and are used beside the tensors of the request.
+
+    None where something computed before is used: its own history must not be walked again.
+    """
+    since = _now()
+    with torch.enable_grad(), _same_draws(blocks.query.device):
+        probe = _detached(blocks).at(slice(0, min(1, blocks.query.shape[-2])))
+    return _leaves(probe, since)
+
+
+def _detached(blocks: Blocks) -> Blocks:
+    bias = None if blocks.bias is None else blocks.bias.detach()
+    tensors = (blocks.query.detach(), blocks.key.detach(), blocks.value.detach(), bias)
+    return Blocks(blocks.read, blocks.height, *tensors)
+
+
+def _now() -> int:
+    """A number below those of all operations recorded from here on."""
+    with torch.enable_grad():
+        mark = torch.zeros((), requires_grad=True).exp().grad_fn
+    return mark._sequence_nr()  # type: ignore[union-attr]
+
+
+def _leaves(result: Tensor, since: int) -> list[Tensor] | None:
+    waiting, seen, leaves = [result.grad_fn], set(), []
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        elif node._sequence_nr() < since:
+            return None
+        else:
+            waiting += [following for following, _ in node.next_functions]
+    return leaves
+
+
+@contextmanager
+def _same_draws(device: torch.device) -> Iterator[None]:
+    devices = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
+        yield
+
+
+class _Surroundings:
+    """What a block's result hangs on beside its arguments: random numbers and autocast."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._state = device, torch.get_rng_state()
+        self._on_device = None
+        if device.type != "cpu":
+            self._on_device = torch.get_device_module(device).get_rng_state(device)
+        self._autocast = torch.is_autocast_enabled(device.type)
+        self._dtype = torch.get_autocast_dtype(device.type)
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        kind = self._device.type
+        with _same_draws(self._device), torch.autocast(kind, self._dtype, enabled=self._autocast):
+            torch.set_rng_state(self._state)
+            if self._on_device is not None:
+                torch.get_device_module(self._device).set_rng_state(self._on_device, self._device)
+            yield
+
+
+class Recomputed(torch.autograd.Function):
+    """Every block forwards without a record, and backwards with one that lives as long as it."""
+
+    @staticmethod
+    def forward(ctx: Any, read: Read, height: int, *tensors: Tensor | None) -> Tensor:
+        query, key, value, bias = tensors[:4]
+        blocks = Blocks(read, height, query, key, value, bias)  # type: ignore[arg-type]
+        ctx.sweep = _Sweep(read, height, _Surroundings(blocks.query.device))
+        ctx.save_for_backward(*tensors)
+        return write(blocks)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        needs = ctx.needs_input_grad[2:]
+        return (None, None, *_Slopes.apply(ctx.sweep, needs, upstream[0], *ctx.saved_tensors))
+
+
+class _Slopes(torch.autograd.Function):
+    """The gradients, as a function that has gradients itself."""
+
+    @staticmethod
+    def forward(ctx: Any, sweep: _Sweep, needs: Sequence[bool], *tensors: Tensor | None) -> Any:
+        ctx.sweep, ctx.needs = sweep, needs
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        upstream, *inputs = tensors
+
+        def slopes(reading: Tensor, leaves: Sequence[Tensor], span: slice) -> list[Tensor | None]:
+            return _grad(reading, leaves, needs, upstream[..., span, :])  # type: ignore[index]
+
+        return tuple(sweep.sums(inputs, needs, slopes))
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor | None) -> Any:
+        first, *inputs = ctx.saved_tensors
+        tensors = [*inputs, first]
+        rows = _by_rows(tensors[:4])
+
+        def slopes(reading: Tensor, leaves: Sequence[Tensor], span: slice) -> list[Tensor | None]:
+            found = _grad(reading, leaves[:-1], ctx.needs, leaves[-1], record=True)
+            total = reading.new_zeros(())
+            for i, (slope, weight) in enumerate(zip(found, upstream, strict=True)):
+                if slope is not None and weight is not None:
+                    part = weight[..., span, :] if i < 4 and rows[i] else weight
+                    total = total + (slope * part).sum()
+            return _grad(total, leaves, needs, None)
+
+        needs = [*ctx.needs_input_grad[3:], ctx.needs_input_grad[2]]
+        *sums, for_first = ctx.sweep.sums(tensors, needs, slopes, last_by_rows=True)
+        return (None, None, for_first, *sums)
+
+
+def write(blocks: Blocks) -> Tensor:
+    """The reading, written into one tensor block by block."""
+    reading: Tensor | None = None
+    for span in blocks.spans():
+        part = blocks.at(span)
+        if reading is None:
+            reading = part.new_empty(*part.shape[:-2], blocks.query.shape[-2], part.shape[-1])
+        reading[..., span, :] = part
+    return reading  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """Every block computed again, from leaves of its own, and sums over blocks of what it gives."""
+
+    read: Read
+    height: int
+    surroundings: _Surroundings
+
+    def sums(
+        self,
+        tensors: Sequence[Any],
+        needs: Sequence[bool],
+        slopes: Callable[[Tensor, Sequence[Tensor], slice], list[Tensor | None]],
+        last_by_rows: bool = False,
+    ) -> list[Tensor | None]:
+        rows = _by_rows(tensors[:4]) + [False] * (len(tensors) - 4)
+        rows[-1] |= last_by_rows
+        own = [i < 4 or (last_by_rows and i == len(tensors) - 1) for i in range(len(tensors))]
+        totals: list[Tensor | None] = [None] * len(tensors)
+        with self.surroundings.again(), torch.enable_grad():
+            for span in Blocks(self.read, self.height, *tensors[:4]).spans():
+                leaves = [
+                    _leaf(tensor, span if split else None, need) if ours else tensor
+                    for tensor, split, need, ours in zip(tensors, rows, needs, own, strict=True)
+                ]
+                since = _now()
+                reading = self.read(*leaves[:4], span.start)
+                _check(reading, since, leaves)
+                for i, slope in enumerate(slopes(reading, leaves, span)):
+                    if slope is not None:
+                        totals[i] = _added(totals[i], tensors[i], span if rows[i] else None, slope)
+        return totals
+
+
+def _by_rows(tensors: Sequence[Any]) -> list[bool]:
+    """Whether query, key, value and bias are cut up with the queries."""
+    bias = tensors[3]
+    return [True, False, False, bias is not None and bias.shape[-2] > 1]
+
+
+def _leaf(tensor: Tensor | None, span: slice | None, need: bool) -> Tensor | None:
+    if tensor is None:
+        return None
+    part = tensor.detach() if span is None else tensor.detach()[..., span, :]
+    return part.requires_grad_(need)
+
+
+def _grad(
+    result: Tensor,
+    leaves: Sequence[Tensor],
+    needs: Sequence[bool],
+    upstream: Tensor | None,
+    record: bool = False,
+) -> list[Tensor | None]:
+    found: list[Tensor | None] = [None] * len(leaves)
+    wanted = [i for i, need in enumerate(needs) if need]
+    if wanted and result.requires_grad:
+        slopes = torch.autograd.grad(
+            result, [leaves[i] for i in wanted], upstream, allow_unused=True, create_graph=record
+        )
+        for i, slope in zip(wanted, slopes, strict=True):
+            found[i] = slope
+    return found
+
+
+@torch.no_grad()
+def _added(total: Tensor | None, whole: Tensor, span: slice | None, slope: Tensor) -> Tensor:
+    if total is None:
+        total = torch.zeros_like(whole, requires_grad=False)
+    (total if span is None else total[..., span, :]).add_(slope)
+    return total
+
+
+def _check(reading: Tensor, since: int, known: Sequence[Any]) -> None:
+    leaves, names = _leaves(reading, since), {id(tensor) for tensor in known}
+    if leaves is None or any(id(leaf) not in names for leaf in leaves):
+        raise RuntimeError(
+            "a score, mask or normaliser used a tensor for some queries that it had not used for"
+            " the first, so that its gradient would be lost: pin regard.kernel('reference')"
+        )

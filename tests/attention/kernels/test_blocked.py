@@ -1,0 +1,175 @@
+"""Blocks of queries give what the whole gives, to every gradient, in less memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from tests.agreement.cases import CASES, SINGLE, Case
+from tests.agreement.comparing import TOLERANCE, compare
+from tests.agreement.test_kernels import answer
+from torch import Tensor
+
+import regard
+from regard.attention import masks, normalisers, scores
+from regard.attention.kernels import blocked
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocked, "BLOCK", 150)  # two or three queries of most cases
+
+
+def draw(*shapes: tuple[int, ...]) -> list[Tensor]:
+    torch.manual_seed(3)
+    return [torch.randn(s, dtype=torch.float64).requires_grad_() for s in shapes]
+
+
+def both(leaves: list[Tensor], *parts: Any, **named: Any) -> tuple[list[Any], list[Any]]:
+    """The gradients of the whole, and of blocks, for all leaves."""
+    found = []
+    for kernel in ("reference", "blocked"):
+        with regard.kernel(kernel):
+            reading = regard.attend(*parts, **named)
+        found.append(list(torch.autograd.grad(reading.sin().sum(), leaves)))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_many_blocks_agree_with_the_exact_reference(case: Case) -> None:
+    built = case.build()
+    exact = answer("reference", built.arguments(torch.float64))
+    got = answer("blocked", built.arguments(case.dtype))
+    assert got["reading"].dtype == case.dtype
+    for name in exact:
+        compare(name, got[name], exact[name], TOLERANCE[case.dtype] * case.slack)
+
+
+def test_what_the_callers_functions_close_over_gets_its_gradient() -> None:
+    query, key, value, stretch, power = draw((2, 9, 4), (2, 7, 4), (2, 7, 3), (4, 4), (1,))
+    exact, got = both(
+        [query, key, value, stretch, power],
+        query,
+        key,
+        value,
+        score=lambda q, k: torch.tanh(q @ stretch @ k.mT),
+        normaliser=lambda rows: torch.softmax(rows, -1) * power,
+        mask=lambda row, column: (row + column) % 3 > 0,
+    )
+    for whole, parts in zip(exact, got, strict=True):
+        compare("gradient", parts, whole, 1e-12)
+
+
+def test_a_tensor_made_from_a_parameter_may_be_closed_over() -> None:
+    query, key, value, root = draw((9, 4), (7, 4), (7, 3), (4, 4))
+    made = root.square() + 1
+    found = []
+    for kernel in ("reference", "blocked"):
+        with regard.kernel(kernel):
+            reading = regard.attend(query, key, value, score=lambda q, k: q @ made @ k.mT)
+        found += torch.autograd.grad(reading.sin().sum(), root, retain_graph=True)
+    compare("gradient", found[1], found[0], 1e-12)
+
+
+@pytest.mark.parametrize(
+    "score", [scores.SoftCap(scores.Dot(), 3.0), scores.Additive(4, 4, 5).double()], ids=str
+)
+def test_gradients_have_gradients(score: scores.Score) -> None:
+    query, key, value, bias = leaves = draw((2, 9, 4), (2, 7, 4), (2, 7, 3), (9, 7))
+    seconds = []
+    for kernel in ("reference", "blocked"):
+        with regard.kernel(kernel):
+            reading = regard.attend(
+                query, key, value, score=score, bias=bias, mask=masks.causal(align="end")
+            )
+        first = torch.autograd.grad(reading.sin().sum(), leaves, create_graph=True)
+        seconds.append(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
+    for whole, parts in zip(*seconds, strict=True):
+        compare("second gradient", parts, whole, 1e-11)
+
+
+def test_a_recomputed_block_drops_the_same_weights() -> None:
+    query, key, value = draw((2, 40, 4), (2, 30, 4), (2, 30, 3))
+    with regard.kernel("blocked"):
+        reading = regard.attend(query, key, value, dropout=0.5, normaliser=normalisers.Sparsemax())
+    state = torch.get_rng_state()
+    upstream = torch.randn(reading.shape, dtype=torch.float64)
+    torch.set_rng_state(state)
+    (slope,) = torch.autograd.grad((reading * upstream).sum(), value)
+    # A reading is linear in the values, for the weights that were kept.
+    assert torch.allclose((slope * value).sum(), (reading * upstream).sum())
+    assert torch.equal(torch.get_rng_state(), state)
+    undropped = regard.attend(query, key, value, normaliser=normalisers.Sparsemax())
+    assert not torch.allclose(undropped, reading)
+
+
+def test_no_gradient_is_asked_for() -> None:
+    query, key, value = draw((9, 4), (7, 4), (7, 3))
+    with torch.no_grad(), regard.kernel("blocked"):
+        reading = regard.attend(query, key, value)
+    assert not reading.requires_grad
+    assert torch.allclose(reading, regard.attend(query, key, value))
+
+
+def test_function_transforms_see_blocks_too() -> None:
+    query, key, value = draw((9, 4), (7, 4), (7, 3))
+
+    def total(query: Tensor) -> Tensor:
+        with regard.kernel("blocked"):
+            return regard.attend(query, key, value, normaliser=normalisers.Entmax()).sin().sum()
+
+    expected = torch.autograd.grad(total(query), query)[0]
+    assert torch.allclose(torch.func.grad(total)(query), expected)
+    many = torch.func.vmap(total)(torch.stack([query, 2 * query]))
+    assert torch.allclose(many, torch.stack([total(query), total(2 * query)]))
+
+
+def test_a_score_of_the_whole_is_refused_with_the_shape_that_is_wanted() -> None:
+    query, key, value = draw((9, 4), (7, 4), (7, 3))
+    whole = query @ key.mT
+    with (
+        regard.kernel("blocked"),
+        pytest.raises(regard.attention.shapes.ShapeError, match=r"must give \[..., 1, 7\]"),
+    ):
+        regard.attend(query, key, value, score=lambda q, k: whole)
+
+
+def test_blocks_are_chosen_where_the_whole_is_large() -> None:
+    sparse = normalisers.Sparsemax()
+    long, short = torch.empty(8192, 4), torch.empty(512, 4)
+    said = regard.explain(long, long, normaliser=sparse)
+    assert said.kernel == "blocked"
+    assert "too large to be computed as a whole, 8192 queries x 8192 keys" in str(said)
+    assert regard.explain(short, short, normaliser=sparse).kernel == "reference"
+    additive = scores.Additive(4, 4, 128)
+    assert regard.explain(short, short, score=additive, normaliser=sparse).kernel == "blocked"
+
+
+MEASURE = """
+import resource, torch, regard
+torch.manual_seed(0)
+query, key, value = (torch.randn(4096, 8).requires_grad_() for _ in range(3))
+
+def run(rows):
+    reading = regard.attend(query[:rows], key, value, score=lambda q, k: torch.tanh(q @ k.mT))
+    reading.square().sum().backward()
+
+with regard.kernel("blocked"):
+    run(64)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run(4096)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is counted in other units")
+def test_the_matrix_is_never_there() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True, timeout=600
+    )
+    matrix = 4096 * 4096 * SINGLE.itemsize
+    assert int(ran.stdout) < matrix / 2
