@@ -13,14 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, clear
+from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, STRIP, clear
 from regard.attention.kernels.cpu.forward import (
     SPAN,
     A,
     C,
     Given,
+    Spread,
     V,
     W,
+    fill,
+    fill_values,
     load_tile,
     reach,
     score_tile,
@@ -110,6 +113,7 @@ class Bench(NamedTuple):
     for_a: Any
     for_c: Any
     for_w: Any  # float64
+    for_keys: Any  # of all blocks of one entry
     coming: Any
     means: Any
     inverses: Any
@@ -127,7 +131,15 @@ class Slopes(NamedTuple):
 
 @written_out
 def load_stretch(
-    given: Any, bench: Any, entry: Any, first: Any, count: Any, out: Any, totals: Any, upstream: Any
+    given: Any,
+    middle: Any,
+    bench: Any,
+    entry: Any,
+    first: Any,
+    count: Any,
+    out: Any,
+    totals: Any,
+    upstream: Any,
 ) -> None:
     """The exponentials of a stretch's queries, and what its softmax needs."""
     at, width, padded = given.where[entry], given.width, given.w.shape[1]
@@ -142,7 +154,7 @@ def load_stretch(
                 rows,
                 given.hidden,
                 padded,
-                given.middle[at[C]],
+                middle,
                 bench.powers[tile],
                 bench.plain[tile],
             )
@@ -159,11 +171,13 @@ def load_stretch(
 @written_out
 def slopes_of_scores(
     given: Any,
-    turned: Any,
+    spread: Any,
     bench: Any,
     slopes: Any,
     at: Any,
     slot: Any,
+    place: Any,
+    turned: Any,
     tile: Any,
     corner: Any,
     rows: Any,
@@ -180,7 +194,9 @@ def slopes_of_scores(
     clear(p, 0, p.size)
     score_tile(
         given,
+        spread,
         at,
+        place,
         corner,
         rows,
         block,
@@ -196,7 +212,7 @@ def slopes_of_scores(
         weigh(p, row * STRIDE + left, n, peaks[corner + row], bench.inverses[tile * ROWS + row])
     value_gradient(slopes.v[slot[2]], position * width, p, left, inside, coming, width)
     start = block * wide * STRIDE
-    weight_gradient(e, rows, left, n, coming, width, wide, turned[at[V]], start)
+    weight_gradient(e, rows, left, n, coming, width, wide, turned, start)
     total = 0.0
     for row in range(rows):
         to = row * STRIDE + left
@@ -211,89 +227,89 @@ def slopes_of_scores(
     return total
 
 
-@written_out
-def stretches(
-    start: Any,
-    stop: Any,
-    given: Any,
-    turned: Any,
-    bench: Any,
-    slots: Any,
-    slopes: Any,
-    out: Any,
-    peaks: Any,
-    totals: Any,
-    upstream: Any,
-) -> None:
-    queries, keys, hidden, padded = peaks.shape[1], given.keys, given.hidden, given.w.shape[1]
-    runs = (queries + STRETCH - 1) // STRETCH
-    four = out.dtype.type(4)
-    clear(bench.for_c, 0, bench.for_c.size)
-    for item in range(start, stop):
-        entry, first = item // runs, item % runs * STRETCH
-        at, slot = given.where[entry], slots[entry]
-        count = min(STRETCH, queries - first)
-        low, high, weights = given.low[at[SPAN]], given.high[at[SPAN]], given.w[at[W]]
-        spread, top, c = given.spread[at[C]], given.top[at[C]], given.c[at[C]]
-        load_stretch(given, bench, entry, first, count, out, totals, upstream)
-        score_sum = 0.0
-        begin, end = reach(low, high, first, count)
-        for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
-            edge, border = block_span(begin, end, block)
-            if border <= edge:
-                continue
-            for tile in range((count + ROWS - 1) // ROWS):
-                corner, rows = first + tile * ROWS, min(ROWS, count - tile * ROWS)
-                low_, high_ = reach(low, high, corner, rows)
-                left, right = block_span(low_, high_, block)
-                if right <= left:
-                    continue
-                score_sum += slopes_of_scores(
-                    given,
-                    turned,
-                    bench,
-                    slopes,
-                    at,
-                    slot,
-                    tile,
-                    corner,
-                    rows,
-                    block,
-                    left,
-                    right,
-                    peaks[entry],
-                )
-                slopes_of_channels(
-                    bench.e,
-                    rows,
-                    bench.powers[tile],
-                    bench.plain[tile],
-                    spread,
-                    top,
-                    c,
-                    keys,
-                    hidden,
-                    padded,
-                    given.limit,
-                    block,
-                    left,
-                    right,
-                    bench.raw,
-                    bench.for_a[tile],
-                    bench.for_c,
-                    bench.for_w,
-                )
-            for h in range(padded):
-                to, of = (block * padded + h) * STRIDE + edge, h * STRIDE + edge
-                write_scaled(
-                    slopes.c[slot[1]], to, bench.for_c, of, border - edge, four * weights[h]
-                )
-        for i in range(count):
+@inner
+def hand_over(slope: Any, part: Any, keys: Any, hidden: Any, padded: Any) -> None:
+    """Add a worker's part of the keys' gradient, a row a channel, to keys x hidden; clear it."""
+    for block in range((keys + BLOCK - 1) // BLOCK):
+        first = block * BLOCK
+        for start in range(first, min(keys, first + BLOCK), STRIP):
             for h in range(hidden):
-                part = bench.for_a[i // ROWS, i % ROWS * padded + h]
-                slopes.a[slot[0], (first + i) * hidden + h] += four * weights[h] * part
-        for h in range(hidden):
-            slopes.w[at[W], h] += score_sum - 2 * bench.for_w[h]
+                at = (block * padded + h) * STRIDE - first
+                for j in range(start, min(keys, start + STRIP)):
+                    slope[j * hidden + h] += part[at + j]
+                    part[at + j] = 0
+
+
+@written_out
+def stretch(
+    given: Any,
+    spread: Any,
+    bench: Any,
+    slopes: Any,
+    at: Any,
+    slot: Any,
+    place: Any,
+    turned: Any,
+    first: Any,
+    count: Any,
+    peaks: Any,
+) -> float:
+    """Gradients of a stretch that lies on the bench; returns the sum of those of its scores."""
+    hidden, padded = given.hidden, given.w.shape[1]
+    low, high, weights = given.low[at[SPAN]], given.high[at[SPAN]], given.w[at[W]]
+    four, total = peaks.dtype.type(4), 0.0
+    begin, end = reach(low, high, first, count)
+    for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
+        edge, border = block_span(begin, end, block)
+        if border <= edge:
+            continue
+        for tile in range((count + ROWS - 1) // ROWS):
+            corner, rows = first + tile * ROWS, min(ROWS, count - tile * ROWS)
+            low_, high_ = reach(low, high, corner, rows)
+            left, right = block_span(low_, high_, block)
+            if right <= left:
+                continue
+            total += slopes_of_scores(
+                given,
+                spread,
+                bench,
+                slopes,
+                at,
+                slot,
+                place,
+                turned,
+                tile,
+                corner,
+                rows,
+                block,
+                left,
+                right,
+                peaks,
+            )
+            slopes_of_channels(
+                bench.e,
+                rows,
+                bench.powers[tile],
+                bench.plain[tile],
+                spread.powers[place],
+                spread.top[place],
+                given.c[at[C]],
+                given.keys,
+                hidden,
+                padded,
+                given.limit,
+                block,
+                left,
+                right,
+                bench.raw,
+                bench.for_a[tile],
+                bench.for_c,
+                bench.for_w,
+            )
+        for h in range(padded):
+            to, of = (block * padded + h) * STRIDE + edge, h * STRIDE + edge
+            write_scaled(bench.for_keys, to, bench.for_c, of, border - edge, four * weights[h])
+    return total
 
 
 @compiled
@@ -301,7 +317,7 @@ def backward(
     start: int,
     stop: int,
     given: Given,
-    turned: Any,
+    spread: Spread,
     bench: Bench,
     slots: Any,
     slopes: Slopes,
@@ -311,4 +327,45 @@ def backward(
     upstream: Any,
 ) -> None:
     """Gradients of stretches start to stop, counted through the whole batch."""
-    stretches(start, stop, given, turned, bench, slots, slopes, out, peaks, totals, upstream)
+    queries, keys, hidden, padded = peaks.shape[1], given.keys, given.hidden, given.w.shape[1]
+    runs = (queries + STRETCH - 1) // STRETCH
+    four, key, value, owner = out.dtype.type(4), -1, -1, -1
+    clear(bench.for_c, 0, bench.for_c.size)
+    clear(bench.for_keys, 0, bench.for_keys.size)
+    for item in range(start, stop):
+        entry, first = item // runs, item % runs * STRETCH
+        at, slot = given.where[entry], slots[entry]
+        count = min(STRETCH, queries - first)
+        place, turned = (at[C], at[V]) if spread.ready else (0, 0)
+        if not spread.ready and at[C] != key:
+            key = at[C]
+            fill(given, spread, key, 0)
+        if not spread.ready and at[V] != value:
+            value = at[V]
+            fill_values(given, spread, value, 0)
+        if owner >= 0 and owner != slot[1]:
+            hand_over(slopes.c[owner], bench.for_keys, keys, hidden, padded)
+        owner = slot[1]
+        load_stretch(given, spread.middle[place], bench, entry, first, count, out, totals, upstream)
+        total = stretch(
+            given,
+            spread,
+            bench,
+            slopes,
+            at,
+            slot,
+            place,
+            spread.turned[turned],
+            first,
+            count,
+            peaks[entry],
+        )
+        weights = given.w[at[W]]
+        for i in range(count):
+            for h in range(hidden):
+                part = bench.for_a[i // ROWS, i % ROWS * padded + h]
+                slopes.a[slot[0], (first + i) * hidden + h] += four * weights[h] * part
+        for h in range(hidden):
+            slopes.w[at[W], h] += total - 2 * bench.for_w[h]
+    if owner >= 0:
+        hand_over(slopes.c[owner], bench.for_keys, keys, hidden, padded)

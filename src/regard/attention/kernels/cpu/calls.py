@@ -32,59 +32,49 @@ def _workers(problem: Problem) -> int:
     return max(1, min(torch.get_num_threads(), work // GRAIN))
 
 
-def _prepared(problem: Problem, workers: int) -> tuple[Array, Array, Array]:
-    """Middle, exponentials and largest exponentials of the keys."""
-    entries, dtype = len(problem.c), problem.a.dtype
-    area = -(-problem.keys // BLOCK) * problem.padded
-    middle = _empty(dtype, entries, problem.hidden)
-    spread, top = _empty(dtype, entries, area * STRIDE), _empty(dtype, entries, area)
-    run(
-        [
-            partial(
-                ahead.prepare,
-                *part,
-                problem.c,
-                problem.keys,
-                problem.hidden,
-                problem.padded,
-                middle,
-                spread,
-                top,
-            )
-            for part in split(entries, workers)
-        ]
-    )
-    return middle, spread, top
-
-
-def _given(problem: Problem, cap: float, factor: float, workers: int) -> ahead.Given:
+def _given(problem: Problem, cap: float, factor: float) -> ahead.Given:
     p = problem
-    middle, spread, top = _prepared(p, workers)
     limit = p.a.dtype.type(LIMITS[TORCH[p.a.dtype]])
     return ahead.Given(
-        p.where,
-        p.a,
-        p.c,
-        p.w,
-        p.scales,
-        p.sums,
-        p.v,
-        p.low,
-        p.high,
-        p.bias,
-        p.mask,
-        p.asking,
-        p.stored,
-        middle,
-        spread,
-        top,
-        p.keys,
-        p.hidden,
-        p.width,
-        float(cap),
-        float(factor),
-        limit,
+        *(p.where, p.a, p.c, p.w, p.scales, p.sums, p.v),
+        *(p.low, p.high, p.bias, p.mask, p.asking, p.stored),
+        *(p.keys, p.hidden, p.width, float(cap), float(factor), limit),
     )
+
+
+def _spread(problem: Problem, key_places: int, value_places: int, ready: bool) -> ahead.Spread:
+    p, make = problem, partial(_empty, problem.a.dtype)
+    blocks, wide = -(-p.keys // BLOCK), -(-p.width // 8) * 8
+    return ahead.Spread(
+        ready=int(ready),
+        middle=make(key_places, p.hidden),
+        powers=make(key_places, blocks * p.padded * STRIDE),
+        top=make(key_places, blocks * p.padded),
+        turned=make(value_places, blocks * wide * STRIDE),
+        strip=make(STRIP * max(p.padded, wide)),
+    )
+
+
+def _spreads(
+    problem: Problem, given: ahead.Given, workers: int, values: bool
+) -> list[ahead.Spread]:
+    """One for each worker to fill as it goes; filled already where they would all do the same."""
+    p = problem
+    if workers == 1 or len(p.c) >= workers:
+        return [_spread(p, 1, int(values), False) for _ in range(workers)]
+    shared = _spread(p, len(p.c), len(p.v) if values else 0, True)
+    strips = [shared._replace(strip=_empty(p.a.dtype, shared.strip.size)) for _ in range(workers)]
+    parts = split(len(p.c), workers)
+    run([partial(ahead.prepare, *t, given, s) for t, s in zip(parts, strips, strict=False)])
+    if values:
+        parts = split(len(p.v), workers)
+        run(
+            [
+                partial(ahead.prepare_values, *t, given, s)
+                for t, s in zip(parts, strips, strict=False)
+            ]
+        )
+    return strips
 
 
 def _desk(problem: Problem) -> ahead.Desk:
@@ -114,6 +104,7 @@ def _bench(problem: Problem, cap: float) -> back.Bench:
         for_a=make(tiles, ROWS * problem.padded),
         for_c=make(problem.padded * STRIDE),
         for_w=_empty(np.float64, problem.padded),
+        for_keys=make(-(-problem.keys // BLOCK) * problem.padded * STRIDE),
         coming=make(tiles, ROWS * problem.width),
         means=make(back.STRETCH),
         inverses=make(back.STRETCH),
@@ -137,12 +128,17 @@ def _shares(problem: Problem, rows: int, workers: int) -> list[tuple[int, int]]:
 def forward(problem: Problem, cap: float, factor: float) -> tuple[Tensor, Tensor, Tensor]:
     """The reading, and each row's peak and total."""
     p, workers = problem, _workers(problem)
-    given = _given(p, cap, factor, workers)
+    given = _given(p, cap, factor)
     out = _empty(p.a.dtype, p.entries, p.queries * p.width)
     peaks = _empty(p.a.dtype, p.entries, p.queries)
     totals = _empty(p.a.dtype, p.entries, p.queries)
-    shares = _shares(p, ROWS, workers)
-    run([partial(ahead.forward, *part, given, _desk(p), out, peaks, totals) for part in shares])
+    spreads, shares = _spreads(p, given, workers, False), _shares(p, ROWS, workers)
+    run(
+        [
+            partial(ahead.forward, *part, given, spread, _desk(p), out, peaks, totals)
+            for part, spread in zip(shares, spreads, strict=False)
+        ]
+    )
     shape = (*p.batch, p.queries)
     return (
         torch.from_numpy(out).view(*shape, p.width),
@@ -163,16 +159,12 @@ def backward(
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Gradients of a, c, w, v and bias, each (entries, ...) as in the problem."""
     p, workers = problem, _workers(problem)
-    given = _given(p, cap, factor, workers)
-    wide = -(-p.width // 8) * 8
-    turned = _empty(p.a.dtype, len(p.v), -(-p.keys // BLOCK) * wide * STRIDE)
-    turning = split(len(p.v), workers)
-    run([partial(ahead.prepare_values, *t, p.v, p.keys, p.width, wide, turned) for t in turning])
-    shares = _shares(p, back.STRETCH, workers)
+    given = _given(p, cap, factor)
+    spreads, shares = _spreads(p, given, workers, True), _shares(p, back.STRETCH, workers)
     slots, owners = _slots(p, shares)
     slopes = back.Slopes(
         a=_zeros(owners[0], p.a.shape[1:], p),
-        c=_zeros(owners[1], given.spread.shape[1:], p),
+        c=_zeros(owners[1], p.c.shape[1:], p),
         w=np.zeros((len(shares), *p.w.shape)),
         v=_zeros(owners[2], p.v.shape[1:], p),
         bias=_zeros(owners[3], p.bias.shape[1:] if wants_bias else (0, 0), p),
@@ -184,7 +176,7 @@ def backward(
                 back.backward,
                 *part,
                 given,
-                turned,
+                spreads[worker],
                 _bench(p, cap),
                 slots[worker],
                 slopes._replace(w=slopes.w[worker]),
@@ -193,14 +185,9 @@ def backward(
             for worker, part in enumerate(shares)
         ]
     )
-    by_key = _gather(slopes.c, owners[1], len(p.c)).reshape(len(p.c), -1, p.padded, STRIDE)[
-        ..., :BLOCK
-    ]
     return (
         _gather(slopes.a, owners[0], len(p.a)),
-        np.ascontiguousarray(by_key.swapaxes(2, 3)).reshape(len(p.c), -1, p.padded)[
-            :, : p.keys, : p.hidden
-        ],
+        _gather(slopes.c, owners[1], len(p.c)),
         slopes.w.sum(0)[:, : p.hidden].astype(p.a.dtype),
         _gather(slopes.v, owners[2], len(p.v)),
         _gather(slopes.bias, owners[3], len(p.bias)),

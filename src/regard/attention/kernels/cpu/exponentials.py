@@ -25,12 +25,11 @@ from regard.attention.kernels.cpu.machine import (
     inner,
     lanes,
     lanes_inlined,
-    scratch,
     single_of_bits,
 )
 
 BLOCK = 256  # keys in a block: eight rows of them fit the first-level cache
-STRIDE = BLOCK + 16  # a row of them: a power of two would make every second row wait for another
+STRIDE = BLOCK + 16  # where the next row starts: not a power of two on, which would contend
 GROUP = 8  # channels that share one division
 STRIP = 16  # keys are counted in strips, a vector of float32 each
 REACH = 20.79  # e^(2 REACH) = 2^60
@@ -111,32 +110,31 @@ def clear(row: Any, at: Any, n: Any) -> None:
         row[np.uint64(at) + j] = 0
 
 
-@inner(allocates=True)
-def middles(features: Any, keys: Any, hidden: Any, middle: Any) -> None:
-    """m of each channel; `features` is one entry, keys x hidden.
+@inner
+def middles(features: Any, keys: Any, hidden: Any, middle: Any, room: Any) -> None:
+    """m of each channel; `features` is one entry, keys x hidden; `room` for two rows.
 
     It is 0 where it can be, so that keys nobody may read do not move the last digits of others.
     """
-    lanes()
-    least = np.empty(hidden, features.dtype)
-    most = np.empty(hidden, features.dtype)
     for h in range(hidden):
-        least[h] = most[h] = features[h]
+        room[h] = room[hidden + h] = features[h]
     for key in range(keys):
-        _widen(features, np.uint64(key * hidden), hidden, least, most)
+        _widen(features, key * hidden, hidden, room)
     half = features.dtype.type(0.5)
     for h in range(hidden):
-        within = least[h] >= -REACH and most[h] <= REACH
-        middle[h] = 0 if within else least[h] * half + most[h] * half
+        least, most = room[h], room[hidden + h]
+        within = least >= -REACH and most <= REACH
+        middle[h] = 0 if within else least * half + most * half
 
 
 @inner
-def _widen(features: Any, offset: Any, hidden: Any, least: Any, most: Any) -> None:
+def _widen(features: Any, offset: Any, hidden: Any, room: Any) -> None:
     lanes()
-    for h in range(np.uint64(hidden)):
-        x = features[offset + h]
-        least[h] = x if x < least[h] else least[h]
-        most[h] = x if x > most[h] else most[h]
+    o, n = np.uint64(offset), np.uint64(hidden)
+    for h in range(n):
+        x = features[o + h]
+        room[h] = x if x < room[h] else room[h]
+        room[n + h] = x if x > room[n + h] else room[n + h]
 
 
 @inner
@@ -152,16 +150,22 @@ def row_of_exponentials(
         row[np.uint64(at) + h] = power if reached else np.inf
 
 
-@inner(allocates=True)
+@inner
 def spread_keys(
-    features: Any, keys: Any, hidden: Any, padded: Any, middle: Any, spread: Any, top: Any
+    features: Any,
+    keys: Any,
+    hidden: Any,
+    padded: Any,
+    middle: Any,
+    spread: Any,
+    top: Any,
+    strip: Any,
 ) -> None:
     """C of one entry, channels as rows of BLOCK keys, and its largest value per block and channel.
 
     What is beyond the keys or the channels is 0, so that 1 + A C is 1 there.
     """
-    strip = scratch(STRIP * padded, spread)
-    clear(strip, 0, strip.size)
+    clear(strip, 0, STRIP * padded)
     for block in range((keys + BLOCK - 1) // BLOCK):
         corner, first = block * padded * STRIDE, block * BLOCK
         count = min(BLOCK, keys - first)

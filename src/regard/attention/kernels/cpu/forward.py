@@ -51,15 +51,23 @@ class Given(NamedTuple):
     mask: Any
     asking: Any
     stored: Any
-    middle: Any
-    spread: Any
-    top: Any
     keys: int
     hidden: int
     width: int
     cap: float
     factor: float
     limit: Any  # of a product of eight t
+
+
+class Spread(NamedTuple):
+    """The keys' exponentials: of every entry, made before, or room for one entry of a worker's."""
+
+    ready: int  # 1 for the first
+    middle: Any
+    powers: Any
+    top: Any
+    turned: Any  # the values, only for gradients
+    strip: Any
 
 
 class Desk(NamedTuple):
@@ -76,30 +84,35 @@ class Desk(NamedTuple):
     reading: Any
 
 
-@compiled(allocates=True)
-def prepare(
-    first: int,
-    last: int,
-    c: Any,
-    keys: int,
-    hidden: int,
-    padded: int,
-    middle: Any,
-    spread: Any,
-    top: Any,
-) -> None:
-    """Exponentials of the keys, for entries first to last."""
-    for entry in range(first, last):
-        middles(c[entry], keys, hidden, middle[entry])
-        spread_keys(c[entry], keys, hidden, padded, middle[entry], spread[entry], top[entry])
+@written_out
+def fill(given: Any, spread: Any, key: Any, place: Any) -> None:
+    """Spread the keys of one entry, at a place."""
+    keys, hidden, padded = given.keys, given.hidden, given.w.shape[1]
+    c, middle = given.c[key], spread.middle[place]
+    middles(c, keys, hidden, middle, spread.strip)
+    powers, top = spread.powers[place], spread.top[place]
+    spread_keys(c, keys, hidden, padded, middle, powers, top, spread.strip)
 
 
-@compiled(allocates=True)
-def prepare_values(
-    first: int, last: int, v: Any, keys: int, width: int, padded: int, turned: Any
-) -> None:
+@written_out
+def fill_values(given: Any, spread: Any, value: Any, place: Any) -> None:
+    width = given.width
+    wide = (width + 7) // 8 * 8
+    turn_values(given.v[value], given.keys, width, wide, spread.turned[place], spread.strip)
+
+
+@compiled
+def prepare(first: int, last: int, given: Given, spread: Spread) -> None:
+    """Fill the places of entries first to last."""
     for entry in range(first, last):
-        turn_values(v[entry], keys, width, padded, turned[entry])
+        fill(given, spread, entry, entry)
+
+
+@compiled
+def prepare_values(first: int, last: int, given: Given, spread: Spread) -> None:
+    """Turn the values of entries first to last."""
+    for entry in range(first, last):
+        fill_values(given, spread, entry, entry)
 
 
 @written_out
@@ -118,7 +131,9 @@ def load_tile(
 @written_out
 def score_tile(
     given: Any,
+    spread: Any,
     at: Any,
+    place: Any,
     first: Any,
     rows: Any,
     block: Any,
@@ -139,8 +154,8 @@ def score_tile(
         rows,
         powers,
         plain,
-        given.spread[at[C]],
-        given.top[at[C]],
+        spread.powers[place],
+        spread.top[place],
         given.c[at[C]],
         given.keys,
         given.hidden,
@@ -203,10 +218,12 @@ def fold_in(desk: Any, rows: Any, left: Any, n: Any, width: Any) -> None:
 
 
 @written_out
-def read_tile(given: Any, desk: Any, at: Any, first: Any, rows: Any) -> None:
+def read_tile(
+    given: Any, spread: Any, desk: Any, at: Any, place: Any, first: Any, rows: Any
+) -> None:
     """The reading, peak and total of a tile, left on the desk; the reading is not divided yet."""
     keys, width = given.keys, given.width
-    middle = given.middle[at[C]]
+    middle = spread.middle[place]
     load_tile(
         given.a[at[A]], first, rows, given.hidden, given.w.shape[1], middle, desk.powers, desk.plain
     )
@@ -220,7 +237,9 @@ def read_tile(given: Any, desk: Any, at: Any, first: Any, rows: Any) -> None:
             continue
         score_tile(
             given,
+            spread,
             at,
+            place,
             first,
             rows,
             block,
@@ -239,14 +258,27 @@ def read_tile(given: Any, desk: Any, at: Any, first: Any, rows: Any) -> None:
 
 
 @written_out
-def tiles(start: Any, stop: Any, given: Any, desk: Any, out: Any, peaks: Any, totals: Any) -> None:
-    queries, width = peaks.shape[1], given.width
+def tiles(
+    start: Any,
+    stop: Any,
+    given: Any,
+    spread: Any,
+    desk: Any,
+    out: Any,
+    peaks: Any,
+    totals: Any,
+) -> None:
+    queries, width, current = peaks.shape[1], given.width, -1
     count = (queries + ROWS - 1) // ROWS
     one, zero = out.dtype.type(1), out.dtype.type(0)
     for item in range(start, stop):
         entry, first = item // count, item % count * ROWS
-        rows = min(ROWS, queries - first)
-        read_tile(given, desk, given.where[entry], first, rows)
+        rows, at = min(ROWS, queries - first), given.where[entry]
+        place = at[C] if spread.ready else 0
+        if not spread.ready and at[C] != current:
+            current = at[C]
+            fill(given, spread, current, 0)
+        read_tile(given, spread, desk, at, place, first, rows)
         for row in range(rows):
             total = desk.total[row]
             peaks[entry, first + row] = desk.peak[row]
@@ -258,7 +290,14 @@ def tiles(start: Any, stop: Any, given: Any, desk: Any, out: Any, peaks: Any, to
 
 @compiled
 def forward(
-    start: int, stop: int, given: Given, desk: Desk, out: Any, peaks: Any, totals: Any
+    start: int,
+    stop: int,
+    given: Given,
+    spread: Spread,
+    desk: Desk,
+    out: Any,
+    peaks: Any,
+    totals: Any,
 ) -> None:
     """Readings, peaks and totals of tiles start to stop, counted through the whole batch."""
-    tiles(start, stop, given, desk, out, peaks, totals)
+    tiles(start, stop, given, spread, desk, out, peaks, totals)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, STRIP, clear, turn
-from regard.attention.kernels.cpu.machine import inner, lanes, lanes_inlined, scratch
+from regard.attention.kernels.cpu.machine import inner, lanes, lanes_inlined
 
 
 @inner
@@ -144,11 +144,10 @@ def _eight_widths(
         slope[s + j] += first + last
 
 
-@inner(allocates=True)
-def turn_values(value: Any, keys: Any, width: Any, padded: Any, turned: Any) -> None:
+@inner
+def turn_values(value: Any, keys: Any, width: Any, padded: Any, turned: Any, strip: Any) -> None:
     """The values of one entry, widths as rows of BLOCK keys, zeros beyond."""
-    strip = scratch(STRIP * padded, turned)
-    clear(strip, 0, strip.size)
+    clear(strip, 0, STRIP * padded)
     for block in range((keys + BLOCK - 1) // BLOCK):
         first = block * BLOCK
         count = min(BLOCK, keys - first)
