@@ -13,6 +13,7 @@ import pytest
 import torch
 from tests.translation.tiny import stop_at, trainer
 
+from regard.translation import configuration as configurations
 from regard.translation import runs, weights
 from regard.translation.errors import CheckpointError, ModelError, RegardError, TrainingError
 from regard.translation.runs import MODEL, SUMS, Run
@@ -240,3 +241,10 @@ def test_a_second_trainer_hears_who_the_first_is(tmp_path):
         os.close(reading)
     with run.locked():  # a lock dies with its process
         assert lock.read_text() == str(os.getpid())
+
+
+def test_enormous_sizes_are_refused_before_memory_is_taken(run):
+    changes = ("model.feed_forward=65536", "model.encoder_layers=900")
+    enormous = Run(run.folder, configurations.read(run.folder / "config.toml", changes))
+    with pytest.raises(CheckpointError, match=r"tensor encoder\..* (is missing|has shape)"):
+        enormous.model(run.tokenizers())

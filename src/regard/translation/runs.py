@@ -121,10 +121,14 @@ class Run:
 
     def model_from(self, path: Path, tokenizers: Tokenizers) -> TranslationModel:
         """The model of one file of weights."""
-        weights.check_header(path)
+        tensors = weights.load(path)
+        sizes = self.configuration, len(tokenizers.source), len(tokenizers.target)
+        # First without memory behind it: a configuration's enormous sizes are refused, not allocated.
         with torch.random.fork_rng(devices=[]):
-            model = build(self.configuration, len(tokenizers.source), len(tokenizers.target))
-        weights.load_into(model, weights.load(path), path)
+            with torch.device("meta"):
+                weights.check_fits(build(*sizes), tensors, path)
+            model = build(*sizes)
+        weights.load_into(model, tensors, path)
         return model.eval()
 
     def newest_checkpoint(self) -> Path | None:

@@ -81,7 +81,15 @@ def _check_table(path: Path, header: bytes, data: int) -> None:
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Give a model its weights, any floating type. Names the first tensor that does not fit or is not finite."""
+    """Give a model its weights, any floating type. Raises what `check_fits` raises, and then changes nothing."""
+    check_fits(module, tensors, path)
+    with torch.no_grad():
+        for name, wanted in unique(module).items():
+            wanted.copy_(tensors[name])
+
+
+def check_fits(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Raise `CheckpointError` naming the first tensor that does not fit the model or is not finite."""
     expected = unique(module)
     for name in sorted(expected.keys() | tensors.keys()):
         if name not in tensors:
@@ -101,9 +109,6 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
         # In the model's precision: a large float64 is no number in float32.
         if found.is_floating_point() and not bool(torch.isfinite(found.to(wanted.dtype)).all()):
             raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
-    with torch.no_grad():
-        for name, wanted in expected.items():
-            wanted.copy_(tensors[name])
 
 
 def unique(module: nn.Module) -> dict[str, Tensor]:
