@@ -246,5 +246,5 @@ def test_a_second_trainer_hears_who_the_first_is(tmp_path):
 def test_enormous_sizes_are_refused_before_memory_is_taken(run):
     changes = ("model.feed_forward=65536", "model.encoder_layers=900")
     enormous = Run(run.folder, configurations.read(run.folder / "config.toml", changes))
-    with pytest.raises(CheckpointError, match=r"tensor encoder\..* (is missing|has shape)"):
+    with pytest.raises(CheckpointError, match=r"has shape .*65536"):
         enormous.model(run.tokenizers())
