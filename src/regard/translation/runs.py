@@ -17,7 +17,7 @@ from regard.translation import configuration as configurations
 from regard.translation import weights
 from regard.translation.configuration import Configuration
 from regard.translation.errors import CheckpointError, ModelError, TrainingError
-from regard.translation.models.building import build
+from regard.translation.models.building import Undrawn, build
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.text.tokenizer import Tokenizer
 
@@ -124,7 +124,7 @@ class Run:
         tensors = weights.load(path)
         sizes = self.configuration, len(tokenizers.source), len(tokenizers.target)
         # First without memory behind it: a configuration's enormous sizes are refused, not allocated.
-        with torch.random.fork_rng(devices=[]):
+        with Undrawn():
             with torch.device("meta"):
                 weights.check_fits(build(*sizes), tensors, path)
             model = build(*sizes)
