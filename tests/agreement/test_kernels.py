@@ -32,7 +32,9 @@ def answer(kernel: str, arguments: dict[str, Any]) -> dict[str, Tensor | None]:
 def serves(kernel: str, case: Case) -> bool:
     if kernel == "cpu":
         return case.additive
-    return kernel in ("reference", "blocked") or (case.dots and not (kernel == "sdpa" and case.copies))
+    return kernel in ("reference", "blocked") or (
+        case.dots and not (kernel == "sdpa" and case.copies)
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
