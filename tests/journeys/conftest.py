@@ -76,7 +76,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of a training that finished. Nobody writes into it."""
     folder = tmp_path_factory.mktemp("runs") / "tiny"
-    result = run("train", corpus / "tiny.toml", "--run", folder)
+    with pytest.MonkeyPatch.context() as surroundings:
+        surroundings.delenv("REGARD_DATA", raising=False)
+        result = run("train", corpus / "tiny.toml", "--run", folder)
     assert result.code == 0, result
     (folder / "said").write_text(result.out, encoding="utf-8")
     return folder
