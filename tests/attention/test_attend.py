@@ -14,7 +14,9 @@ from regard.attention import masks, normalisers, scores
 from regard.attention.kernels.choose import KERNELS, KernelRefusedError
 from regard.attention.shapes import ShapeError
 
-EVERY_KERNEL = pytest.mark.parametrize("kernel", list(KERNELS))
+EVERY_KERNEL = pytest.mark.parametrize(
+    "kernel", [name for name in KERNELS if name not in ("cpu", "triton")]
+)
 
 
 def test_a_soft_dictionary() -> None:
@@ -173,14 +175,14 @@ def test_pins_nest_and_belong_to_their_thread(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("REGARD_KERNEL", "matmul")
     assert ask() == "matmul"
     monkeypatch.setenv("REGARD_KERNEL", "warp")
-    with pytest.raises(ValueError, match="no kernel 'warp': there are matmul, reference, sdpa"):
+    with pytest.raises(ValueError, match=r"no kernel 'warp': there are .*matmul, reference, sdpa"):
         ask()
 
 
 def test_explain_says_which_and_why_not_the_others() -> None:
     query, key = torch.ones(2, 3), torch.ones(4, 3)
     plain = regard.explain(query, key)
-    assert (plain.kernel, set(plain.refused)) == ("sdpa", {"matmul", "reference"})
+    assert (plain.kernel, set(plain.refused)) == ("sdpa", set(KERNELS) - {"sdpa"})
     assert "2 queries x 4 keys on cpu" in str(plain)
     sparse = regard.explain(query, key, normaliser=normalisers.Sparsemax())
     assert sparse.kernel == "reference"

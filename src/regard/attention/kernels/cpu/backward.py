@@ -29,7 +29,7 @@ from regard.attention.kernels.cpu.forward import (
     score_tile,
 )
 from regard.attention.kernels.cpu.hidden import ROWS
-from regard.attention.kernels.cpu.machine import SUMS, compiled, inner, lanes, written_out
+from regard.attention.kernels.cpu.machine import compiled, inner, inner_sum, lanes, written_out
 from regard.attention.kernels.cpu.rows import block_span, weigh
 from regard.attention.kernels.cpu.slopes import slopes_of_channels
 from regard.attention.kernels.cpu.values import value_gradient, weight_gradient
@@ -37,7 +37,7 @@ from regard.attention.kernels.cpu.values import value_gradient, weight_gradient
 STRETCH = 4 * ROWS  # queries between two writes of the keys' gradient
 
 
-@inner(flags=SUMS)
+@inner_sum
 def dot(left: Any, at: Any, right: Any, to: Any, n: Any) -> Any:
     lanes()
     i, j = np.uint64(at), np.uint64(to)
@@ -74,7 +74,7 @@ def add(total: Any, to: Any, part: Any, at: Any, n: Any) -> None:
         total[s + j] += part[k + j]
 
 
-@inner(flags=SUMS)
+@inner_sum
 def sum_of(row: Any, at: Any, n: Any) -> Any:
     lanes()
     total = 0.0

@@ -13,7 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba.core import caching, config
+import numba.core
+import numba.core.caching
+import numba.core.config
+
+caching: Any = numba.core.caching
+config: Any = numba.core.config
 
 
 @cache
@@ -33,7 +38,7 @@ def folder() -> Path:
     return Path(root) / "regard" / "kernels"
 
 
-class _Place(caching._CacheLocator):  # type: ignore[misc]
+class _Place(caching._CacheLocator):
     """numba's question where to keep a function, answered."""
 
     def __init__(self, function: Any, file: str) -> None:
@@ -58,11 +63,11 @@ class _Place(caching._CacheLocator):  # type: ignore[misc]
         return place
 
 
-class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
+class _Implementation(caching.CompileResultCacheImpl):
     _locator_classes = (_Place,)
 
 
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
+class _Cache(caching.FunctionCache):
     _impl_class = _Implementation
 
 

@@ -207,10 +207,15 @@ def _slots(problem: Problem, shares: list[tuple[int, int]]) -> tuple[Array, list
 
     No two workers share a place. Also returned: whose gradient each place holds a part of.
     """
+    columns = (ahead.A, ahead.C, ahead.V, ahead.BIAS)
+    if len(shares) == 1:
+        sides = (problem.a, problem.c, problem.v, problem.bias)
+        slots = np.ascontiguousarray(problem.where[None, :, columns])
+        return slots, [np.arange(len(side)) for side in sides]
     count = -(-problem.queries // back.STRETCH)
     slots = np.zeros((len(shares), problem.entries, 4), np.int64)
     owners: list[Array] = []
-    for k, column in enumerate((ahead.A, ahead.C, ahead.V, ahead.BIAS)):
+    for k, column in enumerate(columns):
         places: list[Array] = []
         filled = 0
         for worker, (start, stop) in enumerate(shares):

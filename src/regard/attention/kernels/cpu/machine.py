@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-from numba import njit, types
+import numba
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
 from numba.extending import intrinsic
 
 from regard.attention.kernels.cpu.cache import keep
+
+njit: Any = numba.njit
 
 # A product and a sum may become one instruction; nothing else about rounding is given away.
 PLAIN = frozenset({"contract"})
@@ -22,13 +25,18 @@ SUMS = frozenset({"contract", "reassoc", "nsz"})
 DATA = 4  # the place of the data pointer among what numba passes for an array
 
 
-def inner(
-    function: Callable[..., Any] | None = None,
-    *,
-    flags: frozenset[str] = PLAIN,
-) -> Any:
+def inner(function: Callable[..., Any]) -> Any:
     """Compile a part of a kernel, which Python cannot call."""
-    compile_ = njit(
+    return _part(PLAIN)(function)
+
+
+def inner_sum(function: Callable[..., Any]) -> Any:
+    """The same for a part that sums over lanes."""
+    return _part(SUMS)(function)
+
+
+def _part(flags: frozenset[str]) -> Any:
+    return njit(
         nogil=True,
         error_model="numpy",
         fastmath=set(flags),
@@ -36,7 +44,6 @@ def inner(
         no_cfunc_wrapper=True,
         _nrt=False,
     )
-    return compile_ if function is None else compile_(function)
 
 
 def written_out(function: Callable[..., Any]) -> Any:

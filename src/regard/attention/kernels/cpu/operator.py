@@ -7,6 +7,9 @@ Every tensor may have batch axes in front, which broadcast. numba is loaded on t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -120,3 +123,57 @@ def _gradients(ctx, upstream, *_):  # type: ignore[no-untyped-def]
 
 
 additive.register_autograd(_gradients, setup_context=_remember)
+
+
+# Axes of their own that the tensors have, after those of the batch.
+OWN = (2, 2, 1, 2, 2, 1, 1, 1, 1, 2)
+OWN_BACKWARD = (2, 2, 1, 1, *OWN)
+
+
+def _rank(tensors: Sequence[Any], own: Sequence[int], dims: Sequence[int | None]) -> int:
+    """The batch axes of all, without the mapped one."""
+    given = zip(tensors, own, dims, strict=True)
+    return max(int(t.ndim) - axes - (dim is not None) for t, axes, dim in given if t is not None)
+
+
+def _lead(tensor: Any, own: int, dim: int | None, rank: int, size: int | None) -> Any:
+    """The tensor with the mapped axis in front of `rank` others; expanded to a size if given."""
+    if tensor is None or (dim is None and size is None):
+        return tensor
+    front = tensor.unsqueeze(0) if dim is None else tensor.movedim(dim, 0)
+    missing = rank - (front.ndim - 1 - own)
+    front = front.reshape(front.shape[0], *(1,) * missing, *front.shape[1:])
+    return front if size is None else front.expand(size, *front.shape[1:])
+
+
+def _map(info, dims, *given):  # type: ignore[no-untyped-def]
+    tensors, count = given[: len(OWN)], len(OWN)
+    rank = _rank(tensors, OWN, dims[:count])
+    led = [
+        _lead(t, own, dim, rank, None)
+        for t, own, dim in zip(tensors, OWN, dims[:count], strict=True)
+    ]
+    return additive(*led, *given[count:]), (0, 0, 0)
+
+
+def _map_backward(info, dims, *given):  # type: ignore[no-untyped-def]
+    count, size = len(OWN_BACKWARD), info.batch_size
+    tensors = given[:count]
+    rank = _rank(tensors, OWN_BACKWARD, dims[:count])
+    led = [
+        _lead(t, own, dim, rank, size)
+        for t, own, dim in zip(tensors, OWN_BACKWARD, dims[:count], strict=True)
+    ]
+    slopes = additive_backward(*led, *given[count:])
+    shaped = []
+    for slope, tensor, dim in zip(slopes, tensors[4:9], dims[4:9], strict=True):
+        if tensor is None or slope.numel() == 0:
+            shaped.append(slope.new_zeros(size, 0))
+            continue
+        shape = tensor.shape if dim is None else tensor.movedim(dim, 0).shape[1:]
+        shaped.append(slope.reshape(size, *shape))
+    return tuple(shaped), (0,) * 5
+
+
+additive.register_vmap(_map)
+additive_backward.register_vmap(_map_backward)

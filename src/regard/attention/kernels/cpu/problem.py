@@ -84,7 +84,8 @@ def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules
     mask = none.new_empty(0, 0, dtype=torch.uint8)
     if rules.mask is not None:
         mask = rules.mask.contiguous().view(torch.uint8)
-    given = (
+    where = np.zeros((prod(batch), 9), np.int64)
+    sides = (
         (a, 2),
         (c, 2),
         (w, 1),
@@ -95,7 +96,8 @@ def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules
         (asking, 1),
         (stored, 1),
     )
-    where = np.stack([_places(t.shape[: t.ndim - own], batch) for t, own in given], axis=1)
+    for column, (tensor, own) in enumerate(sides):
+        _place(where[:, column], tuple(tensor.shape[: tensor.ndim - own]), batch)
     weights = _pad(_rows(w, 1))
     groups = np.abs(weights).reshape(len(weights), -1, GROUP).sum(-1)
     return Problem(
@@ -104,7 +106,7 @@ def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules
         keys=keys,
         hidden=hidden,
         width=width,
-        where=np.ascontiguousarray(where),
+        where=where,
         a=_flat(_rows(a, 2)),
         c=_flat(_rows(c, 2)),
         w=weights,
@@ -128,10 +130,14 @@ def _spans(rules: Rules, queries: int, keys: int) -> tuple[Tensor, Tensor]:
     return low.clamp(0, keys), high.clamp(0, keys)
 
 
-def _places(shape: Shape, batch: Shape) -> Array:
+def _place(column: Array, shape: Shape, batch: Shape) -> None:
     """Which of its own entries each entry of the batch reads."""
-    own = np.arange(prod(shape)).reshape((1,) * (len(batch) - len(shape)) + tuple(shape))
-    return np.broadcast_to(own, batch).reshape(-1)
+    entries = prod(shape)
+    if entries == len(column):
+        column[:] = np.arange(entries)
+    elif entries > 1:
+        own = np.arange(entries).reshape((1,) * (len(batch) - len(shape)) + shape)
+        column[:] = np.broadcast_to(own, batch).reshape(-1)
 
 
 def _rows(tensor: Tensor, own: int) -> Array:
@@ -148,4 +154,6 @@ def _flat(rows: Array) -> Array:
 def _pad(weights: Array) -> Array:
     """Channels up to a whole number of groups, with weight 0."""
     missing = -weights.shape[1] % GROUP
+    if not missing:
+        return weights
     return np.ascontiguousarray(np.pad(weights, ((0, 0), (0, missing))))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from regard.attention.kernels.cpu.exponentials import BLOCK, STRIP, exponential
-from regard.attention.kernels.cpu.machine import SUMS, inner, lanes
+from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes
 
 
 @inner
@@ -75,7 +75,7 @@ def largest(scores: Any, to: Any, n: Any, best: Any) -> Any:
     return most
 
 
-@inner(flags=SUMS)
+@inner_sum
 def weigh(scores: Any, to: Any, n: Any, peak: Any, factor: Any) -> Any:
     """weights = factor e^(score - peak), in place, 0 where the score is -inf; their sum."""
     lanes()

@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE
 from regard.attention.kernels.cpu.hidden import CAP, FAR, columns, reciprocal
-from regard.attention.kernels.cpu.machine import SUMS, inner, lanes, lanes_inlined
+from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes, lanes_inlined
 
 FOUR = 4  # channels at once: with two queries they share one division by eight
 
@@ -32,7 +32,7 @@ def product(a: Any, at: Any, below: Any, top: Any, to: Any) -> Any:
     return ((t0 * t1) * (t2 * t3)) * ((t4 * t5) * (t6 * t7))
 
 
-@inner(flags=SUMS)
+@inner_sum
 def four(
     e: Any,
     at_e: Any,
@@ -104,7 +104,7 @@ def four(
     slope_w[g + 3] += z3
 
 
-@inner(flags=SUMS)
+@inner_sum
 def capped_one(
     e: Any, at_e: Any, spread: Any, at: Any, power: Any, slope_c: Any, to: Any, n: Any
 ) -> Any:
@@ -123,7 +123,7 @@ def capped_one(
     return for_a, for_w
 
 
-@inner(flags=SUMS)
+@inner_sum
 def direct_one(
     e: Any, at_e: Any, raw: Any, at: Any, plain: Any, slope_c: Any, to: Any, n: Any
 ) -> Any:

@@ -1,0 +1,115 @@
+"""Threads, forks and memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.cpu import cache, calls, pool
+from regard.attention.kernels.cpu.operator import additive
+
+
+def _problem(seed: int) -> tuple[Tensor, ...]:
+    torch.manual_seed(seed)
+    return torch.randn(3, 40, 16), torch.randn(3, 50, 16), torch.randn(16), torch.randn(3, 50, 8)
+
+
+def _read(given: tuple[Tensor, ...]) -> Tensor:
+    return additive(*given, *(None,) * 6, 0.0, 1.0)[0]
+
+
+@pytest.fixture
+def several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_workers", lambda problem: 3)
+
+
+@pytest.mark.usefixtures("several")
+def test_many_threads_may_call_at_once() -> None:
+    problems = [_problem(seed) for seed in range(24)]
+    alone = [_read(problem) for problem in problems]
+    with ThreadPoolExecutor(6) as callers:
+        together = list(callers.map(_read, problems * 4))
+    assert all(torch.equal(got, alone[k % 24]) for k, got in enumerate(together))
+
+
+@pytest.mark.usefixtures("several")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_may_call_after_a_fork() -> None:
+    problem = _problem(0)
+    expected = _read(problem)  # the threads run already
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if torch.equal(_read(problem), expected) else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert torch.equal(_read(problem), expected)
+
+
+def test_an_error_in_a_lent_part_is_raised() -> None:
+    def fail() -> None:
+        raise ArithmeticError("lent")
+
+    with pytest.raises(ArithmeticError, match="lent"):
+        pool.run([lambda: None, fail])
+
+
+@pytest.mark.parametrize(("items", "workers"), [(1, 4), (7, 3), (8, 8), (100, 7)])
+def test_work_is_split_evenly(items: int, workers: int) -> None:
+    runs = pool.split(items, workers)
+    assert [n for start, stop in runs for n in range(start, stop)] == list(range(items))
+    lengths = [stop - start for start, stop in runs]
+    assert max(lengths) - min(lengths) <= 1
+
+
+def test_compiled_kernels_are_kept_in_the_persons_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cache.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.folder() == tmp_path / "regard" / "kernels"
+    place = cache._Place.from_function(_read, __file__)
+    assert place is not None
+    assert place.get_cache_path().startswith(str(tmp_path))
+    assert len(cache.stamp()) == 16
+
+
+def test_without_a_folder_to_write_in_kernels_are_compiled_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setattr(cache, "folder", lambda: blocked)
+    assert cache._Place.from_function(_read, __file__) is None
+
+
+def test_importing_regard_does_not_import_numba() -> None:
+    code = "import sys, regard; regard.attend; regard.explain; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+MEMORY = """
+import resource, torch
+from regard.attention.kernels.cpu.operator import additive
+torch.set_num_threads(2)
+def run(n):
+    a, c, v = (torch.randn(1, n, d).requires_grad_() for d in (128, 128, 64))
+    additive(a, c, torch.randn(128, requires_grad=True), v, *(None,) * 6, 0.0, 1.0)[0].sum().backward()
+run(64)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run(4096)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_as_queries_times_keys() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", MEMORY], check=True, capture_output=True, text=True
+    )
+    assert float(result.stdout) < 100
