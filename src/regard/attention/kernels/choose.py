@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.kernels.blocked import Blocked, is_large
+from regard.attention.kernels.cpu import Cpu
 from regard.attention.kernels.kernel import Kernel
 from regard.attention.kernels.matmul import Matmul
 from regard.attention.kernels.reference import Reference
@@ -25,9 +26,9 @@ from regard.attention.scores import Score
 VARIABLE = "REGARD_KERNEL"
 SHORT = 128  # rows up to here are trained faster without fusing
 
-REFERENCE, BLOCKED, SDPA, MATMUL = Reference(), Blocked(), Sdpa(), Matmul()
+REFERENCE, SDPA, MATMUL, BLOCKED, CPU = Reference(), Sdpa(), Matmul(), Blocked(), Cpu()
 KERNELS: dict[str, Kernel] = {
-    kernel.name: kernel for kernel in (MATMUL, SDPA, BLOCKED, REFERENCE)
+    kernel.name: kernel for kernel in (MATMUL, SDPA, CPU, BLOCKED, REFERENCE)
 }
 
 
@@ -62,7 +63,7 @@ def kernel(name: str) -> Iterator[None]:
     """Pin a kernel: inside, it serves every request, or raises with its reason.
 
     Args:
-        name: "reference", "blocked", "sdpa" or "matmul".
+        name: "reference", "blocked", "sdpa", "matmul" or "cpu".
 
     Raises:
         ValueError: there is no kernel of that name.
@@ -100,6 +101,8 @@ def choose(request: Request, value: Tensor) -> Kernel:
         return first
     if second.supports(request, value) is None:
         return second
+    if CPU.supports(request, value) is None and CPU.pays(request):
+        return CPU
     return BLOCKED if is_large(request) else REFERENCE
 
 
@@ -158,16 +161,25 @@ def explain(
     )
     chosen = choose(request, value)
     refused = {
-        name: other.supports(request, value) or f"can serve this; {chosen.name} comes first"
+        name: other.supports(request, value)
+        or (
+            f"can serve this, which is too small to gain by it; {chosen.name} comes first"
+            if other is CPU and chosen is REFERENCE
+            else f"can serve this; {chosen.name} comes first"
+        )
         for name, other in KERNELS.items()
         if other is not chosen
     }
     pinned = _pinned.name or os.environ.get(VARIABLE)
-    return Explanation(chosen.name, "pinned" if pinned else _because(chosen, request), refused)
+    return Explanation(
+        chosen.name, "pinned" if pinned else _because(chosen, request, value), refused
+    )
 
 
-def _because(chosen: Kernel, request: Request) -> str:
+def _because(chosen: Kernel, request: Request, value: Tensor) -> str:
     size = f"{request.queries} queries x {request.keys} keys on {request.query.device.type}"
+    if chosen is REFERENCE and CPU.supports(request, value) is None:
+        return f"the fastest at this size, {size}"
     if chosen is REFERENCE:
         return f"small enough to be computed as a whole, {size}"
     if chosen is BLOCKED:
