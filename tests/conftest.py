@@ -21,6 +21,10 @@ settings.register_profile(
 )
 settings.load_profile("regard")
 
+# Triton reads this once, when it is first imported: without a GPU its kernels run in Python.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
 # Sums in one order: with more threads the last bits, and so ties, would depend on the machine.
 torch.set_num_threads(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -32,6 +33,8 @@ def answer(kernel: str, arguments: dict[str, Any]) -> dict[str, Tensor | None]:
 def serves(kernel: str, case: Case) -> bool:
     if kernel == "cpu":
         return case.additive
+    if kernel == "triton":
+        return case.additive and find_spec("triton") is not None
     return kernel in ("reference", "blocked") or (
         case.dots and not (kernel == "sdpa" and case.copies)
     )

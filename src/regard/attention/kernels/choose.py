@@ -19,6 +19,7 @@ from regard.attention.kernels.matmul import Matmul
 from regard.attention.kernels.reference import Reference
 from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.sdpa import Sdpa
+from regard.attention.kernels.triton import Triton
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import Normaliser
 from regard.attention.scores import Score
@@ -27,8 +28,9 @@ VARIABLE = "REGARD_KERNEL"
 SHORT = 128  # rows up to here are trained faster without fusing
 
 REFERENCE, SDPA, MATMUL, BLOCKED, CPU = Reference(), Sdpa(), Matmul(), Blocked(), Cpu()
+TRITON = Triton()
 KERNELS: dict[str, Kernel] = {
-    kernel.name: kernel for kernel in (MATMUL, SDPA, CPU, BLOCKED, REFERENCE)
+    kernel.name: kernel for kernel in (MATMUL, SDPA, TRITON, CPU, BLOCKED, REFERENCE)
 }
 
 
@@ -63,7 +65,7 @@ def kernel(name: str) -> Iterator[None]:
     """Pin a kernel: inside, it serves every request, or raises with its reason.
 
     Args:
-        name: "reference", "blocked", "sdpa", "matmul" or "cpu".
+        name: "reference", "blocked", "sdpa", "matmul", "cpu" or "triton".
 
     Raises:
         ValueError: there is no kernel of that name.
@@ -101,6 +103,8 @@ def choose(request: Request, value: Tensor) -> Kernel:
         return first
     if second.supports(request, value) is None:
         return second
+    if value.is_cuda and TRITON.supports(request, value) is None:
+        return TRITON
     if CPU.supports(request, value) is None and CPU.pays(request):
         return CPU
     return BLOCKED if is_large(request) else REFERENCE

@@ -127,7 +127,10 @@ class Recomputed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         needs = ctx.needs_input_grad[2:]
-        return (None, None, *_Slopes.apply(ctx.sweep, needs, upstream[0], *ctx.saved_tensors))
+        slopes = _Slopes.apply(  # type: ignore[no-untyped-call]
+            ctx.sweep, needs, upstream[0], *ctx.saved_tensors
+        )
+        return (None, None, *slopes)
 
 
 class _Slopes(torch.autograd.Function):
@@ -196,13 +199,14 @@ class _Sweep:
         own = [i < 4 or (last_by_rows and i == len(tensors) - 1) for i in range(len(tensors))]
         totals: list[Tensor | None] = [None] * len(tensors)
         with self.surroundings.again(), torch.enable_grad():
-            for span in Blocks(self.read, self.height, *tensors[:4]).spans():
-                leaves = [
+            query, key, value, bias = tensors[:4]
+            for span in Blocks(self.read, self.height, query, key, value, bias).spans():
+                leaves: list[Any] = [
                     _leaf(tensor, span if split else None, need) if ours else tensor
                     for tensor, split, need, ours in zip(tensors, rows, needs, own, strict=True)
                 ]
                 since = _now()
-                reading = self.read(*leaves[:4], span.start)
+                reading = self.read(leaves[0], leaves[1], leaves[2], leaves[3], span.start)
                 _check(reading, since, leaves)
                 for i, slope in enumerate(slopes(reading, leaves, span)):
                     if slope is not None:
