@@ -25,6 +25,9 @@ settings.load_profile("regard")
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# As the person who runs the tests has set it; journeys work without.
+CORPORA = os.environ.get("REGARD_DATA")
+
 # Sums in one order: with more threads the last bits, and so ties, would depend on the machine.
 torch.set_num_threads(1)
 
@@ -44,10 +47,9 @@ def plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of real corpora; a test that needs it is skipped where REGARD_DATA names none."""
-    named = os.environ.get("REGARD_DATA")
-    if not named:
+    if not CORPORA:
         pytest.skip("real corpora: set REGARD_DATA to the folder that holds them")
-    folder = Path(named)
+    folder = Path(CORPORA)
     if not folder.is_dir():
         pytest.skip("real corpora: REGARD_DATA names a folder that does not exist")
     return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,14 @@ def write_corpus(folder: Path) -> None:
     (folder / "tiny.toml").write_text(TINY, encoding="utf-8")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_other_corpora() -> Iterator[None]:
+    """A journey finds its own corpus beside its configuration, not the person's through REGARD_DATA."""
+    with pytest.MonkeyPatch.context() as surroundings:
+        surroundings.delenv("REGARD_DATA", raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with 200 sentence pairs, 20 more to validate on, and tiny.toml. Nobody writes into it."""
@@ -76,9 +85,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of a training that finished. Nobody writes into it."""
     folder = tmp_path_factory.mktemp("runs") / "tiny"
-    with pytest.MonkeyPatch.context() as surroundings:
-        surroundings.delenv("REGARD_DATA", raising=False)
-        result = run("train", corpus / "tiny.toml", "--run", folder)
+    result = run("train", corpus / "tiny.toml", "--run", folder)
     assert result.code == 0, result
     (folder / "said").write_text(result.out, encoding="utf-8")
     return folder
@@ -103,9 +110,8 @@ def elsewhere(
     trained: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Work in an empty folder, without corpora of the person's own; draw no curves unless they are the matter."""
+    """Work in an empty folder; draw no curves unless they are the matter."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("REGARD_DATA", raising=False)
     # No test cuts the power, and a busy disk takes its time.
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     if "curves" not in request.fixturenames:
