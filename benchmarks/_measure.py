@@ -1,0 +1,69 @@
+"""Medians of runs taken in turn, so that a slow minute of the machine is everybody's."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def interleaved(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Median seconds of each, after one run each that is not counted.
+
+    A run much shorter than the longest is repeated within its turn.
+    """
+    once = {name: _time(run) for name, run in runs.items()}
+    once = {name: _time(run) for name, run in runs.items()}
+    longest = max(once.values())
+    repeats = {name: max(1, min(8, int(longest / seconds / 4))) for name, seconds in once.items()}
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            times[name] += [_time(run) for _ in range(repeats[name])]
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def _time(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def machine() -> dict[str, Any]:
+    """What a figure was taken on."""
+    import numba
+    import torch
+
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numba": numba.__version__,
+        "commit": commit,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if "model name" in line), "")
+
+
+def write(path: Path, results: dict[str, Any]) -> None:
+    """Results with the machine they were taken on, as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"machine": machine(), **results}, indent=2) + "\n")
