@@ -20,7 +20,7 @@ from regard.attention.kernels import blocked
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocked, "BLOCK", 150)  # two or three queries of most cases
+    monkeypatch.setattr(blocked, "BLOCK", 600)  # two or three queries of most cases
 
 
 def draw(*shapes: tuple[int, ...]) -> list[Tensor]:
@@ -145,7 +145,13 @@ def test_blocks_are_chosen_where_the_whole_is_large() -> None:
     assert "too large to be computed as a whole, 8192 queries x 8192 keys" in str(said)
     assert regard.explain(short, short, normaliser=sparse).kernel == "reference"
     additive = scores.Additive(4, 4, 128)
-    assert regard.explain(short, short, score=additive, normaliser=sparse).kernel == "blocked"
+    assert regard.explain(long, long).kernel == "sdpa"
+    assert regard.explain(long, long, dropout=0.1).kernel == "blocked"
+    assert regard.explain(short, short, dropout=0.1).kernel == "matmul"
+    middling = torch.empty(1024, 4)
+    assert regard.explain(middling, middling, normaliser=sparse).kernel == "reference"
+    said = regard.explain(middling, middling, score=additive, normaliser=sparse)
+    assert said.kernel == "blocked"
 
 
 MEASURE = """

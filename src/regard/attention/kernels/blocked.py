@@ -14,8 +14,8 @@ from regard.attention.kernels.request import Request
 from regard.attention.scores import Additive, DotLike, Score, SoftCap, prepare
 from regard.attention.scores.prepare import PreparedAdditive
 
-BLOCK = 1 << 20  # numbers of a block
-LARGE = 1 << 24  # numbers of the whole from which blocks are worth computing twice
+BLOCK = 1 << 22  # numbers of a block
+LARGE = 1 << 26  # numbers of the whole from which blocks are worth computing twice
 
 
 class Blocked:
@@ -70,7 +70,7 @@ def _channels(score: Score, request: Request) -> int:
         case PreparedAdditive():
             return score.score.d_hidden
         case DotLike():
-            return 1
+            return 4  # scores, weights, and what leads from one to the other
     return max(request.query.shape[-1], request.key.shape[-1])
 
 

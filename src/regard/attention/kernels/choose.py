@@ -100,7 +100,8 @@ def choose(request: Request, value: Tensor) -> Kernel:
         return pinned
     first, second = (MATMUL, SDPA) if _is_plain(request, value) else (SDPA, MATMUL)
     if first.supports(request, value) is None:
-        return first
+        long = first is MATMUL and request.keys > SHORT
+        return BLOCKED if long and is_large(request) else first
     if second.supports(request, value) is None:
         return second
     if value.is_cuda and TRITON.supports(request, value) is None:
