@@ -65,7 +65,7 @@ def write_corpus(folder: Path) -> None:
     (folder / "tiny.toml").write_text(TINY, encoding="utf-8")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def no_other_corpora() -> Iterator[None]:
     """A journey finds its own corpus beside its configuration, not the person's through REGARD_DATA."""
     with pytest.MonkeyPatch.context() as surroundings:
@@ -74,7 +74,7 @@ def no_other_corpora() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(no_other_corpora: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with 200 sentence pairs, 20 more to validate on, and tiny.toml. Nobody writes into it."""
     folder = tmp_path_factory.mktemp("corpus")
     write_corpus(folder)
