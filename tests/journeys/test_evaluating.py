@@ -69,3 +69,18 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(out, tmp_path
     result = run("evaluate", "--model", "no-such", "--tsv", "none.tsv", "--out", out)
     check_refused(result, out)  # not the model, not the table
     assert leftovers(tmp_path) == []
+
+
+def test_a_file_is_found_in_the_folder_of_corpora(trained, corpus, monkeypatch):
+    here = run(
+        "evaluate",
+        "--model",
+        trained,
+        "--source",
+        corpus / "valid.es",
+        "--target",
+        corpus / "valid.en",
+    )
+    monkeypatch.setenv("REGARD_DATA", str(corpus))
+    there = run("evaluate", "--model", trained, "--source", "valid.es", "--target", "valid.en")
+    assert (there.code, there.out) == (0, here.out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -57,7 +58,7 @@ def evaluate(
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, TER and exact matches, by sacreBLEU.
 
-    Every line counts, an empty one too.
+    Every line counts, an empty one too. A file that is not here is looked for in REGARD_DATA.
     """
     if [source is not None or target is not None, tsv is not None, generated].count(True) != 1:
         raise ConfigurationError("give --source and --target, or --tsv, or --generated")
@@ -77,6 +78,7 @@ def evaluate(
         Search(beam=beam)  # refuses what is out of range before a model is opened
     pairs: Sequence[Pair] = []
     if source is not None and target is not None:
+        source, target = _corpus(source), _corpus(target)
         pairs = _usable(read_aligned(Parallel(source, target)), f"{source} and {target}")
     translator = options.open_translator(model, device)
     configuration = translator.run.configuration
@@ -86,6 +88,7 @@ def evaluate(
             data.source_column if source_column is None else source_column,
             data.target_column if target_column is None else target_column,
         )
+        tsv = _corpus(tsv)
         pairs = _usable(read_aligned(Tsv(tsv, *columns)), str(tsv))
     if generated:
         pairs = _generated(configuration, model)
@@ -99,6 +102,14 @@ def evaluate(
         f"{len(pairs)} sentence pairs, {empty} with an empty side; beam {beam or translator.search.beam}"
     )
     print(measure(texts, [pair.target for pair in pairs]))
+
+
+def _corpus(path: Path) -> Path:
+    """The file itself, or else the one of that name in the folder that REGARD_DATA names."""
+    folder = os.environ.get("REGARD_DATA")
+    if folder and not path.exists() and (Path(folder) / path).exists():
+        return Path(folder) / path
+    return path
 
 
 def _usable(pairs: list[Pair], name: str) -> list[Pair]:
