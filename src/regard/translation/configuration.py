@@ -20,7 +20,6 @@ Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Small = Annotated[int, Field(ge=1, le=1_000)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 

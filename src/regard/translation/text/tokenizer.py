@@ -14,7 +14,6 @@ from regard.translation.text import vocabulary
 from regard.translation.text.normalisation import normalise
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
-SPACE = "\u2581"
 # A tokenizer file larger than this is no tokenizer of ours.
 _LARGEST_FILE = 64 * 2**20
 
