@@ -13,6 +13,7 @@ import pytest
 import torch
 from tests.translation.tiny import stop_at, trainer
 
+from regard import files
 from regard.translation import configuration as configurations
 from regard.translation import runs, weights
 from regard.translation.errors import CheckpointError, ModelError, RegardError, TrainingError
@@ -98,7 +99,7 @@ def test_a_changed_byte_is_noticed(run, name):
 
 def test_publishing_again_can_be_killed_at_any_moment(run, monkeypatch):
     """New weights under the checksums of old ones could never be opened."""
-    write = weights.write_whole
+    write = files.write
     better = {name: tensor + 1 for name, tensor in weights.load(run.folder / MODEL).items()}
     for survivor in range(3):
         written: list[Path] = []
@@ -111,7 +112,7 @@ def test_publishing_again_can_be_killed_at_any_moment(run, monkeypatch):
             written.append(path)
             write(path, content)
 
-        monkeypatch.setattr(weights, "write_whole", killed)
+        monkeypatch.setattr(files, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             run.publish(better, "new")
         run.model(run.tokenizers())

@@ -226,20 +226,6 @@ def test_shared_tensors_are_kept_once():
     assert module["second"].weight.sum() == 4
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    weights.write_whole(path, b"before")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        weights.write_whole(path, b"after")
-    assert path.read_bytes() == b"before"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_the_checksum_is_sha256(tmp_path):
     (tmp_path / "f").write_bytes(b"abc")
     assert weights.sha256(tmp_path / "f").startswith("ba7816bf8f01cfea")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from regard.translation.errors import ConfigurationError
-from regard.viewing import figures, files, pictures
+from regard.viewing import figures, pictures
 from regard.viewing.alignment import Alignment
 
 ALIGNMENT = Alignment([[0.9, 0.1], [0.2, 0.8]], ["a", "b"], ["x", "y"], "title")
@@ -43,24 +44,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         failed.append(descriptor)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space.*picture\.svg"):
         figures.save(pictures.heat_map(ALIGNMENT), path)
     assert failed
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_missing_folder_and_a_folder_in_the_way_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        files.write(tmp_path / "nowhere" / "a.png", b"")
-    (tmp_path / "b.png").mkdir()
-    with pytest.raises(FileExistsError, match=r"b\.png"):
-        files.write(tmp_path / "b.png", b"")
-
-
-def test_a_link_is_followed(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    files.write(tmp_path / "link", b"content")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_bytes() == b"content"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard import files
 from regard.cli import options, streams
 from regard.translation.errors import ConfigurationError, DataError
 
@@ -94,8 +95,6 @@ def evaluate(
         pairs = _generated(configuration, model)
     texts = _translations(translator, [pair.source for pair in pairs], beam)
     if out is not None:
-        from regard.viewing import files
-
         files.write(out, "".join(f"{text}\n" for text in texts).encode("utf-8"))
     empty = sum(not pair.source or not pair.target for pair in pairs)
     print(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from regard import files
 from regard.translation import configuration as configurations
 from regard.translation import weights
 from regard.translation.configuration import Configuration
@@ -68,9 +69,9 @@ class Run:
         try:
             (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
             for name, tokenizer in tokenizers.files().items():
-                weights.write_whole(folder / name, tokenizer.model)
+                files.write(folder / name, tokenizer.model)
             # The configuration comes last: a folder that has it has everything.
-            weights.write_whole(folder / CONFIGURATION, configurations.dump(configuration).encode())
+            files.write(folder / CONFIGURATION, configurations.dump(configuration).encode())
         except OSError as fault:
             raise TrainingError(f"{folder}: cannot be written: {fault.strerror}") from None
         return cls(folder, configuration)
@@ -145,7 +146,7 @@ class Run:
         # Without checksums until all is written: a kill in between leaves no new weights under old sums.
         (self.folder / SUMS).unlink(missing_ok=True)
         weights.save(tensors, self.folder / MODEL)
-        weights.write_whole(self.folder / CARD, card.encode())
+        files.write(self.folder / CARD, card.encode())
         self._write_sums(self.folder)
 
     def export(self, folder: Path, *, half: bool = True) -> None:
@@ -211,7 +212,7 @@ def _halved(name: str, tensor: torch.Tensor) -> torch.Tensor:
 def write_sums(folder: Path, names: list[str]) -> None:
     """Write the sha256 of some files beside them."""
     sums = {name: weights.sha256(folder / name) for name in sorted(names)}
-    weights.write_whole(folder / SUMS, (json.dumps(sums, indent=1) + "\n").encode())
+    files.write(folder / SUMS, (json.dumps(sums, indent=1) + "\n").encode())
 
 
 def read_sums(folder: Path) -> dict[str, str]:

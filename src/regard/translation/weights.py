@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from regard import files
 from regard.translation.errors import CheckpointError
 
 # The longest header that a file of ours could have.
@@ -22,7 +23,7 @@ _LONGEST_HEADER = 10_000_000
 def save(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write tensors to `path`, which holds the whole file or what it held before."""
     flat = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    write_whole(path, safetensors.torch.save(flat))
+    files.write(path, safetensors.torch.save(flat))
 
 
 def load(path: Path) -> dict[str, Tensor]:
@@ -120,30 +121,6 @@ def unique(module: nn.Module) -> dict[str, Tensor]:
             seen[id(tensor)] = name
             state[name] = tensor.detach()
     return state
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name, force it to the disk, and rename it into place."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        sync_folder(path.parent)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Force a folder's entries to the disk, so that a rename outlives a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def sha256(path: Path) -> str:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard import files
 from regard.translation.errors import ConfigurationError
-from regard.viewing import files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

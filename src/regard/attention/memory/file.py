@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from regard import files
 from regard.attention import normalisers, scores
 from regard.attention.memory.ngrams import CharacterNgrams
 
@@ -63,7 +63,6 @@ class Contents:
 
 def write_memory(path: str | os.PathLike[str], contents: Contents) -> None:
     """Write a file that appears under its name as a whole, or not at all."""
-    target = Path(path)
     tensors = {"key": contents.key, "value": contents.value}
     if contents.payloads is not None:
         tensors["payloads"] = _json_bytes(contents.payloads)
@@ -76,17 +75,11 @@ def write_memory(path: str | os.PathLike[str], contents: Contents) -> None:
     metadata = {"format": FORMAT, "version": VERSION}
     for part in PARTS:
         metadata[part] = json.dumps(_describe(part, getattr(contents, part)))
-    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
+    with files.replacing(path) as unfinished:
         try:
             save_file(kept, unfinished, metadata)
         except SafetensorError as problem:
-            raise OSError(f"{target}: cannot be written: {problem}") from problem
-        with open(unfinished, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(unfinished, target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+            raise OSError(f"{os.fspath(path)}: cannot be written: {problem}") from problem
 
 
 def read_memory(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard import files
 from regard.translation import weights
 from regard.translation.errors import CheckpointError, TrainingError
 from regard.translation.runs import CHECKPOINTS, MODEL, Run, read_sums, write_sums
@@ -59,12 +60,12 @@ def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.
         unfinished.mkdir()
         weights.save(state, unfinished / MODEL)
         weights.save(_optimiser_state(model, optimiser), unfinished / OPTIMISER)
-        weights.write_whole(unfinished / PROGRESS, json.dumps(asdict(progress)).encode())
+        files.write(unfinished / PROGRESS, json.dumps(asdict(progress)).encode())
         write_sums(unfinished, [MODEL, OPTIMISER, PROGRESS])
         if final.exists():
             shutil.rmtree(final)
         unfinished.rename(final)
-        weights.sync_folder(folder)
+        files.sync_folder(folder)
     except OSError as fault:
         raise CheckpointError(
             f"{final}: cannot be saved: {fault.strerror}; earlier checkpoints are untouched"

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from regard import files
 from regard.translation import weights
 from regard.translation.configuration import Configuration
 from regard.translation.errors import TrainingError
@@ -289,8 +290,7 @@ def _out_of_memory(fault: Exception, batch: Batch) -> Exception:
 
 def _write_metrics(run: Run, line: dict[str, object]) -> None:
     try:
-        with (run.folder / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        files.append(run.folder / METRICS, (json.dumps(line) + "\n").encode())
     except OSError as fault:
         raise TrainingError(
             f"{run.folder / METRICS}: cannot be written: {fault.strerror}"
@@ -309,4 +309,4 @@ def _forget_metrics(run: Run, step: int) -> None:
                 kept.append(line)
         except (ValueError, KeyError, TypeError):
             continue  # cut off by a kill
-    weights.write_whole(path, "".join(line + "\n" for line in kept).encode())
+    files.write(path, "".join(line + "\n" for line in kept).encode())

@@ -16,7 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from regard.viewing import colours, files
+from regard import files
+from regard.viewing import colours
 from regard.viewing.alignment import Alignment, scale_of
 from regard.viewing.labels import visible
 

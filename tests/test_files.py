@@ -1,0 +1,127 @@
+"""Files are whole or as they were, with a disk that takes no more and with a block that fails."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from regard import files
+
+
+@contextmanager
+def disk_of(size: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes: the kernel refuses in the middle of a write."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_file_is_written_and_replaced(tmp_path):
+    path = tmp_path / "file"
+    assert files.write(path, b"one") == path
+    files.write(str(path), b"two")
+    assert path.read_bytes() == b"two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_longest_name_can_be_written(tmp_path):
+    path = tmp_path / ("x" * 255)
+    files.write(path, b"content")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "file"
+    files.write(path, b"old")
+    with disk_of(1000), pytest.raises(OSError, match=r"File too large.*file'") as fault:
+        files.write(path, bytes(5000))
+    assert fault.value.filename == str(path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_disk_that_fails_at_the_last_moment_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    files.write(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space.*file'"):
+        files.write(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def half_done(path: Path, fault: BaseException) -> None:
+    with files.replacing(path) as unfinished:
+        unfinished.write_bytes(b"half")
+        raise fault
+
+
+def test_a_block_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    files.write(path, b"old")
+    for fault in (KeyboardInterrupt(), OSError("a reason without a number")):
+        with pytest.raises(type(fault)) as raised:
+            half_done(path, fault)
+        assert raised.value is fault
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_everything_is_forced_to_the_disk_before_its_name_and_its_folder_after(
+    tmp_path, monkeypatch
+):
+    said: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: said.append(os.readlink(f"/proc/self/fd/{handle}"))
+    )
+    monkeypatch.setattr(os, "replace", lambda one, other: said.append(f"{one} -> {other}"))
+    with files.replacing(tmp_path / "file") as unfinished:
+        unfinished.touch()
+    assert said == [str(unfinished), f"{unfinished} -> {tmp_path / 'file'}", str(tmp_path)]
+
+
+def test_a_missing_folder_and_what_is_no_file_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        files.write(tmp_path / "nowhere" / "a", b"")
+    (tmp_path / "b").mkdir()
+    os.mkfifo(tmp_path / "c")
+    for name in ("b", "c"):
+        with pytest.raises(FileExistsError, match=f"not a file that can be replaced.*{name}'"):
+            files.write(tmp_path / name, b"")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    files.write(tmp_path / "link", b"content")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"content"
+
+
+def test_what_is_appended_is_there_as_a_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "lines"
+    files.append(path, b"one\n")
+    files.append(path, b"two\n")
+    with disk_of(10), pytest.raises(OSError, match="File too large"):
+        files.append(path, b"three\n")
+    assert path.read_bytes() == b"one\ntwo\n"
+    files.append(path, b"four\n")
+    assert path.read_bytes() == b"one\ntwo\nfour\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_device_that_is_full_says_so():
+    with pytest.raises(OSError, match="No space left on device"):
+        files.append("/dev/full", b"line\n")
