@@ -59,6 +59,7 @@ MODELS = {
     "learned": {"positions": "learned", "activation": "silu"},
     "untied": {"tied": "none", "heads": 1},
     "target": {"tied": "target", "norm": "post", "positions": "learned"},
+    "biased": {"norm": "post", "attention_bias": True, "output_bias": True},
 }
 models = pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
 
@@ -238,6 +239,32 @@ def test_what_goes_in_is_the_papers():
     model = small(encoder_layers=0, norm="post")
     expected = model.source_embedding(SOURCE) * WIDTH**0.5 + sinusoidal(4, WIDTH).double()
     assert torch.allclose(model.encode(SOURCE, LENGTHS).states, expected)
+
+
+def test_embeddings_are_scaled_unless_told_otherwise():
+    model = small(encoder_layers=0, norm="post", scale_embedding=False)
+    expected = model.source_embedding(SOURCE) + sinusoidal(4, WIDTH).double()
+    assert torch.allclose(model.encode(SOURCE, LENGTHS).states, expected)
+
+
+def test_biases_are_in_every_projection_and_the_output():
+    model = small(attention_bias=True, output_bias=True)
+    plain = small()
+    added = {name for name, _ in model.named_parameters()} - {
+        name for name, _ in plain.named_parameters()
+    }
+    assert len(added) == 4 * (2 + 2 * 2) + 1
+    assert {name.rpartition(".")[0].rpartition(".")[2] for name in added} == {
+        "query_projection",
+        "key_projection",
+        "value_projection",
+        "output_projection",
+        "output",
+    }
+    before = model(SOURCE, LENGTHS, TARGET)
+    with torch.no_grad():
+        model.output.bias += 1
+    assert torch.allclose(model(SOURCE, LENGTHS, TARGET), before + 1)
 
 
 def test_learned_positions_end_somewhere():

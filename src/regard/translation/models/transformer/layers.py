@@ -74,13 +74,17 @@ def _attend(
     return output
 
 
+def _attention(settings: TransformerSettings) -> MultiHeadAttention:
+    return MultiHeadAttention(settings.width, settings.heads, bias=settings.attention_bias)
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward layer."""
 
     def __init__(self, settings: TransformerSettings, name: str) -> None:
         super().__init__()
         self.name = name
-        self.self_attention = MultiHeadAttention(settings.width, settings.heads)
+        self.self_attention = _attention(settings)
         self.self_residual = Residual(settings)
         self.feed_forward = FeedForward(settings)
         self.feed_forward_residual = Residual(settings)
@@ -99,9 +103,9 @@ class DecoderLayer(nn.Module):
     def __init__(self, settings: TransformerSettings, name: str) -> None:
         super().__init__()
         self.name = name
-        self.self_attention = MultiHeadAttention(settings.width, settings.heads)
+        self.self_attention = _attention(settings)
         self.self_residual = Residual(settings)
-        self.cross_attention = MultiHeadAttention(settings.width, settings.heads)
+        self.cross_attention = _attention(settings)
         self.cross_residual = Residual(settings)
         self.feed_forward = FeedForward(settings)
         self.feed_forward_residual = Residual(settings)

@@ -54,7 +54,7 @@ class Transformer(TranslationModel):
         last = nn.LayerNorm if settings.norm == "pre" else nn.Identity
         self.encoder_norm = last(width)
         self.decoder_norm = last(width)
-        self.output = nn.Linear(width, target_vocabulary, bias=False)
+        self.output = nn.Linear(width, target_vocabulary, bias=settings.output_bias)
         if settings.tied != "none":
             self.output.weight = self.target_embedding.weight
         self.reset_parameters()
@@ -147,14 +147,15 @@ class Transformer(TranslationModel):
 
     def _embed(self, embedding: nn.Embedding, words: Tensor, first: int = 0) -> Tensor:
         length, width = words.shape[1], self.settings.width
-        x = embedding(words) * width**0.5
+        scale = width**0.5 if self.settings.scale_embedding else 1.0
+        x = embedding(words) * scale
         last = first + length
         if self.settings.positions == "learned":
             if last > self.settings.longest:
                 raise ValueError(
                     f"a sentence of {last} positions, this model has learned {self.settings.longest}"
                 )
-            places: Tensor = self.positions[first:last] * width**0.5
+            places: Tensor = self.positions[first:last] * scale
         else:
             places = sinusoidal(last, width)[first:].to(x)
         output: Tensor = self.dropout(x + places)
