@@ -1,0 +1,34 @@
+"""Configurations: TOML, typed, every key checked before anything else happens."""
+
+from regard.translation.configuration.architectures import RecurrentSection, TransformerSection
+from regard.translation.configuration.data import (
+    DataSection,
+    FilesSection,
+    GeneratedSection,
+    TokenizerSection,
+)
+from regard.translation.configuration.reading import parse, read
+from regard.translation.configuration.training import (
+    FREE_ON_RESUME,
+    SearchSection,
+    TrainingSection,
+)
+from regard.translation.configuration.whole import Configuration
+from regard.translation.configuration.writing import differences, dump
+
+__all__ = [
+    "Configuration",
+    "DataSection",
+    "FREE_ON_RESUME",
+    "FilesSection",
+    "GeneratedSection",
+    "RecurrentSection",
+    "SearchSection",
+    "TokenizerSection",
+    "TrainingSection",
+    "TransformerSection",
+    "differences",
+    "dump",
+    "parse",
+    "read",
+]

@@ -1,0 +1,73 @@
+"""Configurations in: TOML from a file or a string, with changes from the command line."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from regard.translation.configuration.faults import explain
+from regard.translation.configuration.whole import Configuration
+from regard.translation.errors import ConfigurationError
+
+_LARGEST_FILE = 1_000_000
+# tomllib takes quadratic time over a key of many parts.
+_MOST_DOTS = 100
+
+
+def read(path: Path, changes: tuple[str, ...] = ()) -> Configuration:
+    """The configuration of a TOML file, with `section.key=value` changes applied.
+
+    Raises `ConfigurationError` naming the key, the value and what is allowed.
+    """
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise ConfigurationError(f"{path}: larger than {_LARGEST_FILE} bytes, no configuration")
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as fault:
+        raise ConfigurationError(f"{path}: cannot be read: {fault.strerror}") from None
+    except UnicodeDecodeError as fault:
+        raise ConfigurationError(f"{path}: byte {fault.start + 1} is not UTF-8") from None
+    return parse(text, str(path), changes)
+
+
+def parse(text: str, name: str = "configuration", changes: tuple[str, ...] = ()) -> Configuration:
+    """The configuration written in TOML text (see `read`)."""
+    table = _toml(text, name)
+    for change in changes:
+        _apply(table, change)
+    try:
+        return Configuration.model_validate(table)
+    except ValidationError as fault:
+        raise ConfigurationError("\n".join(explain(e, name) for e in fault.errors()[:5])) from None
+
+
+def _toml(text: str, name: str) -> dict[str, Any]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > _MOST_DOTS:
+            raise ConfigurationError(f"{name}:{number}: more than {_MOST_DOTS} dots in one line")
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as fault:
+        raise ConfigurationError(f"{name}: not valid TOML: {fault}") from None
+
+
+def _apply(table: dict[str, Any], change: str) -> None:
+    path, equals, value = change.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise ConfigurationError(f"--set {change}: expected section.key=value")
+    if not value.isascii() and value.encode("utf-8", "replace").decode() != value:
+        raise ConfigurationError(f"--set {path}: the value is not UTF-8")
+    try:
+        found = tomllib.loads(f"value = {value}")["value"]
+    except (ValueError, RecursionError):
+        found = value.strip()
+    for key in keys[:-1]:
+        below = table.setdefault(key, {})
+        if not isinstance(below, dict):
+            raise ConfigurationError(f"--set {change}: {key} is no section")
+        table = below
+    table[keys[-1]] = found

@@ -1,0 +1,19 @@
+"""What every table of a configuration is: typed, closed to unknown keys, and never changed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Small = Annotated[int, Field(ge=1, le=1_000)]
+Width = Annotated[int, Field(ge=1, le=65_536)]
+Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A table of the file: unknown keys are refused, types are not guessed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)

@@ -1,0 +1,42 @@
+"""A whole configuration, and what must fit between its tables."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from regard.translation.configuration.architectures import RecurrentSection, TransformerSection
+from regard.translation.configuration.data import DataSection, TokenizerSection
+from regard.translation.configuration.section import Section
+from regard.translation.configuration.training import SearchSection, TrainingSection
+
+
+class Configuration(Section):
+    """Everything a training needs to know."""
+
+    version: Literal[1] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    data: DataSection
+    tokenizer: TokenizerSection = TokenizerSection()
+    model: Annotated[TransformerSection | RecurrentSection, Field(discriminator="kind")]
+    training: TrainingSection = TrainingSection()
+    search: SearchSection = SearchSection()
+
+    @model_validator(mode="after")
+    def _tied_needs_joint(self) -> Configuration:
+        if self.model.tied == "three_way" and not self.tokenizer.joint:
+            raise ValueError('model.tied = "three_way" needs tokenizer.joint = true')
+        return self
+
+    @model_validator(mode="after")
+    def _positions_reach(self) -> Configuration:
+        model, longest = self.model, self.data.longest
+        if not isinstance(model, TransformerSection) or model.positions != "learned":
+            return self
+        if model.longest <= longest:
+            raise ValueError(
+                f"model.longest = {model.longest} must be above data.longest = {longest}: "
+                "learned positions go no further"
+            )
+        return self
