@@ -46,6 +46,14 @@ class Mask(ABC):
         """
         return Reach(range(frame.keys), range(0))
 
+    def spans(self, frame: Frame) -> tuple[Tensor, Tensor] | None:
+        """The first key each query may read and the one after the last, where all between are too.
+
+        Integers that broadcast to (*batch, queries), perhaps beyond the keys there are; None where
+        the mask is not of that form.
+        """
+        return None
+
     def dense(
         self,
         batch: Shape,

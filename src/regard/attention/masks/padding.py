@@ -29,6 +29,11 @@ class Padding(Mask):
         longest, shortest = int(self.lengths.max()), int(self.lengths.min())
         return Reach(range(_within(longest, frame.keys)), range(_within(shortest, frame.keys)))
 
+    def spans(self, frame: Frame) -> tuple[Tensor, Tensor]:
+        lengths = self.lengths.to(frame.device, torch.int64)
+        lengths = lead(lengths, 0, frame, "lengths")[..., None]
+        return torch.zeros_like(lengths), lengths
+
 
 def _within(length: int, keys: int) -> int:
     return min(max(length, 0), keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from regard.attention.masks.mask import Mask, Reach, overlap
@@ -44,6 +45,14 @@ class Band(Mask):
             frame.keys if after is None else first + after + 1,
         )
         return Reach(overlap(some, keys), overlap(every, keys))
+
+    def spans(self, frame: Frame) -> tuple[Tensor, Tensor]:
+        here = torch.arange(frame.queries, device=frame.device)
+        if self.align == "end":
+            here = here + (frame.keys - frame.queries)
+        low = torch.zeros_like(here) if self.before is None else here - self.before
+        high = torch.full_like(here, frame.keys) if self.after is None else here + self.after + 1
+        return low, high
 
     def is_triangle(self, queries: int, keys: int) -> bool:
         """Whether this is the lower triangle from the top left corner, diagonal included."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.request import Request
+from regard.attention.kernels.rules import rules_of
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import Additive, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive
@@ -43,7 +44,6 @@ class Cpu:
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         from regard.attention.kernels.cpu.operator import additive
-        from regard.attention.kernels.cpu.rules import rules_of
 
         score = _within(request.score)
         parts = _additive(score)

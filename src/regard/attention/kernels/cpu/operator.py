@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.cpu.problem import Rules, batch_of, state
+from regard.attention.kernels.cpu.problem import state
+from regard.attention.kernels.rules import Rules, batch_of
 
 
 @torch.library.custom_op("regard::additive", mutates_args=())

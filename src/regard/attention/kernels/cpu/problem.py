@@ -10,34 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.shapes import Shape, broadcast
+from regard.attention.kernels.rules import Rules, batch_of
+from regard.attention.shapes import Shape
 
 Array = np.ndarray[Any, Any]
 
 LIMITS = {torch.float32: 2.0**120, torch.float64: 2.0**1000}
 GROUP = 8
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What may be read: spans of keys, documents, booleans; each may be missing."""
-
-    low: Tensor | None
-    high: Tensor | None
-    asking: Tensor | None
-    stored: Tensor | None
-    mask: Tensor | None
-
-
-def batch_of(
-    a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules
-) -> Shape:
-    """The batch axes of the reading."""
-    shapes = [a.shape[:-2], c.shape[:-2], w.shape[:-1], v.shape[:-2]]
-    shapes += [plane.shape[:-2] for plane in (bias, rules.mask) if plane is not None]
-    spans = (rules.low, rules.high, rules.asking, rules.stored)
-    shapes += [row.shape[:-1] for row in spans if row is not None]
-    return broadcast(*(tuple(shape) for shape in shapes))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.request import Request
+from regard.attention.kernels.rules import rules_of
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import Additive
 from regard.attention.scores.prepare import PreparedAdditive
@@ -37,7 +38,6 @@ class Triton:
         return _missing(value.device)
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
-        from regard.attention.kernels.cpu.rules import rules_of
         from regard.attention.kernels.triton.operator import additive
 
         score, key = request.score, request.key.float()

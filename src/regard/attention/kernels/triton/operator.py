@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.cpu.problem import Rules, batch_of
+from regard.attention.kernels.rules import Rules, batch_of
 from regard.attention.kernels.triton.backward import backward
 from regard.attention.kernels.triton.forward import forward
 from regard.attention.shapes import Shape

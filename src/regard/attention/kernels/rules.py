@@ -1,21 +1,43 @@
-"""Masks as the kernel reads them: a span of keys for each query, documents, and booleans.
+"""Masks as the compiled kernels read them: a span of keys for each query, documents, and booleans.
 
-A band, padding and what both let read are spans, so they cost memory O(queries). Documents are two
-rows of numbers. What is left (a tensor, a function, a union) is booleans, with the axes it has.
+A band, padding, packed sentences and what they all let read are spans, so they cost memory
+O(queries), and keys outside of all spans are never visited. Documents are two rows of numbers. What
+is left (a tensor, a function, a union) is booleans, with the axes it has.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.cpu.problem import Rules
 from regard.attention.masks import Mask
 from regard.attention.masks.documents import Documents
 from regard.attention.masks.mask import Both, lead
-from regard.attention.masks.padding import Padding
-from regard.attention.masks.positions import Band
-from regard.attention.shapes import Frame
+from regard.attention.shapes import Frame, Shape, broadcast
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may be read: spans of keys, documents, booleans; each may be missing."""
+
+    low: Tensor | None
+    high: Tensor | None
+    asking: Tensor | None
+    stored: Tensor | None
+    mask: Tensor | None
+
+
+def batch_of(
+    a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules
+) -> Shape:
+    """The batch axes of the reading of queries a, keys c, score weights w and values v."""
+    shapes = [a.shape[:-2], c.shape[:-2], w.shape[:-1], v.shape[:-2]]
+    shapes += [plane.shape[:-2] for plane in (bias, rules.mask) if plane is not None]
+    spans = (rules.low, rules.high, rules.asking, rules.stored)
+    shapes += [row.shape[:-1] for row in spans if row is not None]
+    return broadcast(*(tuple(shape) for shape in shapes))
 
 
 def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
@@ -25,9 +47,10 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
     if isinstance(mask, Tensor):
         return Rules(None, None, None, None, mask)
     low = high = asking = stored = dense = None
-    for part in _parts(mask):
-        if isinstance(part, Band | Padding):
-            begin, end = _span(part, frame)
+    for part in parts(mask):
+        spans = part.spans(frame)
+        if spans is not None:
+            begin, end = spans
             low = begin if low is None else torch.maximum(low, begin)
             high = end if high is None else torch.minimum(high, end)
         elif isinstance(part, Documents) and asking is None:
@@ -38,23 +61,11 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
     return Rules(low, high, asking, stored, dense)
 
 
-def _parts(mask: Mask) -> list[Mask]:
+def parts(mask: Mask) -> list[Mask]:
+    """The masks that `&` joined."""
     if isinstance(mask, Both):
-        return _parts(mask.left) + _parts(mask.right)
+        return parts(mask.left) + parts(mask.right)
     return [mask]
-
-
-def _span(mask: Band | Padding, frame: Frame) -> tuple[Tensor, Tensor]:
-    """The first key each query may read, and the one after the last."""
-    if isinstance(mask, Padding):
-        lengths = lead(mask.lengths.to(frame.device, torch.int64), 0, frame, "lengths")[..., None]
-        return torch.zeros_like(lengths), lengths
-    here = torch.arange(frame.queries, device=frame.device)
-    if mask.align == "end":
-        here = here + (frame.keys - frame.queries)
-    low = torch.zeros_like(here) if mask.before is None else here - mask.before
-    high = torch.full_like(here, frame.keys) if mask.after is None else here + mask.after + 1
-    return low, high
 
 
 def _documents(mask: Documents, frame: Frame) -> tuple[Tensor, Tensor]:
