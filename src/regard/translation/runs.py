@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ CONFIGURATION = "config.toml"
 CARD = "card.md"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
+_CHECKPOINT = re.compile("step-([0-9]{1,18})(-unvalidated)?")
 
 
 @dataclass(frozen=True)
@@ -132,14 +134,20 @@ class Run:
         weights.load_into(model, tensors, path)
         return model.eval()
 
-    def newest_checkpoint(self) -> Path | None:
-        """The checkpoint of the highest step; what was never finished does not count."""
-        found = [
-            (int(folder.name.removeprefix("step-")), folder)
-            for folder in (self.folder / CHECKPOINTS).glob("step-*")
-            if folder.name.removeprefix("step-").isdigit()
+    def checkpoints(self) -> list[tuple[int, Path]]:
+        """Every checkpoint's step and folder, by its step whatever the clock said; what was never finished is none."""
+        named = [
+            (_CHECKPOINT.fullmatch(path.name), path)
+            for path in (self.folder / CHECKPOINTS).glob("*")
         ]
-        return max(found)[1] if found else None
+        # One that was saved before its validation comes before the one saved after it.
+        found = [(int(name[1]), name[2] is None, path) for name, path in named if name]
+        return [(step, path) for step, _, path in sorted(found)]
+
+    def newest_checkpoint(self) -> Path | None:
+        """The checkpoint of the highest step."""
+        found = self.checkpoints()
+        return found[-1][1] if found else None
 
     def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
         """Put weights and card in the run folder for use."""
@@ -207,6 +215,11 @@ def _halved(name: str, tensor: torch.Tensor) -> torch.Tensor:
             f"tensor {name} holds numbers beyond half precision: export with half=False"
         )
     return half
+
+
+def checkpoint_name(step: int, unvalidated: bool = False) -> str:
+    """The name of a checkpoint's folder: another one once it is validated, so that none is ever written over."""
+    return f"step-{step}-unvalidated" if unvalidated else f"step-{step}"
 
 
 def write_sums(folder: Path, names: list[str]) -> None:

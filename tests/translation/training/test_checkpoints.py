@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 
@@ -12,6 +13,7 @@ from tests.translation.tiny import stop_at, trainer
 
 from regard.translation import weights
 from regard.translation.errors import CheckpointError, TrainingError
+from regard.translation.runs import Run
 from regard.translation.training import checkpoints
 
 
@@ -47,23 +49,132 @@ def test_everything_comes_back(saved):
     assert {name.split(".")[0] for name in state} == {"step", "exp_avg", "exp_avg_sq", "random"}
 
 
-@pytest.mark.parametrize("name", [checkpoints.MODEL, checkpoints.OPTIMISER, checkpoints.PROGRESS])
-def test_every_flip_truncation_and_loss_is_noticed(saved, copy, name):
-    path, dice = copy / name, random.Random(name)
+FILES = [checkpoints.MODEL, checkpoints.OPTIMISER, checkpoints.PROGRESS]
+
+
+def flips(whole: bytes, dice: random.Random) -> bytes:
+    flipped = bytearray(whole)
+    flipped[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+    assert flipped != whole
+    return bytes(flipped)
+
+
+def test_each_of_two_hundred_flips_is_noticed(saved, copy):
+    """Spread over the files as a bad disk would: by their sizes, but no file fewer than twenty times."""
+    sizes = {name: (copy / name).stat().st_size for name in FILES}
+    dice, noticed = random.Random(11), 0
+    chosen = [name for name in FILES for _ in range(20)]
+    chosen += dice.choices(FILES, list(sizes.values()), k=200 - len(chosen))
+    before = {name: tensor.clone() for name, tensor in weights.unique(saved[0].model).items()}
+    for name in chosen:
+        whole = (copy / name).read_bytes()
+        (copy / name).write_bytes(flips(whole, dice))
+        with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
+            checkpoints.load(copy, saved[0].model, saved[0].optimiser)
+        (copy / name).write_bytes(whole)
+        noticed += 1
+    assert noticed == 200
+    after = weights.unique(saved[0].model)
+    assert all(torch.equal(before[name], tensor) for name, tensor in after.items())
+    checkpoints.load(copy, saved[0].model)
+
+
+def test_a_flip_in_the_checksums_is_noticed_or_says_the_same(saved, copy):
+    path, dice = copy / "checksums.json", random.Random(12)
+    noticed: list[str] = []
     whole = path.read_bytes()
-    for _ in range(20):
-        flipped = bytearray(whole)
-        flipped[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
-        path.write_bytes(flipped)
+    for _ in range(100):
+        path.write_bytes(flips(whole, dice))
+        try:
+            checkpoints.load(copy, saved[0].model)
+        except CheckpointError as fault:
+            noticed.append(str(fault))
+        else:  # the space between two entries
+            assert json.loads(path.read_bytes()) == json.loads(whole)
+    assert len(noticed) > 90
+    assert all(fault.startswith(str(copy)) for fault in noticed)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_truncation_and_loss_is_noticed(saved, copy, name):
+    path = copy / name
+    whole = path.read_bytes()
+    for part in range(20):  # nothing of it, and every twentieth
+        path.write_bytes(whole[: len(whole) * part // 20])
         with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
             checkpoints.load(copy, saved[0].model)
-    for share in range(0, 100, 10):
-        path.write_bytes(whole[: len(whole) * share // 100])
-        with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
-            checkpoints.load(copy, saved[0].model)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
+        checkpoints.load(copy, saved[0].model)
     path.unlink()
     with pytest.raises(CheckpointError, match=f"{name}: cannot be read"):
         checkpoints.load(copy, saved[0].model)
+
+
+def spoilt(tensor: torch.Tensor, how: str) -> torch.Tensor | None:
+    """A tensor as an unfriendly hand might leave it; None where it takes it away."""
+    first = torch.zeros_like(tensor, dtype=torch.float32).view(-1)
+    if how in ("nan", "infinite"):
+        first[0] = torch.nan if how == "nan" else torch.inf
+        return tensor + first.view_as(tensor)
+    return {
+        "missing": None,
+        "shape": tensor[..., :-1].contiguous() if tensor.dim() else tensor.view(1),
+        "type": tensor.to(torch.int32),
+    }[how]
+
+
+@pytest.mark.parametrize("how", ["missing", "extra", "shape", "type", "nan", "infinite"])
+@pytest.mark.parametrize("file", [checkpoints.MODEL, checkpoints.OPTIMISER])
+def test_a_tensor_that_does_not_fit_is_named(saved, copy, file, how):
+    """Under checksums that agree, so that it is the tensors themselves that are looked at."""
+    tensors = weights.load(copy / file)
+    name = next(each for each in sorted(tensors) if each.endswith("encoder_norm.weight"))
+    if how == "extra":
+        tensors[name := "a tensor of another model"] = torch.ones(2)
+    elif (changed := spoilt(tensors.pop(name), how)) is not None:
+        tensors[name] = changed
+    weights.save(tensors, copy / file)
+    checkpoints.write_sums(copy, FILES)
+    with pytest.raises(CheckpointError) as fault:
+        checkpoints.load(copy, saved[0].model, saved[0].optimiser)
+    assert str(fault.value).startswith(f"{copy / file}: tensor {name} ")
+
+
+def test_random_numbers_that_are_none_are_refused(saved, copy):
+    tensors = weights.load(copy / checkpoints.OPTIMISER)
+    for random_state in (torch.ones(3), torch.zeros_like(tensors["random.cpu"][:7]), None):
+        del tensors["random.cpu"]
+        tensors |= {} if random_state is None else {"random.cpu": random_state}
+        weights.save(tensors, copy / checkpoints.OPTIMISER)
+        checkpoints.write_sums(copy, FILES)
+        with pytest.raises(CheckpointError, match=r"tensor random\.cpu is (missing|no state)"):
+            checkpoints.load(copy, saved[0].model, saved[0].optimiser)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="for a machine without a GPU")
+def test_a_training_that_began_on_a_gpu_goes_on_without_one(saved, copy):
+    tensors = weights.load(copy / checkpoints.OPTIMISER)
+    tensors["random.cuda"] = torch.zeros(16, dtype=torch.uint8)
+    weights.save(tensors, copy / checkpoints.OPTIMISER)
+    checkpoints.write_sums(copy, FILES)
+    assert checkpoints.load(copy, saved[0].model, saved[0].optimiser) == saved[0].progress
+
+
+def test_the_step_decides_which_checkpoint_is_newest_whatever_the_clock_says(saved, tmp_path):
+    run = Run(tmp_path, saved[0].configuration)
+    for age, name in enumerate(["step-10", "step-9", "step-10-unvalidated", "step-2", "step-x"]):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        os.utime(tmp_path / "checkpoints" / name, (10**9 + age, 10**9 + age))
+    assert [path.name for _, path in run.checkpoints()] == [
+        "step-2",
+        "step-9",
+        "step-10-unvalidated",
+        "step-10",
+    ]
+    assert run.newest_checkpoint() == tmp_path / "checkpoints" / "step-10"
+    checkpoints.prune(run, {2, 10})
+    assert [path.name for _, path in run.checkpoints()] == ["step-2", "step-10"]
 
 
 @pytest.mark.parametrize("sums", [b"", b"{", b"[]", b'{"a": 1}', b"\xff", b"[" * 100_000])
@@ -78,6 +189,13 @@ def test_broken_checksums_are_noticed(saved, copy, sums):
     [
         ({"version": 999}, "written in format 999, this program reads format 1"),
         ({"stap": 3}, "corrupted or truncated"),
+        ({"step": -1}, "corrupted or truncated: step is -1"),
+        ({"batch": 1.5}, "corrupted or truncated: batch is 1.5"),
+        ({"precision": 16}, "corrupted or truncated: precision is 16"),
+        ({"seconds": float("nan")}, "corrupted or truncated: seconds is nan"),
+        ({"unvalidated": 1}, "corrupted or truncated: unvalidated is 1"),
+        ({"best": [[1.0]]}, "corrupted or truncated"),
+        ({"best": 5}, "corrupted or truncated"),
         (None, "corrupted or truncated"),
     ],
 )

@@ -17,6 +17,7 @@ from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare
 from regard.translation.training.validation import Quality
 
+PATIENT = ("training.keep_best=2",)
 STEADY = ("training.validate_every=8", "training.save_every=100")
 
 
@@ -71,6 +72,27 @@ def test_a_training_that_was_interrupted_is_the_one_that_was_not(tmp_path):
     assert quiet == [
         {k: v for k, v in m.items() if k != "tokens_per_second"} for m in metrics(straight)
     ]
+
+
+@pytest.mark.parametrize("step", [4, 8], ids=["in the middle", "at the end"])
+def test_a_validation_that_was_stopped_is_made_before_anything_else(tmp_path, step):
+    straight = trainer(tmp_path, *PATIENT, run="straight")
+    straight.train()
+    stopped = stop_at(trainer(tmp_path, *PATIENT), step)
+    folder = stopped.run.newest_checkpoint()
+    assert folder.name == f"step-{step}-unvalidated"
+    assert [m["step"] for m in metrics(stopped) if m["kind"] == "validation"] == [4][: step // 8]
+    again = resumed(tmp_path, *PATIENT)
+    assert again.progress.unvalidated
+    assert again.train(lambda: True) == "stopped"  # before its first batch
+    assert again.run.newest_checkpoint() == folder
+    again = resumed(tmp_path, *PATIENT)
+    assert again.train() == "finished"
+    assert last(again) == last(straight)
+    assert [m["step"] for m in metrics(again) if m["kind"] == "validation"] == [4, 8]
+    assert (again.progress.best, again.progress.step) == (straight.progress.best, 8)
+    kept = [path.name for _, path in again.run.checkpoints()]
+    assert kept == [path.name for _, path in straight.run.checkpoints()] == ["step-4", "step-8"]
 
 
 def test_steps_after_the_checkpoint_are_made_again_and_counted_once(tmp_path):
@@ -177,7 +199,7 @@ def test_another_fault_is_not_called_memory(tmp_path, monkeypatch):
 
 def scored(made: Trainer, monkeypatch, scores: list[float]) -> None:
     given = iter(scores)
-    monkeypatch.setattr(made.validation, "measure", lambda _: Quality(1.0, next(given), 0.0, 0.0))
+    monkeypatch.setattr(made.validation, "measure", lambda *_: Quality(1.0, next(given), 0.0, 0.0))
 
 
 EACH = (

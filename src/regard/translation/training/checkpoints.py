@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,16 +15,17 @@ from torch import Tensor, nn
 from regard import files
 from regard.translation import weights
 from regard.translation.errors import CheckpointError, TrainingError
-from regard.translation.runs import CHECKPOINTS, MODEL, Run, read_sums, write_sums
+from regard.translation.runs import CHECKPOINTS, MODEL, Run, checkpoint_name, read_sums, write_sums
 
 VERSION = 1
 OPTIMISER = "optimiser.safetensors"
 PROGRESS = "progress.json"
+RANDOM, RANDOM_CUDA = "random.cpu", "random.cuda"
 
 
 @dataclass
 class Progress:
-    """Where a training stands."""
+    """Where a training stands; `unvalidated`: at a step whose validation was stopped."""
 
     step: int = 0
     epoch: int = 0
@@ -34,6 +35,7 @@ class Progress:
     best: list[tuple[float, int]] = field(default_factory=list)
     without_progress: int = 0
     plateaus: int = 0
+    unvalidated: bool = False
     target_tokens: int = 0
     seconds: float = 0.0
     finished: str = ""
@@ -53,7 +55,7 @@ def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.
                 "earlier checkpoints are untouched"
             )
     folder = run.folder / CHECKPOINTS
-    final = folder / f"step-{progress.step}"
+    final = folder / checkpoint_name(progress.step, progress.unvalidated)
     unfinished = folder / f".step-{progress.step}.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,9 +96,11 @@ def load(
                 f"{path}: corrupted or truncated: its sha256 is not the one saved with it"
             )
     progress = _progress(folder / PROGRESS)
+    state = weights.load(folder / OPTIMISER)
+    _check_optimiser(state, model, folder / OPTIMISER)
     weights.load_into(model, weights.load(folder / MODEL), folder / MODEL)
     if optimiser is not None:
-        _restore_optimiser(weights.load(folder / OPTIMISER), model, optimiser, folder / OPTIMISER)
+        _restore_optimiser(state, model, optimiser, folder / OPTIMISER)
     return progress
 
 
@@ -109,10 +113,10 @@ def clean(run: Run) -> None:
 
 
 def prune(run: Run, keep: set[int]) -> None:
-    """Remove the checkpoints of other steps."""
-    for folder in (run.folder / CHECKPOINTS).glob("step-*"):
-        number = folder.name.removeprefix("step-")
-        if number.isdigit() and int(number) not in keep:
+    """Remove the checkpoints of other steps, and those that were saved again once they were validated."""
+    newest = dict(run.checkpoints())
+    for step, folder in run.checkpoints():
+        if step not in keep or folder != newest[step]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -126,9 +130,9 @@ def mean(folders: list[Path]) -> dict[str, Tensor]:
 
 
 def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
+    state: dict[str, Tensor] = {RANDOM: torch.get_rng_state()}
     if torch.cuda.is_available():
-        state["random.cuda"] = torch.cuda.get_rng_state()
+        state[RANDOM_CUDA] = torch.cuda.get_rng_state()
     for name, parameter in model.named_parameters():
         for key, value in optimiser.state.get(parameter, {}).items():
             # safetensors refuses memory shared between names; each entry is a copy of its own.
@@ -136,24 +140,53 @@ def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict
     return state
 
 
+def _check_optimiser(state: dict[str, Tensor], model: nn.Module, path: Path) -> None:
+    """Raise `CheckpointError` naming the first tensor that is missing, unknown, misshapen or not finite."""
+    if RANDOM not in state:
+        raise CheckpointError(f"{path}: tensor {RANDOM} is missing")
+    expected: dict[str, torch.Size] = {}
+    for name, parameter in model.named_parameters():
+        shapes = {f"{key}.{name}": parameter.shape for key in ("exp_avg", "exp_avg_sq")}
+        shapes[f"step.{name}"] = torch.Size(())
+        if shapes.keys() & state.keys():  # a parameter that was never used has none of them
+            expected |= shapes
+    for name in sorted(expected.keys() | state.keys() - {RANDOM, RANDOM_CUDA}):
+        if name not in state:
+            raise CheckpointError(f"{path}: tensor {name} is missing")
+        if name not in expected:
+            raise CheckpointError(f"{path}: tensor {name} has no place in this training")
+        found = state[name]
+        if found.shape != expected[name] or not found.is_floating_point():
+            raise CheckpointError(
+                f"{path}: tensor {name} is {found.dtype} of shape {tuple(found.shape)}, "
+                f"expected floating-point numbers of shape {tuple(expected[name])}"
+            )
+        if not bool(torch.isfinite(found).all()):
+            raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
+
+
 def _restore_optimiser(
     state: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.Optimizer, path: Path
 ) -> None:
-    random = state.pop("random.cpu", None)
-    if random is None:
-        raise CheckpointError(f"{path}: tensor random.cpu is missing")
-    torch.set_rng_state(random)
-    cuda = state.pop("random.cuda", None)
-    if cuda is not None and torch.cuda.is_available():
-        torch.cuda.set_rng_state(cuda)
+    for name, restore in ((RANDOM, torch.set_rng_state), (RANDOM_CUDA, _set_cuda)):
+        if name in state:
+            try:
+                restore(state[name])
+            except (RuntimeError, TypeError) as fault:
+                raise CheckpointError(
+                    f"{path}: tensor {name} is no state of random numbers: {fault}"
+                ) from None
     for name, parameter in model.named_parameters():
-        entries: dict[str, Any] = {}
-        for key in ("step", "exp_avg", "exp_avg_sq"):
-            value = state.get(f"{key}.{name}")
-            if value is not None:
-                entries[key] = value.to(parameter.device)
-        if entries:
-            optimiser.state[parameter] = entries
+        if f"step.{name}" in state:
+            optimiser.state[parameter] = {
+                key: state[f"{key}.{name}"].to(parameter.device)
+                for key in ("step", "exp_avg", "exp_avg_sq")
+            }
+
+
+def _set_cuda(state: Tensor) -> None:
+    if torch.cuda.is_available():  # else a training that began on a GPU goes on without one
+        torch.cuda.set_rng_state(state)
 
 
 def _progress(path: Path) -> Progress:
@@ -163,8 +196,22 @@ def _progress(path: Path) -> Progress:
             raise CheckpointError(
                 f"{path}: written in format {table.get('version')}, this program reads format {VERSION}"
             )
+        table["best"] = [(float(score), int(step)) for score, step in table["best"]]
         progress = Progress(**table)
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as fault:
+        for each in fields(Progress):
+            _check_number(each.name, getattr(progress, each.name), each.default)
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as fault:
         raise CheckpointError(f"{path}: corrupted or truncated: {fault}") from None
-    progress.best = [(float(score), int(step)) for score, step in progress.best]
     return progress
+
+
+def _check_number(name: str, value: object, like: object) -> None:
+    """Raise ValueError unless a value is of the kind that a new training begins with, and no negative count."""
+    if like is None or isinstance(like, float):
+        sound = isinstance(value, float | int | None.__class__) and math.isfinite(value or 0)
+    elif isinstance(like, int | str):
+        sound = type(value) is type(like) and not (isinstance(value, int) and value < 0)
+    else:
+        sound = True
+    if not sound:
+        raise ValueError(f"{name} is {value!r}")

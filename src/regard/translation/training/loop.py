@@ -26,7 +26,7 @@ from regard.translation.training.events import Observer, Stepped, Validated
 from regard.translation.training.loss import smoothed_cross_entropy
 from regard.translation.training.precision import arithmetic, quickest
 from regard.translation.training.schedule import PLATEAU_PATIENCE, factor
-from regard.translation.training.validation import Quality, Validation
+from regard.translation.training.validation import Quality, Stopped, Validation
 
 Outcome = Literal["finished", "stopped"]
 
@@ -72,14 +72,21 @@ class Trainer:
         self.model.train()
         self._since = _Meter()
         saved = progress.step if self.run.newest_checkpoint() else -1
-        while not self._over():
-            self._step()
-            self.observer.advanced(progress.step, settings.max_steps)
-            if progress.step % settings.log_every == 0:
-                self._report()
-            last = progress.step >= settings.max_steps
-            if progress.step % settings.validate_every == 0 or last:
-                self._validate()
+        while progress.unvalidated or not self._over():
+            if not progress.unvalidated:  # else a validation was stopped: it comes first
+                self._step()
+                self.observer.advanced(progress.step, settings.max_steps)
+                if progress.step % settings.log_every == 0:
+                    self._report()
+                last = progress.step >= settings.max_steps
+                progress.unvalidated = progress.step % settings.validate_every == 0 or last
+            if progress.unvalidated:
+                try:
+                    self._validate(should_stop)
+                except Stopped:
+                    if saved != progress.step:
+                        self._save()
+                    return "stopped"
                 saved = self._save()
             elif progress.step % settings.save_every == 0:
                 saved = self._save()
@@ -224,10 +231,11 @@ class Trainer:
         _write_metrics(self.run, {"kind": "step", **asdict(event)})
         self.observer.stepped(event, self.settings.max_steps)
 
-    def _validate(self) -> None:
+    def _validate(self, should_stop: Callable[[], bool]) -> None:
         progress = self.progress
         with arithmetic(progress.precision, self.device):
-            quality = self.validation.measure(self.model)
+            quality = self.validation.measure(self.model, should_stop)
+        progress.unvalidated = False
         score = self._score(quality)
         better = progress.best_score is None or score > progress.best_score
         progress.best_score = score if better else progress.best_score

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,10 @@ class Quality:
     exact: float
 
 
+class Stopped(Exception):
+    """A validation was asked to stop before it had an answer."""
+
+
 class Validation:
     """A fixed sample of the validation set: the files may be sorted, so a sample and no slice."""
 
@@ -52,8 +56,13 @@ class Validation:
         return len(self._pairs)
 
     @torch.inference_mode()
-    def measure(self, model: TranslationModel) -> Quality:
-        """Translate the sample greedily and score it; the model's mode is left as it was."""
+    def measure(
+        self, model: TranslationModel, should_stop: Callable[[], bool] = lambda: False
+    ) -> Quality:
+        """Translate the sample greedily and score it; the model's mode is left as it was.
+
+        Raises `Stopped` before the first batch at which `should_stop` says so.
+        """
         device = next(model.parameters()).device
         training, total, tokens = model.training, 0.0, 0
         texts: dict[int, str] = {}
@@ -61,6 +70,8 @@ class Validation:
         model.eval()
         try:
             for rows in self._batches:
+                if should_stop():
+                    raise Stopped
                 batch = collate(self._source, self._target, rows).to(device)
                 real = (
                     torch.arange(batch.target_in.shape[1], device=device)
