@@ -1,17 +1,31 @@
-"""How a test types a command: within this process where it can, as a process of its own where it must."""
+"""How a test types a command: in a child of this process where it can, as a process of its own where it must.
+
+A child has torch already, and tells what the command alone has cost: its processor time, which other work on the
+machine does not change, and how far its memory grew. (Of a process of its own the system would tell the memory of the
+process that started it as well, where that is the larger one.)
+"""
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import importlib
 import io
 import multiprocessing
 import multiprocessing.process
 import os
+import resource
+import signal
+import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, NoReturn
 
 import torch
 
@@ -24,9 +38,13 @@ PATIENCE = 300
 
 
 class Result(NamedTuple):
+    """What a command printed and cost: seconds of processor time, bytes of memory on top of what there were."""
+
     code: int
     out: str
     err: str
+    seconds: float = 0.0
+    growth: int = 0
 
     @property
     def last(self) -> str:
@@ -61,12 +79,105 @@ def standing_in(stdin: bytes, out: IO[bytes], err: IO[bytes]) -> Iterator[None]:
         sys.stdin, sys.stdout, sys.stderr = before
 
 
-def run(*arguments: str | Path, stdin: bytes = b"") -> Result:
-    """Run a command in this process. What it prints must be UTF-8."""
+def run(
+    *arguments: str | Path,
+    stdin: bytes = b"",
+    limits: Mapping[int, int] | None = None,
+    as_anybody: bool = False,
+) -> Result:
+    """Run a command in a child of this process and wait for it. What it prints must be UTF-8.
+
+    Args:
+        limits: soft limits of `resource` that the child alone has.
+        as_anybody: without root's right to read and write what is closed to others.
+    """
+    if torch.cuda.is_available():  # a process with threads for a GPU cannot be forked
+        return run_here(*arguments, stdin=stdin)
+    preload()
+    command = [str(argument) for argument in arguments]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        before = resident()
+        child = os.fork()
+        if child == 0:
+            _be_child(command, stdin, out, err, limits or {}, as_anybody)
+        code, used = _waited_for(child)
+        texts = [stream.seek(0) or stream.read().decode("utf-8") for stream in (out, err)]
+    growth = used.ru_maxrss * 1024 - before if before else 0
+    return Result(code, *texts, used.ru_utime + used.ru_stime, growth)
+
+
+def run_here(*arguments: str | Path, stdin: bytes = b"") -> Result:
+    """Run a command in this very process."""
     out, err = Bytes(), Bytes()
     with standing_in(stdin, out, err):
         code = main([str(argument) for argument in arguments])
     return Result(code, out.getvalue().decode("utf-8"), err.getvalue().decode("utf-8"))
+
+
+@functools.cache
+def preload() -> None:
+    """Import once, here, what every child would have to import for itself."""
+    for name in (
+        "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg",
+        "regard.translation.evaluation.scores", "regard.translation.training.preparation",
+        "regard.translation.translator", "regard.viewing.curves", "regard.viewing.multiples",
+        "regard.viewing.page", "regard.viewing.terminal", "rich.console", "sacrebleu",
+    ):  # fmt: skip
+        importlib.import_module(name)
+
+
+def resident() -> int:
+    """The bytes of memory this process holds; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def _be_child(
+    command: list[str],
+    stdin: bytes,
+    out: IO[bytes],
+    err: IO[bytes],
+    limits: Mapping[int, int],
+    as_anybody: bool,
+) -> NoReturn:
+    code = 99
+    try:
+        if as_anybody:
+            give_up_rights()
+        for which, most in limits.items():
+            resource.setrlimit(which, (most, resource.getrlimit(which)[1]))
+        torch.set_num_threads(1)
+        with standing_in(stdin, out, err):
+            code = main(command)
+    except BaseException:
+        err.write(traceback.format_exc().encode())
+        err.flush()
+    finally:
+        os._exit(code)
+
+
+def _waited_for(child: int) -> tuple[int, resource.struct_rusage]:
+    limit = time.monotonic() + PATIENCE
+    while True:
+        ended, status, used = os.wait4(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status), used
+        if time.monotonic() > limit:
+            os.kill(child, signal.SIGKILL)
+            os.wait4(child, 0)
+            raise AssertionError("it went on for ever")
+        time.sleep(0.005)
+
+
+def give_up_rights() -> None:
+    """Make root an owner of files like anybody else: what is closed to an owner is closed (Linux; see capset(2))."""
+    if os.geteuid() != 0:
+        return
+    version_3, none = struct.pack("=Ii", 0x20080522, 0), bytes(24)
+    if ctypes.CDLL(None, use_errno=True).capset(version_3, none) != 0:
+        raise OSError(ctypes.get_errno(), "rights cannot be given up here")
 
 
 def process(*arguments: str | bytes | Path, **settings: Any) -> subprocess.Popen[bytes]:
@@ -133,14 +244,21 @@ def finish(started: subprocess.Popen[bytes], stdin: bytes | None = None) -> Resu
     return Result(started.returncode, (out or b"").decode("utf-8"), (err or b"").decode("utf-8"))
 
 
-def check_refused(result: Result, *named: str | Path, code: int = 1) -> None:
-    """A clean failure: its code, one last line that names what is wrong, and little else."""
+def check_refused(
+    result: Result, *named: str | Path, code: int = 1, seconds: float = 10, megabytes: int = 800
+) -> None:
+    """A clean failure: its code, one last line that names what is wrong, and little else spent or said.
+
+    Torch alone has some 220 MB, so that 800 more are within a gigabyte.
+    """
     assert result.code == code, result
     assert result.last.startswith("error: "), result.err
     for name in named:
         assert str(name) in result.err.partition("error: ")[2], (name, result.err)
     assert "Traceback" not in result.err
     assert len(result.err.encode()) < 4096
+    assert result.seconds < seconds
+    assert result.growth < megabytes * 2**20
 
 
 def leftovers(folder: Path) -> Sequence[Path]:

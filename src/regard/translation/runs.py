@@ -72,6 +72,8 @@ class Run:
             (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
             for name, tokenizer in tokenizers.files().items():
                 files.write(folder / name, tokenizer.model)
+            # From the start, so that no tokenizer is ever exchanged for another behind a checkpoint's back.
+            write_sums(folder, list(tokenizers.files()))
             # The configuration comes last: a folder that has it has everything.
             files.write(folder / CONFIGURATION, configurations.dump(configuration).encode())
         except OSError as fault:
