@@ -32,6 +32,8 @@ class TrainingSection(Section):
     average: bool = True
     patience: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     log_every: Count = 50
+    shard: bool = False
+    tensorboard: bool = False
 
 
 class SearchSection(Section):
@@ -46,6 +48,8 @@ FREE_ON_RESUME = {
         "max_steps",
         "patience",
         "log_every",
+        "shard",
+        "tensorboard",
         "save_every",
         "keep_best",
         "threads",

@@ -25,7 +25,10 @@ RANDOM, RANDOM_CUDA = "random.cpu", "random.cuda"
 
 @dataclass
 class Progress:
-    """Where a training stands; `unvalidated`: at a step whose validation was stopped."""
+    """Where a training stands.
+
+    `unvalidated`: at a step whose validation was stopped; `since`: the sums for the next report so far.
+    """
 
     step: int = 0
     epoch: int = 0
@@ -38,6 +41,7 @@ class Progress:
     unvalidated: bool = False
     target_tokens: int = 0
     seconds: float = 0.0
+    since: list[float] = field(default_factory=list)
     finished: str = ""
     version: int = VERSION
 
