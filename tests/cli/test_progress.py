@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import closing
 
 from rich.console import Console
 
@@ -47,7 +48,7 @@ def test_a_person_sees_a_bar_that_ends_cleanly(tmp_path):
     console = Console(
         file=screen, force_terminal=True, width=100, color_system=None, _environ={"TERM": "xterm"}
     )
-    with Bar(tmp_path, console) as bar:
+    with closing(Bar(tmp_path, console)) as bar:
         bar.note("200 training pairs [not markup]")
         for step in range(1, 11):
             bar.advanced(step, 10)
@@ -60,4 +61,5 @@ def test_a_person_sees_a_bar_that_ends_cleanly(tmp_path):
 
 
 def test_a_file_gets_lines(tmp_path):
-    assert type(reporter(tmp_path)) is Reporter
+    with reporter(tmp_path) as made:
+        assert type(made) is Reporter

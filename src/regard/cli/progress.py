@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from regard.translation.errors import RegardError
 from regard.translation.training.events import Observer, Stepped, Validated
@@ -24,17 +25,6 @@ class Reporter(Observer):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._started: tuple[float, int] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pass
 
     def note(self, text: str) -> None:
         print(text, flush=True)
@@ -90,12 +80,8 @@ class Bar(Reporter):
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Leave the terminal as it was."""
         if self._progress is not None:
             self._progress.stop()
 
@@ -140,13 +126,16 @@ class Bar(Reporter):
         )
 
 
-def reporter(folder: Path) -> Reporter:
+@contextmanager
+def reporter(folder: Path) -> Iterator[Reporter]:
     """A bar where a person watches, lines where a file does."""
     if sys.stdout is None or not sys.stdout.isatty():
-        return Reporter(folder)
+        yield Reporter(folder)
+        return
     from rich.console import Console
 
-    return Bar(folder, Console(file=sys.stdout))
+    with closing(Bar(folder, Console(file=sys.stdout))) as bar:
+        yield bar
 
 
 def clock(seconds: float) -> str:

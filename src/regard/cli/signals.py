@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 _SHOW_CURSOR = "\x1b[?25h"
@@ -24,11 +24,13 @@ class Signals:
     """Listens to SIGINT, SIGTERM and SIGHUP while the block runs.
 
     Outside `saving` a signal ends the work at once (`Interrupted`). Inside, the first one is remembered
-    for the training to ask for, and the second one ends the process on the spot.
+    for the training to ask for, and the second one ends the process on the spot, unless the process is
+    `patient`: torchrun passes a single Ctrl-C on more than once, and itself ends who does not come to an end.
     """
 
     def __init__(self) -> None:
         self.received = 0
+        self.patient = False
         self._saving = False
         self._before: dict[int, signal.Handlers | object] = {}
 
@@ -43,12 +45,7 @@ class Signals:
             self._before[number] = signal.signal(number, self._hear)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *fault: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
@@ -61,6 +58,8 @@ class Signals:
         return self.received != 0
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.received and self.patient:
+            return
         if self.received:
             if sys.stdout is not None and sys.stdout.isatty():
                 os.write(1, _SHOW_CURSOR.encode())
