@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from regard import files
-from regard.cli import options, streams
-from regard.translation.errors import ConfigurationError, DataError
-
-if TYPE_CHECKING:
-    from regard.translation.configuration import Configuration
-    from regard.translation.text.corpora import Pair
-    from regard.translation.translator import Translator
+from regard.cli import corpora, linking, options, report, testsets
+from regard.cli.testsets import TestSet
+from regard.translation.errors import ConfigurationError
 
 EXAMPLES = """\b
 Examples:
   regard evaluate --model es-en --source test.es --target test.en
   regard evaluate --model es-en --tsv test.tsv --source-column 1 --target-column 0
   regard evaluate --model runs/mine --tsv test.tsv --beam 10 --out translations.txt
+  regard evaluate --model runs/mine --tsv test.tsv --baseline es-en
+  regard evaluate --hypotheses translations.txt --target test.en --baseline others.txt
+  regard evaluate --model es-en --alignments gold.jsonl --flip
   regard evaluate --model runs/dates --generated"""
-
-# More at a time than a stream has: sentences of like length share a batch.
-_CHUNK = 1024
 
 
 def evaluate(
     model: options.Model = options.DEFAULT_MODEL,
+    hypotheses: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Score these translations (or links), one a line."),
+    ] = None,
     source: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Sentences, one a line.")
     ] = None,
@@ -55,88 +51,79 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the translations there, too.")
     ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|NAME|DIR",
+            help="Another system, its translations or its model: is the difference significant?",
+        ),
+    ] = None,
+    resamples: Annotated[int, typer.Option(help="With --baseline: test sets drawn.")] = 1000,
+    seed: Annotated[int, typer.Option(help="With --baseline: of the draws.")] = 12345,
+    alignments: Annotated[
+        Path | None,
+        typer.Option(metavar="GOLD", help="Score word links instead: AER, precision, recall."),
+    ] = None,
+    flip: Annotated[
+        bool, typer.Option("--flip", help="The gold's source is the model's target.")
+    ] = False,
+    format: Annotated[
+        report.Format, typer.Option(help="For people, or JSON.")
+    ] = report.Format.text,
     device: options.Device = "cpu",
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, TER and exact matches, by sacreBLEU.
 
     Every line counts, an empty one too. A file that is not here is looked for in REGARD_DATA.
     """
-    if [source is not None or target is not None, tsv is not None, generated].count(True) != 1:
-        raise ConfigurationError("give --source and --target, or --tsv, or --generated")
-    if (source is None) != (target is None):
-        raise ConfigurationError("--source and --target belong together: give both")
-    for name, column in (("--source-column", source_column), ("--target-column", target_column)):
-        if column is not None and not 0 <= column <= 1000:
-            raise ConfigurationError(f"{name} {column}: use a whole number, 0 to 1000")
+    if hypotheses is not None:
+        hypotheses = corpora.found(hypotheses)
+    if alignments is not None:
+        if tsv or generated or beam is not None or out or baseline:
+            raise ConfigurationError("--alignments scores links: give no options of translations")
+        linking.evaluate(
+            corpora.found(alignments), model, hypotheses, (source, target), flip, format, device
+        )
+        return
+    if flip:
+        raise ConfigurationError("--flip belongs to --alignments")
+    given = TestSet(source, target, tsv, source_column, target_column, generated)
+    given.check(translated=hypotheses is not None)
     if out is not None:
+        if hypotheses is not None:
+            raise ConfigurationError("--out writes translations: --hypotheses has them already")
         options.check_writable(out)
 
     from regard.translation.decoding.search import Search
+    from regard.translation.evaluation import significance
     from regard.translation.evaluation.scores import measure
-    from regard.translation.text.corpora import Parallel, Tsv, read_aligned
 
     if beam is not None:
         Search(beam=beam)  # refuses what is out of range before a model is opened
-    pairs: Sequence[Pair] = []
-    if source is not None and target is not None:
-        source, target = _corpus(source), _corpus(target)
-        pairs = _usable(read_aligned(Parallel(source, target)), f"{source} and {target}")
-    translator = options.open_translator(model, device)
-    configuration = translator.run.configuration
-    if tsv is not None:
-        data = configuration.data
-        columns = (
-            data.source_column if source_column is None else source_column,
-            data.target_column if target_column is None else target_column,
-        )
-        tsv = _corpus(tsv)
-        pairs = _usable(read_aligned(Tsv(tsv, *columns)), str(tsv))
-    if generated:
-        pairs = _generated(configuration, model)
-    texts = _translations(translator, [pair.source for pair in pairs], beam)
+    significance.check(resamples, seed)
+    pairs = given.files()
+    if hypotheses is not None:
+        pairs = given.with_translations() if pairs is None else pairs
+        texts, how = testsets.translations_in(hypotheses, len(pairs)), str(hypotheses)
+    else:
+        translator = options.open_translator(model, device)
+        pairs = given.of(translator, model) if pairs is None else pairs
+        texts = testsets.translate(translator, pairs, beam)
+        how = f"beam {beam or translator.search.beam}"
     if out is not None:
-        files.write(out, "".join(f"{text}\n" for text in texts).encode("utf-8"))
-    empty = sum(not pair.source or not pair.target for pair in pairs)
-    print(
-        f"{len(pairs)} sentence pairs, {empty} with an empty side; beam {beam or translator.search.beam}"
-    )
-    print(measure(texts, [pair.target for pair in pairs]))
-
-
-def _corpus(path: Path) -> Path:
-    """The file itself, or else the one of that name in the folder that REGARD_DATA names."""
-    folder = os.environ.get("REGARD_DATA")
-    if folder and not path.exists() and (Path(folder) / path).exists():
-        return Path(folder) / path
-    return path
-
-
-def _usable(pairs: list[Pair], name: str) -> list[Pair]:
-    if not any(pair.source and pair.target for pair in pairs):
-        raise DataError(f"{name}: no usable sentence pairs in {len(pairs)} lines")
-    return pairs
-
-
-def _generated(configuration: Configuration, model: str) -> list[Pair]:
-    from regard.translation.text.generated import generate
-
-    made = configuration.data.generated
-    if made is None:
-        raise ConfigurationError(
-            f"--generated: {model} was trained on files: give --source and --target, or --tsv"
-        )
-    return generate(made.task, configuration.seed, made.test, "test")
-
-
-def _translations(translator: Translator, sources: list[str], beam: int | None) -> list[str]:
-    texts: list[str] = []
-    chunks: Iterable[list[str]] = streams.chunks(sources, _CHUNK)
-    if sys.stderr is not None and sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import track
-
-        number = (len(sources) + _CHUNK - 1) // _CHUNK
-        chunks = track(chunks, "translating", number, console=Console(stderr=True), transient=True)
-    for chunk in chunks:
-        texts += [translation.text for translation in translator.translate(chunk, beam=beam)]
-    return texts
+        testsets.write(texts, out)
+    references = [pair.target for pair in pairs]
+    scores = measure(texts, references)
+    found = None
+    if baseline is not None:
+        significance.check(resamples, seed, len(references))
+        others = testsets.translations_of(baseline, pairs, beam, device)
+        found = significance.compare(texts, others, references, resamples=resamples, seed=seed)
+    empty = sum(not pair.target or (hypotheses is None and not pair.source) for pair in pairs)
+    if format == report.Format.json:
+        print(report.as_json(testsets.as_object(scores, found, baseline, empty, how)))
+        return
+    print(f"{len(pairs)} sentence pairs, {empty} with an empty side; {how}")
+    print(scores)
+    if found is not None:
+        print(testsets.compared(found, str(baseline)))

@@ -107,6 +107,33 @@ def argmax_links(weights: Float[Tensor, "target source"]) -> set[Link]:
     return {(source, target) for target, source in enumerate(best) if looked[target]}
 
 
+def mutual_links(weights: Float[Tensor, "target source"]) -> set[Link]:
+    """Links that hold both ways: of a target word's look the largest weight, and of a source word's column.
+
+    Jalili Sabet et al. 2020, arXiv 2004.08728, section 2.2 ("Argmax").
+    """
+    if not weights.numel():
+        return set()
+    back = weights.argmax(-2).tolist()
+    return {(source, target) for source, target in argmax_links(weights) if back[source] == target}
+
+
+def diagonal_links(source: int, target: int) -> set[Link]:
+    """Each target word linked to the source word at the same share of its sentence: the least to beat.
+
+    Args:
+        source: how many words the source has.
+        target: how many words the target has.
+
+    >>> sorted(diagonal_links(3, 5))
+    [(0, 0), (0, 1), (1, 2), (2, 3), (2, 4)]
+    """
+    if not source:
+        return set()
+    step = (source - 1) / max(1, target - 1)
+    return {(round(place * step), place) for place in range(target)}
+
+
 def threshold_links(weights: Float[Tensor, "target source"], threshold: float) -> set[Link]:
     """Every pair of words with a weight of at least `threshold`."""
     pairs = (weights >= threshold).nonzero().tolist()

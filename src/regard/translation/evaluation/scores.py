@@ -78,7 +78,7 @@ def measure(
         raise ConfigurationError(f"no measure {unknown[0]!r}: use {', '.join(MEASURES)}")
     found: dict[str, float] = {}
     signatures: dict[str, str] = {}
-    for name, metric in _metrics(measures, lowercase, tokenize).items():
+    for name, metric in metrics(measures, lowercase, tokenize).items():
         found[name] = float(metric.corpus_score(list(translations), [list(references)]).score)
         signatures[name] = str(metric.get_signature())
     if "exact" in measures:
@@ -87,21 +87,24 @@ def measure(
     return Scores(sentences=len(references), signatures=signatures, **found)
 
 
-def _metrics(measures: Sequence[str], lowercase: bool, tokenize: str) -> dict[str, Any]:
+def metrics(
+    measures: Sequence[str], lowercase: bool = False, tokenize: str = "13a"
+) -> dict[str, Any]:
+    """sacreBLEU's metrics of these names; "exact" is not one of them."""
     # Imported here: it is not needed to translate.
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    metrics: dict[str, Any] = {}
+    made: dict[str, Any] = {}
     if "bleu" in measures:
         if tokenize not in BLEU.TOKENIZERS:
             raise ConfigurationError(
                 f"no tokenizer {tokenize!r}: use {', '.join(sorted(map(str, BLEU.TOKENIZERS)))}"
             )
-        metrics["bleu"] = BLEU(lowercase=lowercase, tokenize=tokenize)
+        made["bleu"] = BLEU(lowercase=lowercase, tokenize=tokenize)
     if "chrf" in measures:
-        metrics["chrf"] = CHRF(lowercase=lowercase)
+        made["chrf"] = CHRF(lowercase=lowercase)
     if "ter" in measures:
-        metrics["ter"] = TER()  # folds case of itself
-    return metrics
+        made["ter"] = TER()  # folds case of itself
+    return made

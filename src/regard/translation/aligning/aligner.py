@@ -1,0 +1,113 @@
+"""Words of given translations linked to the words they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.translation.aligning.balance import balance
+from regard.translation.aligning.choice import Choice
+from regard.translation.aligning.reading import Reading, WordPair, readings
+from regard.translation.errors import ConfigurationError
+from regard.translation.evaluation.alignment import (
+    Link,
+    argmax_links,
+    flipped,
+    mutual_links,
+    symmetrise,
+    threshold_links,
+)
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.runs import Tokenizers
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """A sentence, its translation, and which word comes from which.
+
+    Attributes:
+        source: words.
+        target: words.
+        links: (source, target) positions in them, from 0.
+        weights: what the links were read off.
+        unread: words beyond the pieces that the model reads; no link reaches them.
+    """
+
+    source: list[str]
+    target: list[str]
+    links: set[Link]
+    weights: Float[Tensor, "target source"]
+    unread: int = 0
+
+
+class Aligner:
+    """A translation model put to another use (Bahdanau et al. 2015 already drew it): who comes from whom."""
+
+    def __init__(self, model: TranslationModel, tokenizers: Tokenizers, choice: Choice) -> None:
+        self.model = model
+        self.tokenizers = tokenizers
+        self.choice = choice
+
+    def align(self, pairs: Sequence[WordPair]) -> list[Aligned]:
+        """Link the words of translations that are given.
+
+        Raises:
+            ConfigurationError: the model has no such layer or head, or no attention at all.
+        """
+        layers = None if self.choice.layer is None else [self.choice.layer]
+        found = readings(self.model, self.tokenizers, pairs, layers)
+        return [_aligned(reading, self.choice) for reading in found]
+
+
+def grown(forward: Sequence[Aligned], backward: Sequence[Aligned]) -> list[set[Link]]:
+    """Two directions made one by grow-diag-final-and; `backward` is the other model's, sides exchanged.
+
+    Raises:
+        ConfigurationError: the two are not about the same sentences.
+    """
+    if len(forward) != len(backward):
+        raise ConfigurationError(f"{len(forward)} sentences one way, {len(backward)} the other")
+    return [
+        symmetrise(ours.links, flipped(theirs.links), "grow-diag-final-and")
+        for ours, theirs in zip(forward, backward, strict=True)
+    ]
+
+
+def weights_of(reading: Reading, choice: Choice) -> Float[Tensor, "target source"]:
+    """The one matrix that a choice reads. Raises `ConfigurationError` when there is no such head."""
+    by_layer = getattr(reading, choice.rows)
+    if not by_layer:
+        return torch.zeros(len(reading.target.words), len(reading.source.words))
+    if choice.layer is None:
+        weights = torch.stack([heads.mean(0) for heads in by_layer.values()]).mean(0)
+    else:
+        heads = by_layer[choice.layer]
+        if choice.head is not None and choice.head >= len(heads):
+            raise ConfigurationError(
+                f"head {choice.head}: the layer has heads 0 to {len(heads) - 1}"
+            )
+        weights = heads.mean(0) if choice.head is None else heads[choice.head]
+    return balance(weights) if choice.balanced else weights
+
+
+def links_of(weights: Float[Tensor, "target source"], choice: Choice) -> set[Link]:
+    """The links that a choice reads off its matrix."""
+    if choice.method == "threshold":
+        return threshold_links(weights, choice.threshold)
+    return argmax_links(weights) if choice.method == "argmax" else mutual_links(weights)
+
+
+def _aligned(reading: Reading, choice: Choice) -> Aligned:
+    source, target = reading.source, reading.target
+    readable = bool(reading.written)
+    weights = weights_of(reading, choice)
+    links = {
+        (s, t)
+        for s, t in (links_of(weights, choice) if readable else set())
+        if s in set(source.owners) and t in set(target.owners)
+    }
+    return Aligned(source.words, target.words, links, weights, source.unread + target.unread)

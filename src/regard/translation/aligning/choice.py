@@ -1,0 +1,173 @@
+"""Which attention of a model aligns words: said in one line, kept beside the model."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from regard import files
+from regard.translation import weights
+from regard.translation.errors import ConfigurationError, ModelError
+from regard.translation.runs import MODEL, SUMS, Run, read_sums
+
+FILE = "alignment.toml"
+Rows = Literal["written", "read"]
+Method = Literal["argmax", "mutual", "threshold"]
+METHODS: tuple[str, ...] = get_args(Method)
+_LARGEST_FILE = 2**16
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to read word links off a model's attention to the source.
+
+    Attributes:
+        layer: of the decoder, from 0; None for the mean of all layers.
+        head: of the layer, from 0; None for the mean of its heads.
+        rows: "written", the steps that write a target word, or "read", those that have just read
+            it: one step later, which is called shifted (Chen et al. 2020, arXiv 2004.14837).
+        balanced: whether the words of the source compete for those of the target (`balance`).
+        method: "argmax" links each target word to one source word; "mutual" keeps of those links
+            the ones that hold from the source as well; "threshold" links whatever has the weight.
+        threshold: of the method of that name, a share of a target word's look.
+
+    Raises:
+        ConfigurationError: a number out of its range.
+
+    >>> print(Choice(layer=1, head=2, rows="read"))
+    layer 1, head 2, rows of the word read (shifted), argmax
+    """
+
+    layer: int | None = None
+    head: int | None = None
+    rows: Rows = "written"
+    balanced: bool = False
+    method: Method = "argmax"
+    threshold: float = 0.25
+
+    def __post_init__(self) -> None:
+        for name in ("layer", "head"):
+            number = getattr(self, name)
+            if number is not None and number < 0:
+                raise ConfigurationError(f"{name} {number}: they count from 0")
+        if self.layer is None and self.head is not None:
+            raise ConfigurationError(f"head {self.head} of which layer? Give the layer as well")
+        if not 0 < self.threshold <= 1:
+            raise ConfigurationError(f"threshold {self.threshold:g}: use a share in (0, 1]")
+
+    def __str__(self) -> str:
+        where = "mean of all layers" if self.layer is None else f"layer {self.layer}"
+        if self.layer is not None:
+            where += ", mean of its heads" if self.head is None else f", head {self.head}"
+        rows = "word written" if self.rows == "written" else "word read (shifted)"
+        share = f" {self.threshold:g}" if self.method == "threshold" else ""
+        balanced = "balanced, " if self.balanced else ""
+        return f"{where}, rows of the {rows}, {balanced}{self.method}{share}"
+
+
+def usual(layers: int) -> Choice:
+    """What is read where nothing was chosen: the layer before the last (Garg et al. 2019,
+    arXiv 1909.02074), the mean of its heads, balanced.
+    """
+    return Choice(layer=max(layers - 2, 0), balanced=True)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A choice as it lies in a model's folder.
+
+    Attributes:
+        choice: what was chosen.
+        gold: the file of alignments it was chosen by.
+        sentences: how many those were.
+        aer: the error rate there, in percent.
+        current: whether the weights are still those it was chosen for.
+    """
+
+    choice: Choice
+    gold: str
+    sentences: int
+    aer: float
+    current: bool = True
+
+
+def keep(run: Run, kept: Kept) -> Path:
+    """Write a choice into the folder of a model."""
+    lines = [
+        "# How word alignments are read off this model: written by `regard align --choose`.",
+        f"gold = {_quoted(kept.gold)}",
+        f"sentences = {kept.sentences}",
+        f"aer = {kept.aer:.2f}",
+        f'weights = "{fingerprint(run)}"',
+        "",
+        "[choice]",
+    ]
+    given = {name: value for name, value in asdict(kept.choice).items() if value is not None}
+    lines += [f"{name} = {_toml(value)}" for name, value in given.items()]
+    path = run.folder / FILE
+    files.write(path, ("\n".join(lines) + "\n").encode())
+    return path
+
+
+def find(run: Run) -> Kept | None:
+    """The choice in the folder of a model, if one was made. Raises `ModelError` when it cannot be used."""
+    path = run.folder / FILE
+    if not os.path.isfile(path):
+        return None
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise ValueError(f"larger than {_LARGEST_FILE} bytes")
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        choice = _choice(table["choice"])
+        current = table["weights"] == fingerprint(run)
+        return Kept(
+            choice, str(table["gold"]), int(table["sentences"]), float(table["aer"]), current
+        )
+    except OSError as fault:
+        raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
+    except KeyError as fault:
+        raise ModelError(
+            f"{path}: has no {fault}: choose again with regard align --choose"
+        ) from None
+    except (ValueError, TypeError, RecursionError, ConfigurationError) as fault:
+        raise ModelError(
+            f"{path}: no choice of an alignment: {' '.join(str(fault).split())[:200]}"
+        ) from None
+
+
+def fingerprint(run: Run) -> str:
+    """The sha256 of the weights in use."""
+    folder = run.folder
+    if not (folder / MODEL).exists():
+        folder = run.newest_checkpoint() or folder
+    if (folder / SUMS).exists():
+        return read_sums(folder).get(MODEL, "")
+    return weights.sha256(folder / MODEL)
+
+
+def _choice(table: dict[str, Any]) -> Choice:
+    kinds = {"layer": int, "head": int, "rows": str, "balanced": bool, "method": str}
+    for name, value in table.items():
+        if name not in {*kinds, "threshold"}:
+            raise ValueError(f"unknown key {name}")
+        if type(value) is not kinds.get(name, float):
+            raise ValueError(f"{name} = {value!r}")
+    if table.get("rows", "read") not in get_args(Rows):
+        raise ValueError(f"rows = {table['rows']!r}")
+    if table.get("method", "argmax") not in METHODS:
+        raise ValueError(f"method = {table['method']!r}")
+    return replace(Choice(), **table)
+
+
+def _toml(value: str | float | bool) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _quoted(text: str) -> str:
+    plain = "".join(c if c.isprintable() and c not in '"\\' else "_" for c in text)
+    return f'"{plain}"'

@@ -1,0 +1,112 @@
+"""The attention that aligns best, found by trying all of it against gold links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from regard.translation.aligning.aligner import links_of, weights_of
+from regard.translation.aligning.choice import Choice
+from regard.translation.aligning.reading import Reading
+from regard.translation.errors import DataError
+from regard.translation.evaluation.alignment import (
+    AlignmentScores,
+    Link,
+    diagonal_links,
+    measure_alignment,
+)
+from regard.translation.evaluation.gold import Gold
+
+THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A choice and how it did."""
+
+    choice: Choice
+    scores: AlignmentScores
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a search among all of a model's attention found.
+
+    Attributes:
+        best: the choice with the lowest error rate on all sentences.
+        tried: every choice, in their order.
+        crossed: the best of each half of the sentences, with its scores on the *other* half: what
+            to expect of sentences that had no say in the choice.
+        diagonal: the scores of the diagonal, which knows nothing of words.
+    """
+
+    best: Tried
+    tried: list[Tried]
+    crossed: tuple[Tried, Tried]
+    diagonal: AlignmentScores
+
+
+def choose(readings: Sequence[Reading], gold: Gold) -> Chosen:
+    """Try every layer, head, row and method on sentences whose links are known.
+
+    Args:
+        readings: of the gold's sentences, every layer.
+        gold: their links.
+
+    Raises:
+        DataError: fewer than two sentences, or not the gold's.
+    """
+    count = len(readings)
+    if count != len(gold.sure):
+        raise DataError(f"{count} sentences for {len(gold.sure)} with gold links")
+    full = next((reading for reading in readings if reading.written), None)
+    if count < 2 or full is None:
+        raise DataError(f"{count} sentences with gold links: nothing can be chosen by so few")
+    halves = slice(0, count // 2), slice(count // 2, count)
+    tried, by_half = [], []
+    for choice, links in _all_links(readings, _choices(full)):
+        tried.append(Tried(choice, _measure(links, gold, slice(None))))
+        by_half.append([Tried(choice, _measure(links, gold, half)) for half in halves])
+    first = min(range(len(tried)), key=lambda place: by_half[place][0].scores.aer)
+    second = min(range(len(tried)), key=lambda place: by_half[place][1].scores.aer)
+    diagonal = [
+        diagonal_links(len(reading.source.words), len(reading.target.words)) for reading in readings
+    ]
+    return Chosen(
+        best=min(tried, key=lambda each: each.scores.aer),
+        tried=tried,
+        crossed=(by_half[first][1], by_half[second][0]),
+        diagonal=_measure(diagonal, gold, slice(None)),
+    )
+
+
+def _choices(reading: Reading) -> list[list[Choice]]:
+    """All there is to try; the choices of a group read one matrix."""
+    places: list[tuple[int | None, int | None]] = []
+    for layer, heads in reading.written.items():
+        places += [(layer, None), *((layer, head) for head in range(len(heads)) if len(heads) > 1)]
+    if len(reading.written) > 1:
+        places.append((None, None))
+    return [
+        [
+            Choice(layer, head, rows, balanced, "argmax"),
+            Choice(layer, head, rows, balanced, "mutual"),
+            *(Choice(layer, head, rows, balanced, "threshold", share) for share in THRESHOLDS),
+        ]
+        for layer, head in places
+        for rows in ("written", "read")
+        for balanced in (False, True)
+    ]
+
+
+def _all_links(
+    readings: Sequence[Reading], groups: list[list[Choice]]
+) -> Iterator[tuple[Choice, list[set[Link]]]]:
+    for group in groups:
+        matrices = [weights_of(reading, group[0]) for reading in readings]
+        for choice in group:
+            yield choice, [links_of(weights, choice) for weights in matrices]
+
+
+def _measure(links: Sequence[Set[Link]], gold: Gold, part: slice) -> AlignmentScores:
+    return measure_alignment(links[part], gold.sure[part], gold.possible[part])

@@ -1,0 +1,136 @@
+"""A given translation read again: what each of its words looked at, layer by layer and head by head."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.translation.aligning.words import Words, in_pieces
+from regard.translation.decoding import forced
+from regard.translation.errors import ConfigurationError
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.runs import Tokenizers
+from regard.translation.text.batches import sources
+
+# A sentence in words, and its translation.
+WordPair = tuple[Sequence[str], Sequence[str]]
+# More pieces of a sentence are not read, so that memory stays bounded; cells of weights of a batch.
+_LONGEST, _BATCH_CELLS = 512, 2**20
+_CROSS = re.compile(r"decoder\.(\d+)\.cross")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the words of one translation looked at.
+
+    Attributes:
+        source: the sentence.
+        target: its translation.
+        written: by layer, the weights of the steps that *write* a target word, (heads, target words, source words).
+        read: by layer, those of the steps that have *just read* it, which the literature calls shifted.
+    """
+
+    source: Words
+    target: Words
+    written: dict[int, Float[Tensor, "heads target source"]]
+    read: dict[int, Float[Tensor, "heads target source"]]
+
+
+def readings(
+    model: TranslationModel,
+    tokenizers: Tokenizers,
+    pairs: Sequence[WordPair],
+    layers: Sequence[int] | None = None,
+) -> list[Reading]:
+    """Force the model to write given translations and keep what their words looked at.
+
+    Pieces become words: a word is looked at as often as its pieces together, and looks at what its
+    pieces look at on average. The end of the source is no word; its share is left out.
+
+    Args:
+        pairs: sentences and translations in words.
+        layers: of the decoder, from 0; all of them by default.
+
+    Raises:
+        ConfigurationError: the model has no attention to the source, or no such layer.
+    """
+    most = min(_LONGEST, model.longest - 1) if model.longest else _LONGEST
+    sides = [
+        (
+            in_pieces(tokenizers.source, source).first(most),
+            in_pieces(tokenizers.target, target).first(most),
+        )
+        for source, target in pairs
+    ]
+    found: dict[int, Reading] = {}
+    for rows in _batches(sides):
+        batch = [sides[row] for row in rows]
+        found.update(zip(rows, _read(model, batch, layers), strict=True))
+    return [
+        found[row] if row in found else Reading(*sides[row], {}, {}) for row in range(len(sides))
+    ]
+
+
+def _read(
+    model: TranslationModel, sides: list[tuple[Words, Words]], layers: Sequence[int] | None
+) -> list[Reading]:
+    device = next(model.parameters()).device
+    source, lengths = sources([words.ids for words, _ in sides])
+    looks = forced.looks(
+        model, source.to(device), lengths.to(device), [words.ids for _, words in sides]
+    )
+    by_layer = {
+        int(name[1]): look for key, look in looks.items() if (name := _CROSS.fullmatch(key))
+    }
+    if not by_layer:
+        raise ConfigurationError("this model has no attention to the source: it aligns no words")
+    for layer in layers or ():
+        if layer not in by_layer:
+            raise ConfigurationError(f"layer {layer}: the decoder has layers 0 to {max(by_layer)}")
+    found = [Reading(*pair, {}, {}) for pair in sides]
+    for layer in sorted(by_layer) if layers is None else layers:
+        with torch.inference_mode():
+            weights = by_layer[layer].weights().float().cpu()
+        for reading, of_sentence in zip(found, weights, strict=True):
+            rows = len(reading.target.ids)
+            piecewise = of_sentence[:, : rows + 1, : len(reading.source.ids)]
+            reading.written[layer] = _in_words(piecewise[:, :-1], reading)
+            reading.read[layer] = _in_words(piecewise[:, 1:], reading)
+    return found
+
+
+def _in_words(
+    weights: Float[Tensor, "heads target_pieces source_pieces"], reading: Reading
+) -> Float[Tensor, "heads target source"]:
+    sums = _membership(reading.source)
+    means = _membership(reading.target)
+    means = means / means.sum(0).clamp(min=1)
+    return means.T @ weights @ sums
+
+
+def _membership(words: Words) -> Float[Tensor, "pieces words"]:
+    table = torch.zeros(len(words.ids), len(words.words))
+    table[torch.arange(len(words.ids)), torch.tensor(words.owners, dtype=torch.long)] = 1
+    return table
+
+
+def _batches(sides: list[tuple[Words, Words]]) -> Iterator[list[int]]:
+    """Rows of like length together; a pair with an empty side has nothing to look at."""
+
+    def length(row: int) -> int:
+        return max(len(side.ids) for side in sides[row]) + 1
+
+    full = (row for row, (source, target) in enumerate(sides) if source.ids and target.ids)
+    batch: list[int] = []
+    for row in sorted(full, key=length):
+        if batch and (len(batch) + 1) * length(row) ** 2 > _BATCH_CELLS // 8:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch

@@ -1,0 +1,141 @@
+"""Whether one system is better than another, or was lucky with its test set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from regard.translation.errors import ConfigurationError, DataError
+from regard.translation.evaluation.scores import metrics
+
+PAIRED = ("bleu", "chrf", "ter")
+RESAMPLES, SEED = 1000, 12345
+# sacreBLEU holds every resample's statistics at once: at most so many numbers.
+_MOST_NUMBERS = 2**29
+_STATISTICS = 18
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One measure of two systems on the same sentences.
+
+    Attributes:
+        baseline: its score.
+        score: the system's.
+        baseline_mean: over the resamples; `baseline_interval` is half the width of its 95% interval.
+        mean: of the system; with `interval`.
+        p_value: how often resampling alone makes a difference this large (Koehn 2004).
+    """
+
+    baseline: float
+    score: float
+    baseline_mean: float
+    baseline_interval: float
+    mean: float
+    interval: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Significance:
+    """The differences of two systems by measure.
+
+    Attributes:
+        resamples: how many test sets were drawn from the one there is.
+        seed: of the draws.
+        differences: by measure, "bleu", "chrf", "ter".
+        signatures: sacreBLEU's, which hold seed and resamples.
+    """
+
+    resamples: int
+    seed: int
+    differences: dict[str, Difference] = field(default_factory=dict)
+    signatures: dict[str, str] = field(default_factory=dict)
+
+
+def compare(
+    translations: Sequence[str],
+    baseline: Sequence[str],
+    references: Sequence[str],
+    *,
+    measures: Sequence[str] = PAIRED,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Significance:
+    """Paired bootstrap resampling, sacreBLEU's own (Koehn 2004, "Statistical significance tests for
+    machine translation evaluation"; Post 2018, arXiv 1804.08771).
+
+    Args:
+        translations: of the system.
+        baseline: of the system it is compared with.
+        references: one for each.
+        measures: which of "bleu", "chrf", "ter".
+        resamples: test sets drawn; a p-value is never below 1 / (resamples + 1).
+        seed: from 1 on; sacreBLEU would take 0 for none.
+
+    Raises:
+        DataError: nothing to compare, or unequal numbers.
+        ConfigurationError: a measure that is not paired, or numbers out of range.
+    """
+    check(resamples, seed, len(references))
+    if not len(translations) == len(baseline) == len(references):
+        raise DataError(
+            f"{len(translations)} translations, {len(baseline)} of the baseline and "
+            f"{len(references)} references"
+        )
+    if not references:
+        raise DataError("nothing to compare: no translations")
+    if unknown := [name for name in measures if name not in PAIRED]:
+        raise ConfigurationError(f"no paired measure {unknown[0]!r}: use {', '.join(PAIRED)}")
+    from sacrebleu.significance import PairedTest
+
+    found: dict[str, Difference] = {}
+    signatures: dict[str, str] = {}
+    for name, metric in metrics(measures).items():
+        systems = [("baseline", list(baseline)), ("system", list(translations))]
+        with _seeded(seed):
+            test = PairedTest(systems, {name: metric}, [list(references)], "bs", resamples)
+            by_name, columns = test()
+        (title,) = by_name
+        theirs, ours = columns[title]
+        found[name] = Difference(
+            baseline=theirs.score,
+            score=ours.score,
+            baseline_mean=float(theirs.mean),
+            baseline_interval=float(theirs.ci),
+            mean=float(ours.mean),
+            interval=float(ours.ci),
+            p_value=ours.p_value,
+        )
+        signatures[name] = str(by_name[title])
+    return Significance(resamples, seed, found, signatures)
+
+
+def check(resamples: int, seed: int, sentences: int = 1) -> None:
+    """Raises `ConfigurationError` for numbers that no test can use."""
+    if not 1 <= resamples <= 1_000_000:
+        raise ConfigurationError(f"{resamples} resamples: use 1 to 1,000,000")
+    if not 1 <= seed < 2**32:
+        raise ConfigurationError(f"seed {seed}: use 1 to {2**32 - 1}")
+    if resamples * sentences * _STATISTICS > _MOST_NUMBERS:
+        most = _MOST_NUMBERS // (sentences * _STATISTICS)
+        raise ConfigurationError(
+            f"{resamples} resamples of {sentences} sentences take too much memory: use at most {most}"
+        )
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """sacreBLEU takes its seed from the surroundings."""
+    name = "SACREBLEU_SEED"
+    before = os.environ.get(name)
+    os.environ[name] = str(seed)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
