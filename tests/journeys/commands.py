@@ -128,10 +128,20 @@ def preload() -> None:
 
 def resident() -> int:
     """The bytes of memory this process holds; 0 where the system does not say."""
+    return _memory(1)
+
+
+def virtual() -> int:
+    """The bytes this process has asked for, of which a limit would count every one."""
+    return _memory(0)
+
+
+def _memory(field: int) -> int:
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[field]
     except OSError:
         return 0
+    return int(pages) * resource.getpagesize()
 
 
 def _be_child(

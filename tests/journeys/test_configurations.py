@@ -54,10 +54,12 @@ def test_a_slip_of_the_hand_is_named(old, new, named, own, tmp_path):
         ('model.positions="learned"\x00', "model.positions"),
     ],
 )
-def test_a_value_out_of_range_is_refused_before_anything_is_read(change, named, corpus, tmp_path):
-    result = run("train", corpus / "tiny.toml", "--run", "run", "--set", change)
-    check_refused(result, named, code=2)
-    assert list(tmp_path.iterdir()) == []
+def test_a_value_out_of_range_is_refused_before_anything_is_read(change, named, own, tmp_path):
+    for text in own.glob("*.e?"):
+        text.unlink()  # whoever looked for the corpus first would say that it is not there
+    result = run("train", own / "tiny.toml", "--run", "run", "--set", change)
+    check_refused(result, named, code=2, seconds=5)
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
 
 def test_a_number_may_be_written_with_an_exponent():
@@ -73,6 +75,8 @@ def test_a_number_may_be_written_with_an_exponent():
         b'!!python/object/apply:os.system ["touch PWNED"]',
         b"a: &a [x,x]\nb: &b [*a,*a]\n",
         b"[" * 100_000,
+        b"a = " + b"[" * 100_000,
+        b"a" + b".a" * 100_000 + b" = 1\n",
         b"\xff\xfe",
         b"",
         b'[data]\ntrain.source = "../../../../etc/passwd"\n',
@@ -80,7 +84,7 @@ def test_a_number_may_be_written_with_an_exponent():
 )
 def test_a_malicious_file_does_nothing(content, tmp_path):
     (tmp_path / "bad.toml").write_bytes(content)
-    check_refused(run("train", "bad.toml"), "bad.toml", code=2)
+    check_refused(run("train", "bad.toml"), "bad.toml", code=2, megabytes=280)
     assert [path.name for path in tmp_path.iterdir()] == ["bad.toml"]
 
 
@@ -94,7 +98,7 @@ def test_a_path_that_leads_elsewhere_is_a_file_like_any_other(corpus, tmp_path):
 def test_a_huge_file_is_not_read(tmp_path):
     with (tmp_path / "huge.toml").open("wb") as file:
         file.truncate(100 * 2**20)
-    check_refused(run("train", "huge.toml"), "huge.toml", "larger than", code=2)
+    check_refused(run("train", "huge.toml"), "huge.toml", "larger than", code=2, megabytes=50)
 
 
 def test_no_such_configuration_lists_those_there_are(tmp_path):

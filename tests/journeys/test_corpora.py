@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
+import tarfile
 import threading
+import zipfile
 from pathlib import Path
 
+import numpy
 import pytest
 from tests.journeys.commands import check_refused, leftovers, run
 
@@ -72,6 +75,9 @@ def test_separators_within_a_line_keep_the_pairs_aligned(own, tmp_path):
         marked = [f"{a} {mark} b{n}" for n, (a, mark) in enumerate(zip(lines, odd, strict=False))]
         text = "\n".join([*marked, *lines[10:]])
         (own / f"train.{language}").write_text(text, encoding="utf-8", newline="\n")
+        assert (
+            len(text.splitlines()) > text.count("\n") == 200
+        )  # what Python calls a line is another matter
     pairs = read_pairs(Parallel(own / "train.es", own / "train.en")).pairs
     assert len(pairs) == 200
     assert pairs[9].source.endswith("b9")
@@ -165,10 +171,14 @@ def test_a_folder_or_nothing_in_the_place_of_a_corpus_is_named(own, trained, tmp
         check_refused(run("evaluate", "--model", trained, *files), name)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
-def test_a_corpus_that_may_not_be_read_is_named(own, tmp_path):
+def test_a_corpus_that_may_not_be_read_is_named(own, trained, tmp_path):
     (own / "train.es").chmod(0)
-    check_refused(train(own, tmp_path / "run"), own / "train.es", "cannot be read")
+    command = ["train", own / "tiny.toml", "--run", tmp_path / "run"]
+    check_refused(run(*command, as_anybody=True), own / "train.es", "Permission denied")
+    assert not (tmp_path / "run").exists()
+    files = ["--source", own / "train.es", "--target", own / "train.en"]
+    result = run("evaluate", "--model", trained, *files, as_anybody=True)
+    check_refused(result, own / "train.es", "Permission denied")
 
 
 def test_a_pipe_is_read_like_a_file(corpus, trained, tmp_path):
@@ -180,6 +190,58 @@ def test_a_pipe_is_read_like_a_file(corpus, trained, tmp_path):
     result = run("evaluate", "--model", trained, *files, "--beam", "1")
     writer.join()
     assert result.lines[0].startswith("20 sentence pairs")
+
+
+def bomb(kind: str) -> bytes:
+    """A gigabyte in a megabyte: of one line, or of lines without end."""
+    if kind == "a line":
+        return gzip.compress(bytes(2**26)) * 16
+    return gzip.compress(b"\n" * 2**26) * 16
+
+
+@pytest.mark.parametrize("kind", ["a line", "lines"])
+def test_a_file_that_unpacks_without_end_is_refused(kind, own, trained, tmp_path):
+    for language in ("es", "en"):
+        (own / f"train.{language}").write_bytes(bomb(kind))
+    assert (own / "train.es").stat().st_size < 2**21
+    result = train(own, tmp_path / "run")
+    check_refused(result, own / "train.es", "gzip", megabytes=400)
+    files = ["--source", own / "train.es", "--target", own / "train.en"]
+    check_refused(run("evaluate", "--model", trained, *files), own / "train.es", megabytes=400)
+    assert not (tmp_path / "run").exists()
+
+
+def archive(kind: str, path: Path) -> bytes:
+    """An archive with a member that leads out of its folder, and one of 64 megabytes of nothing."""
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
+            zipped.writestr("../../PWNED", "x")
+            zipped.writestr("bomb", bytes(2**26))
+    elif kind == "tar":
+        with tarfile.open(path, "w:gz") as packed:
+            link = tarfile.TarInfo("../../PWNED")
+            link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            packed.addfile(link)
+    else:
+        numpy.savez_compressed(path, **{"../../PWNED": numpy.zeros(2**23)})
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "npz"])
+def test_an_archive_is_never_unpacked(kind, own, trained, tmp_path):
+    packed = own / f"archive.{kind}"
+    content = archive(kind, packed)
+    before = sorted(tmp_path.rglob("*"))
+    for command in (["translate", "El gato"], ["look", "El gato"]):
+        check_refused(run(*command, "--model", packed), packed)
+    check_refused(run("train", packed), packed, code=2)
+    for language in ("es", "en"):
+        (own / f"train.{language}").write_bytes(content)
+    check_refused(train(own, tmp_path / "run"), own / "train.es")
+    files = ["--source", own / "train.es", "--target", own / "train.en"]
+    check_refused(run("evaluate", "--model", trained, *files), own / "train.es")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not [path for path in tmp_path.parents if (path / "PWNED").exists()]
 
 
 def test_broken_gzip_is_named(own, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 from tests.journeys.commands import check_refused, leftovers, run
 
@@ -69,6 +71,16 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(out, tmp_path
     result = run("evaluate", "--model", "no-such", "--tsv", "none.tsv", "--out", out)
     check_refused(result, out)  # not the model, not the table
     assert leftovers(tmp_path) == []
+
+
+def test_a_full_disk_keeps_the_translations_there_are(trained, corpus, tmp_path):
+    out = tmp_path / "out.txt"
+    out.write_text("older\n", encoding="utf-8")
+    command = ["evaluate", "--model", trained, "--beam", "1", "--out", out]
+    files = ["--source", corpus / "train.es", "--target", corpus / "train.en"]
+    check_refused(run(*command, *files, limits={resource.RLIMIT_FSIZE: 1000}), out, "too large")
+    assert out.read_text(encoding="utf-8") == "older\n"
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_a_file_is_found_in_the_folder_of_corpora(trained, corpus, monkeypatch):

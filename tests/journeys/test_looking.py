@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import resource
+from pathlib import Path
 
 import pytest
 from tests.journeys.commands import check_refused, run
@@ -91,6 +93,25 @@ def test_a_page_holds_the_chosen_layers_and_heads(trained, tmp_path):
 )
 def test_what_there_is_not_is_refused(wrong, named, code, trained):
     check_refused(run("look", TEXT, "--model", trained, *wrong), named, code=code)
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf", "html"])
+def test_a_full_disk_keeps_the_picture_there_is(ending, trained, tmp_path):
+    out = tmp_path / f"look.{ending}"
+    out.write_bytes(b"an older picture")
+    full = {resource.RLIMIT_FSIZE: 2000}  # files may grow no further
+    result = run("look", TEXT, "--model", trained, "--out", out, limits=full)
+    check_refused(result, out, "File too large")
+    assert out.read_bytes() == b"an older picture"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_device_is_no_place_for_a_picture(trained, tmp_path):
+    (tmp_path / "full.png").symlink_to("/dev/full")
+    check_refused(run("look", TEXT, "--model", trained, "--out", "full.png"), "full.png")
+    assert (tmp_path / "full.png").is_symlink()
+    assert Path("/dev/full").is_char_device()
 
 
 def test_an_empty_sentence_is_refused(trained):

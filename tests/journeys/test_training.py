@@ -12,7 +12,7 @@ import pytest
 from tests.journeys.commands import check_refused, leftovers, run
 
 from regard.cli.progress import Reporter
-from regard.translation.training import loop
+from regard.translation.training import loss as losses
 from regard.translation.training.checkpoints import PROGRESS
 
 
@@ -191,13 +191,13 @@ def test_curves_are_drawn_and_a_picture_that_fails_stops_nothing(curves, corpus,
 
 
 def test_not_a_number_stops_the_training_and_harms_no_checkpoint(corpus, tmp_path, monkeypatch):
-    folder, loss, calls = tmp_path / "run", loop.smoothed_cross_entropy, []
+    folder, loss, calls = tmp_path / "run", losses.smoothed_cross_entropy, []
 
     def spoilt(*given):
         calls.append(1)
         return loss(*given) * (float("nan") if len(calls) > 5 else 1.0)
 
-    monkeypatch.setattr(loop, "smoothed_cross_entropy", spoilt)
+    monkeypatch.setattr(losses, "smoothed_cross_entropy", spoilt)
     result = run("train", corpus / "tiny.toml", "--run", folder)
     check_refused(result, "step 6", "loss nan", "gradient norm nan", "sentence pairs (rows ")
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-3"]

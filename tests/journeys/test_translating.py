@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import unicodedata
 
 import pytest
-from tests.journeys.commands import check_refused, run
+from tests.journeys.commands import check_refused, run, virtual
 
 from regard.cli import shipped
 
@@ -81,6 +82,8 @@ def test_an_endless_line_is_cut_and_said_so(line, trained):
     assert result.code == 0
     assert len(result.lines) == 2
     assert "1 of 2 sentences were longer than 512 pieces" in result.err
+    assert result.seconds < 60
+    assert result.growth < 1.7 * 2**30
 
 
 @pytest.mark.parametrize(
@@ -125,6 +128,14 @@ def test_a_seed_repeats_what_chance_drew(trained):
     one = translate(trained, "El gato\n" * 5, *drawing, "--seed", "7")
     assert translate(trained, "El gato\n" * 5, *drawing, "--seed", "7") == one
     assert translate(trained, "El gato\n" * 5, *drawing, "--seed", "8") != one
+
+
+def test_too_little_memory_is_told_with_what_to_lower(trained):
+    limits = {resource.RLIMIT_AS: virtual() + 64 * 2**20}
+    text = "".join(f"El gato ve {number}\n" for number in range(200)).encode()
+    result = run("translate", "--model", trained, "--beam", "1000", stdin=text, limits=limits)
+    check_refused(result, "out of memory", "--beam")
+    assert run("translate", "--model", trained, "--beam", "1", "El gato", limits=limits).code == 0
 
 
 @pytest.mark.parametrize(

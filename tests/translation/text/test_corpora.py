@@ -120,6 +120,19 @@ def test_broken_gzip_is_told_with_its_file(tmp_path, kind):
         list(read_lines(path))
 
 
+def test_gzip_of_a_repeated_line_is_text_and_of_a_gigabyte_of_it_is_not(tmp_path, monkeypatch):
+    line = b"the same line again\n"
+    path = written(tmp_path / "text.gz", gzip.compress(line * 100_000))
+    assert path.stat().st_size * 250 < 100_000 * len(line)
+    assert sum(1 for _ in read_lines(path)) == 100_000
+    monkeypatch.setattr(corpora, "_UNSUSPECTED", 2**20)
+    with pytest.raises(DataError, match=r"text\.gz: gzip data that unpacks to more than 250 times"):
+        list(read_lines(path))
+    honest = b"".join(b"%d lines\n" % number for number in range(200_000))
+    path.write_bytes(gzip.compress(honest))
+    assert sum(1 for _ in read_lines(path)) == 200_000
+
+
 def test_a_folder_a_missing_file_and_an_endless_line_are_refused(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="is a folder"):
         list(read_lines(tmp_path))

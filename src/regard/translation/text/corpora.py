@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import io
 import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from regard.translation.errors import DataError
 from regard.translation.text.normalisation import normalise
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _BOM = b"\xef\xbb\xbf"
 _FOREIGN = {
@@ -20,6 +24,9 @@ _FOREIGN = {
 }
 # The longest line that is read: beyond it a file is hardly text with one sentence a line.
 LONGEST_LINE = 64 * 2**20
+# Text shrinks to a third or a tenth, and a file made to fill a memory to a thousandth. What is small may be anything.
+_MOST_UNPACKED = 250
+_UNSUSPECTED = 8 * 2**20
 
 
 class Pair(NamedTuple):
@@ -144,7 +151,7 @@ def _opened(path: Path) -> BinaryIO:
             raise DataError(f"{path}: is a folder, expected a text file")
         file = path.open("rb")
         if file.peek(2)[:2] == b"\x1f\x8b":
-            return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+            return cast(BinaryIO, io.BufferedReader(_Unpacked(file, str(path)), 2**18))
         return file
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
@@ -152,6 +159,30 @@ def _opened(path: Path) -> BinaryIO:
         raise DataError(
             f"{path}: cannot be read: {getattr(fault, 'strerror', None) or fault}"
         ) from None
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes in a gzip file, as long as they are so many as text could be."""
+
+    def __init__(self, packed: BinaryIO, name: str) -> None:
+        self._packed, self._name, self._read = packed, name, 0
+        self._gzip = gzip.GzipFile(fileobj=packed)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        count = self._gzip.readinto(buffer)
+        self._read += count
+        if self._read > _UNSUSPECTED and self._read > _MOST_UNPACKED * self._packed.tell():
+            raise DataError(
+                f"{self._name}: gzip data that unpacks to more than {_MOST_UNPACKED} times its size is no text"
+            )
+        return count
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
 
 
 def _refuse_foreign(raw: bytes, name: str) -> None:
