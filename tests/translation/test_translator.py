@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator
+
 import pytest
 import torch
-from tests.translation.tiny import MODELS, PAIRS, trainer
+from tests.translation.tiny import MODELS, PAIRS, WORDS, trainer
 
+from regard.translation import opening
 from regard.translation import translator as front
-from regard.translation.decoding.search import Search
+from regard.translation.decoding.cross import last_cross
+from regard.translation.decoding.hypothesis import penalty
+from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.errors import ConfigurationError, ModelError
+from regard.translation.results import align, words_of
 from regard.translation.text.corpora import Pair
-from regard.translation.translator import Translation, Translator, find
+from regard.translation.translator import Candidate, Translation, Translator, find
 
 TEXTS = [
     "one two",
@@ -54,9 +62,18 @@ def test_an_empty_sentence_has_an_empty_translation(translator):
 def test_batches_change_nothing(translator, monkeypatch):
     texts = [source for source, _ in PAIRS[:10]]
     whole = translator.translate(texts)
-    monkeypatch.setattr(front, "_BATCH_POSITIONS", 1)
-    single = translator.translate(texts)
-    assert [one.text for one in single] == [one.text for one in whole]
+    sizes: list[int] = []
+
+    def counted(model, source, *more, **settings):
+        sizes.append(len(source))
+        return translate_batch(model, source, *more, **settings)
+
+    monkeypatch.setattr(front, "translate_batch", counted)
+    for batch_tokens, expected in ((1, [1] * 10), (10**6, [10])):
+        sizes.clear()
+        again = translator.translate(texts, batch_tokens=batch_tokens)
+        assert [one.text for one in again] == [one.text for one in whole]
+        assert sizes == expected
     monkeypatch.setattr(front, "_CHUNK", 3)
     assert [one.text for one in translator.stream(iter(texts))] == [one.text for one in whole]
 
@@ -66,10 +83,98 @@ def test_pieces_probabilities_and_scores_belong_together(translator):
     assert found.source_pieces[-1] == found.target_pieces[-1] == "</s>"
     assert len(found.probabilities) == len(found.target_pieces)
     assert all(0 < p <= 1 for p in found.probabilities)
-    assert found.alternatives[0] == (found.text, found.score)
+    assert found.alternatives[0] == Candidate(
+        found.text, found.score, found.log_probability, found.words, []
+    )
+    assert found.log_probability == pytest.approx(
+        math.log(math.prod(found.probabilities)), abs=1e-4
+    )
     three = translator.translate(["one two"], search=Search(beam=3, nbest=3))[0].alternatives
     assert len(three) == 3
-    assert [score for _, score in three] == sorted((score for _, score in three), reverse=True)
+    assert [one.score for one in three] == sorted((one.score for one in three), reverse=True)
+    assert len({one.text for one in three}) > 1
+
+
+def test_words_and_their_confidences_make_up_the_translation(translator):
+    for found in translator.translate(TEXTS, search=Search(beam=3, nbest=3)):
+        for one in found.alternatives:
+            assert " ".join(word.text for word in one.words) == one.text
+            assert all(0 < word.confidence <= 1 for word in one.words)
+        both = math.prod(word.confidence for word in found.words)
+        end = found.probabilities[-1] if found.probabilities else 1.0
+        if len(found.words) == len(words_of(found.target_pieces[:-1])):
+            assert math.log(both * end) == pytest.approx(found.log_probability, abs=1e-4)
+
+
+def test_alignments_lead_from_target_words_to_source_words(translator):
+    assert translator.translate(["one two"])[0].alignment == []
+    texts = ["one two three four", "", "eight"]
+    for text, found in zip(texts, translator.translate(texts, alignments=True), strict=True):
+        links = found.alignment
+        assert [target for _, target in links] == list(range(len(found.words)))
+        assert all(0 <= source < len(text.split()) for source, _ in links)
+        if text:
+            assert found.alternatives[0].alignment == links
+            look = translator.look(text, target=found.text)
+            if look.target_pieces == found.target_pieces:
+                weights = last_cross(look.looks)[0]
+                spans = words_of(look.target_pieces[:-1]), words_of(look.source_pieces[:-1])
+                assert align(weights, *spans) == links
+
+
+def test_a_translation_begins_with_the_words_that_are_asked_for(translator):
+    texts = ["one two", "three four", ""]
+    for found in translator.translate(texts, prefix="SEVEN EIGHT")[:2]:
+        assert [word.text for word in found.words][:2] == ["SEVEN", "EIGHT"]
+        assert found.text != translator.translate([found.source])[0].text
+    own = translator.translate(texts, prefix=["SEVEN", "", "ONE"])
+    assert own[0].text.split()[0] == "SEVEN"
+    assert own[1].text == translator.translate(texts)[1].text
+    assert own[2].text == ""
+    (drawn,) = translator.translate(["one"], prefix="TWO", search=Search(sampling=True), seed=1)
+    assert drawn.text.split()[0] == "TWO"
+    with pytest.raises(ConfigurationError, match="2 prefixes for 3 texts"):
+        translator.translate(texts, prefix=["a", "b"])
+    with pytest.raises(ConfigurationError, match="takes at most 512"):
+        translator.translate(["one"], prefix="ONE " * 600)
+
+
+def test_a_coverage_penalty_changes_the_ranking(translator):
+    texts = [source for source, _ in PAIRS]
+    plain, covered = (
+        translator.translate(texts, search=Search(beam=4, nbest=4, coverage_penalty=beta))
+        for beta in (0.0, 5.0)
+    )
+    assert [one.text for one in plain] != [one.text for one in covered]
+    for one in covered:
+        log_p = one.alternatives[0].log_probability
+        assert one.score < log_p / penalty(len(one.target_pieces), 1.0) + 1e-6
+
+
+def test_paragraphs_keep_what_is_between_their_sentences(translator):
+    text = " One two.  Three\nfour!\n\n- five\r\n\n"
+    said = [one.text for one in translator.translate(["One two.", "Three four!", "five"])]
+    expected = f" {said[0]}  {said[1]}\n\n- {said[2]}\r\n\n"
+    assert translator.translate_text(text) == expected
+    assert translator.translate_text(text, batch_tokens=1, language="fr") == expected
+    assert translator.translate_text("") == ""
+
+
+def test_a_stream_reads_no_more_than_it_must(translator):
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        for number in itertools.count():
+            read += 1
+            yield WORDS[number % 8]
+
+    stream = translator.stream(endless(), search=Search(beam=1), prefix="ONE")
+    for number in range(600):
+        one = next(stream)
+        assert one.source == WORDS[number % 8]
+        assert read - number <= front._CHUNK
+    assert one.words[0].text == "ONE"
 
 
 def test_labels_fit_the_looks(translator):
@@ -144,11 +249,55 @@ def test_sampling_repeats_itself_from_a_seed(translator):
     assert drawn(1) == drawn(1) != drawn(2)
 
 
+def test_several_models_translate_together(translator, tmp_path):
+    kind = translator.run.configuration.model.kind
+    other = sorted(set(MODELS) - {kind})[0]
+    # Of another kind and a little trained; the same text gives the same tokenizer.
+    made = trainer(tmp_path, "training.max_steps=10", "seed=2", model=other)
+    made.train()
+    folders = [translator.run.folder, made.run.folder]
+    texts = [source for source, _ in PAIRS[:8]]
+    both = Translator.open(folders)
+    alone = [Translator.open(folder).translate(texts) for folder in folders]
+    together = both.translate(texts, alignments=True)
+    scores = [[one.score for one in found] for found in (together, *alone)]
+    assert scores[0] != pytest.approx(scores[1], abs=1e-3)
+    assert scores[0] != pytest.approx(scores[2], abs=1e-3)
+    given = together[0]
+    again = both.look(texts[0], target=given.text)
+    if again.target_pieces == given.target_pieces:
+        each = [Translator.open(f).look(texts[0], target=given.text).probabilities for f in folders]
+        mean = [(a + b) / 2 for a, b in zip(*each, strict=True)]
+        assert given.probabilities == pytest.approx(mean, abs=1e-4)
+    for name, look in again.looks.items():
+        assert look.shape[-2:] == tuple(map(len, again.labels(name)))
+    assert both.longest == translator.longest
+
+
+def test_models_of_different_vocabularies_are_refused(tmp_path):
+    folders = []
+    for number, size in enumerate((320, 300)):
+        made = trainer(
+            tmp_path,
+            "training.max_steps=2",
+            f"tokenizer.vocabulary_size={size}",
+            run=f"run{number}",
+        )
+        made.train()
+        folders.append(made.run.folder)
+    with pytest.raises(ModelError, match=r"run1: its source vocabulary \(\d+ pieces\) is not that"):
+        Translator.open(folders)
+    with pytest.raises(ModelError, match="no model is named"):
+        Translator.open([])
+
+
 def test_mistakes_are_told(translator, tmp_path):
     with pytest.raises(TypeError, match="pass a list of sentences"):
         translator.translate("one")
     with pytest.raises(ConfigurationError, match="beam 0"):
         translator.translate(["one"], beam=0)
+    with pytest.raises(ConfigurationError, match="batch_tokens 0"):
+        translator.translate(["one"], batch_tokens=0)
     for nowhere in ("no-such-model", tmp_path / "missing", "nul\0nul", "x" * 5000, __file__):
         with pytest.raises(ModelError, match="no such model or run folder; bundled models:"):
             Translator.open(nowhere)
@@ -158,7 +307,7 @@ def test_mistakes_are_told(translator, tmp_path):
 
 def test_a_bundled_model_is_found_by_its_name(monkeypatch, tmp_path):
     (tmp_path / "xx-yy").mkdir()
-    monkeypatch.setattr(front, "BUNDLED", tmp_path)
+    monkeypatch.setattr(opening, "BUNDLED", tmp_path)
     assert find("xx-yy") == tmp_path / "xx-yy"
-    monkeypatch.setattr(front, "BUNDLED", tmp_path / "none")
+    monkeypatch.setattr(opening, "BUNDLED", tmp_path / "none")
     assert front.bundled() == {}

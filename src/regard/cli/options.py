@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +26,17 @@ Model = Annotated[
         autocompletion=shipped.complete_model,
     ),
 ]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME|DIR",
+        help="A bundled model's name or a run folder; several times: the mean of what they say. "
+        "[default: es-en]",
+        autocompletion=shipped.complete_model,
+    ),
+]
 Device = Annotated[
     str, typer.Option(metavar="NAME", help="Where to compute: cpu, cuda, cuda:1, mps.")
 ]
@@ -38,8 +50,8 @@ class Invocation:
     arguments: tuple[str, ...] = ()
 
 
-def open_translator(model: str, device: str) -> Translator:
-    """The translator of a name or folder, on a device that exists."""
+def open_translator(model: str | Sequence[str], device: str) -> Translator:
+    """The translator of a name or folder, or of several together, on a device that exists."""
     from regard.translation.translator import Translator
 
     check_device(device)

@@ -78,7 +78,7 @@ def chunks(lines: Iterable[str], most: int = LINES) -> Iterator[list[str]]:
     characters = 0
     for line in lines:
         chunk.append(line)
-        characters += len(line)
+        characters += len(line) + 1  # an endless supply of empty lines has an end, too
         if len(chunk) >= most or characters >= CHARACTERS:
             yield chunk
             chunk, characters = [], 0

@@ -1,4 +1,4 @@
-"""`regard translate`: sentences in, translations out, one line for one line."""
+"""`regard translate`: sentences in, translations out, one line for one line; or paragraphs."""
 
 from __future__ import annotations
 
@@ -6,25 +6,32 @@ import dataclasses
 import secrets
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import options, streams
+from regard.cli import answers, options, streams
+from regard.cli.answers import Columns, Format, JsonLines
+from regard.cli.interpreting import Interpreter
 from regard.translation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from regard.translation.decoding.search import Search
-    from regard.translation.translator import Translation
 
 EXAMPLES = """\b
 Examples:
   regard translate "El gato negro duerme." --look
-  regard translate "Buenos días." "¿Qué tal?" --beam 10
   regard translate < text.es > text.en
-  regard translate --model runs/dates "3 de marzo de 1998"
-  regard translate "Hace frío." --beam 8 --nbest 3 --scores
-  regard translate "Hace frío." --sample --temperature 0.7 --seed 1"""
+  regard translate --paragraphs < book.es > book.en
+  regard translate "Hace frío." --nbest 3 --scores
+  regard translate "Hace frío." --prefix "The weather"
+  regard translate "Hace frío." --confidence --alignment
+  regard translate --format json < text.es > text.jsonl
+  regard translate "Hace frío." --sample --temperature 0.7 --seed 1
+  regard translate --model runs/one --model runs/two "Buenos días." """
+
+# Paragraphs that are translated together.
+_PARAGRAPHS = 32
 
 
 def translate(
@@ -32,7 +39,7 @@ def translate(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Sentences; without any, lines of standard input."),
     ] = None,
-    model: options.Model = options.DEFAULT_MODEL,
+    model: options.Models = None,
     beam: Annotated[
         int | None, typer.Option(help="Hypotheses kept; 1 is greedy. [default: the model's own]")
     ] = None,
@@ -51,6 +58,40 @@ def translate(
             "--scores", help="Put the score before each: log-probability over the length penalty."
         ),
     ] = False,
+    confidence: Annotated[
+        bool,
+        typer.Option(
+            "--confidence",
+            help="Show how probable each word was: word|0.98, or in a terminal in colours, "
+            "yellow below 0.75, red below 0.5, bold below 0.25.",
+        ),
+    ] = False,
+    alignment: Annotated[
+        bool,
+        typer.Option(
+            "--alignment",
+            help="Put after each which source word each word looked at most: 0-0 2-1.",
+        ),
+    ] = False,
+    form: Annotated[
+        Format, typer.Option("--format", help="Lines of text, or a JSON object a line.")
+    ] = Format.text,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="What every translation must begin with.")
+    ] = None,
+    prefixes: Annotated[
+        bool,
+        typer.Option(
+            "--prefixes", help="Each sentence may be followed by a tab and its own --prefix."
+        ),
+    ] = False,
+    paragraphs: Annotated[
+        bool,
+        typer.Option(
+            "--paragraphs",
+            help="Text of any number of sentences: find them, translate them, keep what is between.",
+        ),
+    ] = False,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw words by chance instead of the likeliest.")
     ] = False,
@@ -65,6 +106,16 @@ def translate(
     length_penalty: Annotated[
         float | None, typer.Option(help="Alpha of ((5 + n) / 6)^alpha; more favours length.")
     ] = None,
+    coverage_penalty: Annotated[
+        float | None,
+        typer.Option(help="Beta: more favours translations that looked at the whole sentence."),
+    ] = None,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Pieces x beam computed at a time; less takes less memory. [default: 8192]"
+        ),
+    ] = None,
     line_buffered: Annotated[
         bool, typer.Option("--line-buffered", help="Answer each line before the next is read.")
     ] = False,
@@ -78,11 +129,30 @@ def translate(
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     for name, value in drawing.items():
         if value is not None and not sample:
-            raise ConfigurationError(
-                f"--{name.replace('_', '-')} {value}: is for sampling: add --sample"
-            )
+            raise ConfigurationError(f"{_option(name)} {value}: is for sampling: add --sample")
     if seed is not None and not 0 <= seed < 2**63:
         raise ConfigurationError(f"--seed {seed}: use a whole number, 0 to 2^63 - 1")
+    if batch_tokens is not None and not 1 <= batch_tokens <= 2**31:
+        raise ConfigurationError(f"--batch-tokens {batch_tokens}: use a whole number, 1 to 2^31")
+    json = form is Format.json
+    models = model or [options.DEFAULT_MODEL]
+    by_line = {
+        "--nbest": nbest > 1,
+        "--scores": scores,
+        "--confidence": confidence,
+        "--alignment": alignment,
+        "--format json": json,
+        "--prefix": prefix is not None,
+        "--prefixes": prefixes,
+        "--look": look,
+    }
+    if paragraphs:
+        _exclude("--paragraphs", by_line, "it gives text as it was laid out")
+    if prefixes:
+        _exclude("--prefixes", {"--prefix": prefix is not None}, "give each sentence its own")
+    if look:
+        several = {"--format json": json, "several models": len(models) > 1}
+        _exclude("--look", several, "a drawing is of one model, among lines of text")
     out = streams.output()
     if not texts:
         streams.standard_input()
@@ -93,33 +163,36 @@ def translate(
         "top_k": top_k,
         "top_p": top_p,
         "length_penalty": length_penalty,
+        "coverage_penalty": coverage_penalty,
     }
 
     from regard.translation.decoding.search import Search
+    from regard.translation.text import sentences
 
-    _search(Search(), beam, given)  # refuses what is out of range before a model is opened
-    inputs = _inputs(texts, line_buffered)
-    translator = options.open_translator(model, device)
-    search = _search(translator.search, beam, given)
+    # What is out of range or missing is refused before a model is opened.
+    _search(Search(), beam, given)
+    if paragraphs:
+        sentences.split("", "")
+    lines, at_once = _lines(texts, line_buffered)
+    translator = options.open_translator(models, device)
+    settings: dict[str, Any] = {"search": _search(translator.search, beam, given)}
+    if batch_tokens is not None:
+        settings["batch_tokens"] = batch_tokens
+        # Enough of short lines to fill a large batch.
+        at_once = at_once if at_once == 1 else max(at_once, batch_tokens // 32)
     if sample and seed is None:
         seed = secrets.randbelow(2**62)
-    number, cut = 0, 0
-    for place, chunk in enumerate(inputs):
-        translations = translator.translate(
-            chunk, search=search, looks=look, seed=None if seed is None else (seed + place) % 2**63
-        )
-        for translation in translations:
-            number += 1
-            cut += translation.cut > 0
-            _print(translation, number, nbest, scores)
-            if look:
-                _draw(translation)
-        out.flush()
-    if cut:
-        print(
-            f"note: {cut} of {number} sentences were longer than {translator.longest} pieces and were cut",
-            file=sys.stderr,
-        )
+    interpreter = Interpreter(translator, settings, out, seed)
+    if paragraphs:
+        blocks = (f"{text}\n" for text in lines) if texts else sentences.paragraphs(lines)
+        interpreter.paragraphs(streams.chunks(blocks, min(at_once, _PARAGRAPHS)))
+    else:
+        settings.update(looks=look, alignments=alignment)
+        show = answers.confidences(out) if confidence else None
+        style = JsonLines(nbest, alignment) if json else Columns(nbest, scores, alignment, show)
+        chunks = streams.chunks(lines, at_once)
+        interpreter.lines(chunks, style, prefix=prefix, own_prefixes=prefixes, draw=look)
+    interpreter.say_what_was_cut()
 
 
 def _search(own: Search, beam: int | None, given: dict[str, int | float | bool | None]) -> Search:
@@ -130,28 +203,26 @@ def _search(own: Search, beam: int | None, given: dict[str, int | float | bool |
     return dataclasses.replace(own, **{**changes, "beam": size})  # type: ignore[arg-type]
 
 
-def _inputs(texts: list[str] | None, line_buffered: bool) -> Iterator[list[str]]:
+def _lines(texts: list[str] | None, line_buffered: bool) -> tuple[Iterator[str], int]:
+    """The sentences, and how many of them to translate together."""
     if texts:
-        return streams.chunks(map(streams.argument, texts))
+        return map(streams.argument, texts), streams.LINES
     from regard.translation.text.corpora import decoded_lines
 
     source = streams.standard_input()
-    if source.isatty():
+    by_hand = source.isatty()
+    if by_hand:
         print("one sentence a line; Ctrl-D ends", file=sys.stderr)
     lines = decoded_lines(source, "standard input")
-    return streams.chunks(lines, 1 if line_buffered or source.isatty() else streams.LINES)
+    return lines, 1 if line_buffered or by_hand else streams.LINES
 
 
-def _print(translation: Translation, number: int, nbest: int, scores: bool) -> None:
-    found = translation.alternatives or [(translation.text, translation.score)]
-    for text, score in found[:nbest] if nbest > 1 else [(translation.text, translation.score)]:
-        columns = [str(number)] if nbest > 1 else []
-        columns += [f"{score:.4f}"] if scores else []
-        print("\t".join([*columns, text]))
+def _exclude(option: str, others: dict[str, bool], why: str) -> None:
+    """Raises `ConfigurationError` naming the first of the others that is given beside an option."""
+    for other, given in others.items():
+        if given:
+            raise ConfigurationError(f"{option} and {other} do not go together: {why}")
 
 
-def _draw(translation: Translation) -> None:
-    from regard.cli import drawing
-
-    if translation.looks:
-        drawing.print_alignment(drawing.last_cross(translation))
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

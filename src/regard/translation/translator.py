@@ -2,70 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from regard.translation.decoding import forced
+from regard.translation.decoding.cross import cross
+from regard.translation.decoding.ensemble import Ensemble
 from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.errors import ModelError
+from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import Looks, TranslationModel
+from regard.translation.opening import bundled, find, open_runs
+from regard.translation.results import Candidate, Translation, Word, candidate
 from regard.translation.runs import Run, Tokenizers
+from regard.translation.text import sentences
 from regard.translation.text.batches import sources
 from regard.translation.text.corpora import Pair
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import EOS
 
-BUNDLED = Path(__file__).parent.parent / "bundled"
+__all__ = ["Candidate", "Translation", "Translator", "Word", "bundled", "find"]
+
 # A source of more pieces is cut: memory stays bounded whatever a line holds.
 _LONGEST_SOURCE = 512
-# Lines taken from a stream at a time, and positions of a batch (sentences x longest x beam).
+# Lines taken from a stream at a time, and positions of a batch (sentences x longest x hypotheses).
 _CHUNK = 256
-_BATCH_POSITIONS = 8192
+BATCH_TOKENS = 8192
 
-
-@dataclass(frozen=True)
-class Translation:
-    """A sentence, its translation, and what the model looked at.
-
-    Attributes:
-        source: the sentence as it was given.
-        text: the translation.
-        score: log-probability over the length penalty; larger is better. 0 for an empty sentence.
-        source_pieces: the source's pieces as the encoder reads them, end included.
-        target_pieces: the pieces the decoder writes, end included.
-        probabilities: of each target piece, end included.
-        looks: by name ("encoder.0.self", "decoder.2.cross", ...) a look of shape (1, heads, queries, keys);
-            empty unless asked for.
-        alternatives: the n-best translations and their scores, best first, this one among them.
-        cut: source pieces left out because the sentence was too long.
-    """
-
-    source: str
-    text: str
-    score: float = 0.0
-    source_pieces: list[str] = field(default_factory=list)
-    target_pieces: list[str] = field(default_factory=list)
-    probabilities: list[float] = field(default_factory=list)
-    looks: Looks = field(default_factory=dict)
-    alternatives: list[tuple[str, float]] = field(default_factory=list)
-    cut: int = 0
-
-    def labels(self, name: str) -> tuple[list[str], list[str]]:
-        """What the queries and the keys of a look stand for: `queries, keys`.
-
-        A look at the source has a row for every piece written; a decoder's look at itself one for every piece read.
-        """
-        if name.startswith("encoder"):
-            return self.source_pieces, self.source_pieces
-        if name.endswith("cross"):
-            return self.target_pieces, self.source_pieces
-        read = ["<s>", *self.target_pieces[:-1]]
-        return read, read
+# The hypotheses of a sentence, each with what it looked at where alignments are wanted.
+_Found = list[tuple[Hypothesis, Tensor | None]]
 
 
 class Translator:
@@ -82,17 +53,33 @@ class Translator:
         self.tokenizers = tokenizers
 
     @classmethod
-    def open(cls, name_or_folder: str | Path, device: str | torch.device = "cpu") -> Translator:
-        """A bundled model by its name, or a run folder's. Raises `ModelError` when there is none or it is broken."""
-        run = Run.open(find(name_or_folder))
-        tokenizers = run.tokenizers()
-        return cls(run, run.model(tokenizers).to(device), tokenizers)
+    def open(
+        cls,
+        names_or_folders: str | Path | Sequence[str | Path],
+        device: str | torch.device = "cpu",
+    ) -> Translator:
+        """A bundled model by its name, or a run folder's; of several, what they say together.
+
+        Several models are averaged word by word (see `decoding.ensemble`); the first one's configuration
+        says how to search.
+
+        Raises:
+            ModelError: there is none, it is broken, or the models have different vocabularies.
+        """
+        runs, tokenizers = open_runs(names_or_folders)
+        models = [run.model(tokenizers).to(device) for run in runs]
+        return cls(runs[0], models[0] if len(models) == 1 else Ensemble(models), tokenizers)
 
     @property
     def search(self) -> Search:
         """The search this model was configured for."""
         section = self.run.configuration.search
         return Search(beam=section.beam, length_penalty=section.length_penalty)
+
+    @property
+    def source_language(self) -> str:
+        """The ISO 639 code of the language it reads, as its configuration has it."""
+        return self.run.configuration.data.source_language
 
     @property
     def longest(self) -> int:
@@ -106,7 +93,10 @@ class Translator:
         *,
         beam: int | None = None,
         search: Search | None = None,
+        prefix: str | Sequence[str] | None = None,
         looks: bool = False,
+        alignments: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
         seed: int | None = None,
     ) -> list[Translation]:
         """Translate sentences, one translation each, in their order.
@@ -115,46 +105,100 @@ class Translator:
             texts: one sentence an entry; an empty one gives an empty translation.
             beam: hypotheses kept (1 is greedy); the model's own setting by default.
             search: every setting at once; instead of `beam`.
+            prefix: the words that every translation must begin with, or those of each; "" for any.
             looks: keep every layer's looks with each translation.
+            alignments: say for each target word which source word it looked at most.
+            batch_tokens: source pieces, padding included, times hypotheses that are computed at a time;
+                a sentence of more is a batch of its own. Less takes less memory.
             seed: of sampling.
 
         Raises:
-            ConfigurationError: settings out of range.
+            ConfigurationError: settings out of range, or a prefix longer than a translation may be.
             ModelError: the model answers numbers that are not finite.
         """
         if isinstance(texts, str):
             raise TypeError("got one text: pass a list of sentences, [text]")
+        if batch_tokens < 1:
+            raise ConfigurationError(f"batch_tokens {batch_tokens}: use a whole number, 1 or more")
         if search is None:
             own = self.search
-            search = own if beam is None else Search(beam=beam, length_penalty=own.length_penalty)
+            search = own if beam is None else dataclasses.replace(own, beam=beam)
         generator = None
         if seed is not None:
             generator = torch.Generator(self._device).manual_seed(seed)
         encoded = [self.tokenizers.source.encode(text) for text in texts]
         kept = [ids[: self.longest] for ids in encoded]
-        found: dict[int, list[Hypothesis]] = {}
-        for rows in self._batches(kept, search.beam):
-            source, lengths = sources([kept[row] for row in rows])
+        begun = self._prefixes(prefix, len(texts))
+        found: dict[int, _Found] = {}
+        for rows in self._batches(kept, search.hypotheses, batch_tokens):
+            source, lengths = (each.to(self._device) for each in sources([kept[r] for r in rows]))
             best = translate_batch(
                 self.model,
-                source.to(self._device),
-                lengths.to(self._device),
+                source,
+                lengths,
                 search,
+                prefix=begun and begun.select(torch.tensor(rows, device=self._device)),
                 generator=generator,
             )
-            found.update(zip(rows, best, strict=True))
+            looked = (
+                cross(self.model, source, lengths, best) if alignments else repeat(repeat(None))
+            )
+            for row, hypotheses, weights in zip(rows, best, looked, strict=False):
+                found[row] = list(zip(hypotheses, weights, strict=False))
         return [
             self._translation(text, kept[row], len(ids) - len(kept[row]), found.get(row), looks)
             for row, (text, ids) in enumerate(zip(texts, encoded, strict=True))
         ]
 
     def stream(
-        self, texts: Iterable[str], *, search: Search | None = None, looks: bool = False
+        self,
+        texts: Iterable[str],
+        *,
+        search: Search | None = None,
+        prefix: str | None = None,
+        looks: bool = False,
+        alignments: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
+        seed: int | None = None,
     ) -> Iterator[Translation]:
-        """Translate an endless supply of sentences in bounded memory, in their order."""
-        supply = iter(texts)
+        """Translate an endless supply of sentences in bounded memory, in their order (see `translate`)."""
+        supply, drawn = iter(texts), seed
         while chunk := list(islice(supply, _CHUNK)):
-            yield from self.translate(chunk, search=search, looks=looks)
+            yield from self.translate(
+                chunk,
+                search=search,
+                prefix=prefix,
+                looks=looks,
+                alignments=alignments,
+                batch_tokens=batch_tokens,
+                seed=drawn,
+            )
+            drawn = None if drawn is None else (drawn + 1) % 2**63
+
+    def translate_text(
+        self,
+        text: str,
+        *,
+        search: Search | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        seed: int | None = None,
+        language: str | None = None,
+    ) -> str:
+        """Translate paragraphs: sentence by sentence, with the white space and line breaks between them kept.
+
+        Args:
+            text: any number of sentences; line breaks within a sentence become spaces.
+            search, batch_tokens, seed: as of `translate`.
+            language: of the text, for its abbreviations; the model's source language by default.
+
+        Raises:
+            ConfigurationError: sentencex, which finds the sentences, is not installed.
+        """
+        parts = sentences.split(text, self.source_language if language is None else language)
+        translated = self.translate(
+            [part.text for part in parts], search=search, batch_tokens=batch_tokens, seed=seed
+        )
+        return sentences.join(parts, [one.text for one in translated])
 
     def look(self, text: str, target: str | None = None) -> Translation:
         """One sentence with every look, translated or as the translation `target` that is given."""
@@ -165,7 +209,7 @@ class Translator:
         if not kept:
             return Translation(text, normalise(target))
         return self._translation(
-            text, kept, len(ids) - len(kept), [self._forced(kept, target)], True
+            text, kept, len(ids) - len(kept), [(self._forced(kept, target), None)], True
         )
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
@@ -193,14 +237,32 @@ class Translator:
         )
         return hypothesis
 
-    def _batches(self, encoded: list[list[int]], beam: int) -> Iterator[list[int]]:
+    def _prefixes(self, prefix: str | Sequence[str] | None, count: int) -> Prefixes | None:
+        """Raises `ConfigurationError` unless there is one a text, each short enough to be written."""
+        if prefix is None:
+            return None
+        each = [prefix] * count if isinstance(prefix, str) else list(prefix)
+        if len(each) != count:
+            raise ConfigurationError(f"{len(each)} prefixes for {count} texts: pass one for each")
+        made = Prefixes.words(each, self.tokenizers.target, self._device)
+        if made is not None and int(made.lengths.max()) > self.longest:
+            text = each[int(made.lengths.argmax())]
+            raise ConfigurationError(
+                f"prefix {text[:40]!r}... has {int(made.lengths.max())} pieces: "
+                f"this model takes at most {self.longest}"
+            )
+        return made
+
+    def _batches(
+        self, encoded: list[list[int]], hypotheses: int, batch_tokens: int
+    ) -> Iterator[list[int]]:
         """Rows of like length together; empty sentences need no model."""
         rows = sorted(
             (row for row, ids in enumerate(encoded) if ids), key=lambda row: len(encoded[row])
         )
         batch: list[int] = []
         for row in rows:
-            if batch and (len(batch) + 1) * (len(encoded[row]) + 1) * beam > _BATCH_POSITIONS:
+            if batch and (len(batch) + 1) * (len(encoded[row]) + 1) * hypotheses > batch_tokens:
                 yield batch
                 batch = []
             batch.append(row)
@@ -208,52 +270,27 @@ class Translator:
             yield batch
 
     def _translation(
-        self,
-        text: str,
-        ids: list[int],
-        cut: int,
-        hypotheses: list[Hypothesis] | None,
-        looks: bool,
+        self, text: str, ids: list[int], cut: int, found: _Found | None, looks: bool
     ) -> Translation:
-        if not hypotheses:
+        if not found:
             return Translation(text, "")
-        target = self.tokenizers.target
-        best = hypotheses[0]
+        target, best = self.tokenizers.target, found[0][0]
+        source_pieces = self.tokenizers.source.pieces([*ids, EOS])
+        candidates = [
+            candidate(hypothesis, target, source_pieces[:-1], weights)
+            for hypothesis, weights in found
+        ]
         return Translation(
             source=text,
-            text=target.decode(best.tokens),
-            score=best.score,
-            source_pieces=self.tokenizers.source.pieces([*ids, EOS]),
+            **vars(candidates[0]),
+            source_pieces=source_pieces,
             target_pieces=target.pieces([*best.tokens, EOS]),
             probabilities=torch.tensor(best.token_log_probabilities).exp().tolist(),
             looks=self._looks(ids, best.tokens) if looks else {},
-            alternatives=[(target.decode(h.tokens), h.score) for h in hypotheses],
+            alternatives=candidates,
             cut=cut,
         )
 
     def _looks(self, ids: list[int], words: list[int]) -> Looks:
         source, lengths = sources([ids])
         return forced.looks(self.model, source.to(self._device), lengths.to(self._device), [words])
-
-
-def bundled() -> dict[str, Path]:
-    """The models that come with the package, by name."""
-    if not BUNDLED.is_dir():
-        return {}
-    return {folder.name: folder for folder in sorted(BUNDLED.iterdir()) if folder.is_dir()}
-
-
-def find(name_or_folder: str | Path) -> Path:
-    """The folder of a bundled model's name, or the folder itself."""
-    known = bundled()
-    if str(name_or_folder) in known:
-        return known[str(name_or_folder)]
-    folder = Path(name_or_folder)
-    try:
-        there = folder.is_dir()
-    except (OSError, ValueError):
-        there = False
-    if not there:
-        names = ", ".join(known) or "none"
-        raise ModelError(f"{name_or_folder}: no such model or run folder; bundled models: {names}")
-    return folder

@@ -8,8 +8,10 @@ import pytest
 import torch
 from tests.translation.decoding.toy import Toy, one_by_one, some_sources
 
+from regard.attention.looks.stored import StoredLook
 from regard.translation.decoding.beam import beam
 from regard.translation.decoding.coverage import coverage, rerank
+from regard.translation.decoding.cross import cross, last_cross
 from regard.translation.decoding.forced import looks, score
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.errors import ConfigurationError, ModelError
@@ -64,12 +66,36 @@ def test_a_translation_too_few_is_refused_and_a_broken_model_is_told():
         score(model, *some_sources(2), [[5], [6]])
 
 
-def test_coverage_counts_real_words_only_and_no_word_twice():
-    weights = torch.tensor([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])
-    both = coverage(weights.repeat(2, 1, 1), torch.tensor([2, 3]), torch.tensor([2, 3]))
-    assert both.tolist() == pytest.approx([math.log(0.5), math.log(0.5)])
-    nothing = coverage(weights, torch.tensor([2]), torch.tensor([3]))
-    assert nothing.item() == pytest.approx(math.log(0.5) + math.log(1e-6))
+def test_coverage_counts_no_word_twice():
+    weights = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    assert coverage(weights[:2, :2]) == pytest.approx(math.log(0.5))
+    assert coverage(weights) == pytest.approx(math.log(0.5))
+    assert coverage(weights[:2]) == pytest.approx(math.log(0.5) + math.log(1e-6))
+    assert coverage(torch.eye(3)) == 0
+
+
+def test_what_hypotheses_looked_at_has_no_padding():
+    model, (source, lengths) = Toy(), some_sources(4)
+    found = beam(model, source, lengths, size=3, nbest=2, max_length=5)
+    for i, (hypotheses, matrices) in enumerate(
+        zip(found, cross(model, source, lengths, found), strict=True)
+    ):
+        for one, matrix in zip(hypotheses, matrices, strict=True):
+            alone = source[i : i + 1, : lengths[i]], lengths[i : i + 1]
+            expected = looks(model, *alone, [one.tokens])["decoder.0.cross"].weights()[0, 0]
+            assert torch.allclose(matrix, expected, atol=1e-6)
+    assert cross(model, source[:0], lengths[:0], []) == []
+
+
+def test_the_last_layer_counts_and_the_mean_of_its_heads_and_of_the_models():
+    def look(value: float) -> StoredLook:
+        return StoredLook(torch.tensor([[[[value]], [[value + 2]]]]))
+
+    one = {"encoder.11.self": look(50), "decoder.9.cross": look(7), "decoder.10.cross": look(1)}
+    assert last_cross(one).tolist() == [[[2.0]]]
+    two = {"0.decoder.0.cross": look(1), "1.decoder.0.cross": look(9), "1.decoder.3.cross": look(3)}
+    assert last_cross(two).tolist() == [[[3.0]]]
+    assert last_cross({"decoder.0.self": look(1)}) is None
 
 
 def test_a_coverage_penalty_ranks_anew_by_the_formula():

@@ -82,6 +82,7 @@ def test_a_long_source_may_have_a_long_translation_up_to_the_greatest():
         ({"length_penalty": float("nan")}, "length_penalty nan"),
         ({"patience": 0}, "patience 0: use a number, 0.01 or more"),
         ({"sampling": True, "coverage_penalty": 0.2}, "coverage_penalty is for beam"),
+        ({"beam": 1, "coverage_penalty": 0.2}, "use a beam of 2 or more"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], told: str):

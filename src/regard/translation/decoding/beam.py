@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.translation.decoding.growth import Grown, Live, go_on, grow
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits, log_probabilities
+from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.unroll import IMPOSSIBLE, evaluating
 from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.models.protocol import State, TranslationModel
@@ -25,7 +26,7 @@ def beam(
     size: int,
     max_length: int | Int[Tensor, " batch"],
     min_length: int = 0,
-    prefix: Sequence[Sequence[int]] | None = None,
+    prefix: Prefixes | Sequence[Sequence[int]] | None = None,
     length_penalty: float = 1.0,
     nbest: int = 1,
     patience: float = 1.0,

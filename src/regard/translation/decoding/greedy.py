@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
+from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.unroll import unroll
 from regard.translation.models.protocol import TranslationModel
 
@@ -20,7 +21,7 @@ def greedy(
     *,
     max_length: int | Int[Tensor, " batch"],
     min_length: int = 0,
-    prefix: Sequence[Sequence[int]] | None = None,
+    prefix: Prefixes | Sequence[Sequence[int]] | None = None,
     length_penalty: float = 1.0,
 ) -> list[list[Hypothesis]]:
     """Translate a batch greedily: y_t = argmax p(y | y_1 ... y_(t-1), source), first of equals.

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.translation.decoding.prefix import Prefixes
 from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
@@ -39,12 +40,12 @@ class Limits:
     Attributes:
         longest: tokens a translation may have at most, the end of the sentence not counted.
         shortest: tokens it must have at least; where `longest` is less, `longest` counts.
-        prefix: the tokens it must begin with, padded; None for none.
+        prefix: how it must begin; None for anyhow.
     """
 
     longest: Int[Tensor, " batch"]
     shortest: int = 0
-    prefix: Int[Tensor, "batch tokens"] | None = None
+    prefix: Prefixes | None = None
 
     @classmethod
     def of(
@@ -53,7 +54,7 @@ class Limits:
         max_length: int | Int[Tensor, " batch"],
         *,
         min_length: int = 0,
-        prefix: Sequence[Sequence[int]] | None = None,
+        prefix: Prefixes | Sequence[Sequence[int]] | None = None,
         device: torch.device,
     ) -> Self:
         """The limits of a batch. A prefix longer than `max_length` makes room for itself.
@@ -69,20 +70,15 @@ class Limits:
         if (sentences and int(longest.min()) < 0) or min_length < 0:
             raise ConfigurationError("a length limit is negative: use 0 or more")
         longest = longest.expand(sentences)
-        if prefix is None or not any(prefix):
+        if prefix is None:
             return cls(longest, min_length)
-        if len(prefix) != sentences:
-            raise ConfigurationError(f"{len(prefix)} prefixes for {sentences} sentences")
-        if any(token in (PAD, BOS, EOS) for tokens in prefix for token in tokens):
-            raise ConfigurationError("a prefix holds padding, a beginning or an end of sentence")
-        lengths = torch.tensor([len(tokens) for tokens in prefix], device=device)
-        width = int(lengths.max())
-        table = [[*tokens, *[PAD] * (width - len(tokens))] for tokens in prefix]
-        begun = torch.tensor(table, dtype=torch.int64, device=device)
-        return cls(torch.maximum(longest, lengths), min_length, begun)
+        begun = prefix if isinstance(prefix, Prefixes) else Prefixes.of(prefix, device)
+        if len(begun.tokens) != sentences:
+            raise ConfigurationError(f"{len(begun.tokens)} prefixes for {sentences} sentences")
+        return cls(torch.maximum(longest, begun.lengths), min_length, begun)
 
     def select(self, sentences: Int[Tensor, " kept"]) -> Limits:
-        prefix = None if self.prefix is None else self.prefix[sentences]
+        prefix = None if self.prefix is None else self.prefix.select(sentences)
         return Limits(self.longest[sentences], self.shortest, prefix)
 
     def restrict(
@@ -98,15 +94,4 @@ class Limits:
             end = log_p[full, :, EOS]
             log_p[full] = _NEVER
             log_p[full, :, EOS] = end
-        if self.prefix is not None and written < self.prefix.shape[1]:
-            if int(self.prefix.max()) >= log_p.shape[-1]:
-                raise ConfigurationError(
-                    f"a prefix holds token {int(self.prefix.max())}, the model knows "
-                    f"{log_p.shape[-1]}"
-                )
-            given = self.prefix[:, written]
-            bound = (given != PAD).nonzero().flatten()
-            kept = log_p[bound, :, given[bound]]
-            log_p[bound] = _NEVER
-            log_p[bound, :, given[bound]] = kept
-        return log_p
+        return log_p if self.prefix is None else self.prefix.restrict(log_p, written)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
+from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.ranking import top
 from regard.translation.decoding.unroll import IMPOSSIBLE, unroll
 from regard.translation.errors import ConfigurationError, ModelError
@@ -29,7 +30,7 @@ def sample(
     generator: torch.Generator | None = None,
     draws: int = 1,
     min_length: int = 0,
-    prefix: Sequence[Sequence[int]] | None = None,
+    prefix: Prefixes | Sequence[Sequence[int]] | None = None,
     length_penalty: float = 1.0,
 ) -> list[list[Hypothesis]]:
     """Translate a batch by drawing y_t from p(y | y_1 ... y_(t-1), source)^(1 / temperature).

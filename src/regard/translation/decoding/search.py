@@ -14,6 +14,7 @@ from regard.translation.decoding.beam import beam
 from regard.translation.decoding.coverage import rerank
 from regard.translation.decoding.greedy import greedy
 from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.sample import sample
 from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import TranslationModel
@@ -89,6 +90,15 @@ class Search:
             raise ConfigurationError(
                 "coverage_penalty is for beam search: leave it out, or sampling"
             )
+        if self.coverage_penalty and self.beam == 1:
+            raise ConfigurationError(
+                "coverage_penalty chooses among the beam's translations: use a beam of 2 or more"
+            )
+
+    @property
+    def hypotheses(self) -> int:
+        """How many of a sentence are computed at a time."""
+        return self.nbest if self.sampling else self.beam
 
     def longest(self, lengths: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
         """How long each translation may become: a runaway ends, and does not hold up the others."""
@@ -102,7 +112,7 @@ def translate_batch(
     lengths: Int[Tensor, " batch"],
     search: Search | None = None,
     *,
-    prefix: Sequence[Sequence[int]] | None = None,
+    prefix: Prefixes | Sequence[Sequence[int]] | None = None,
     generator: torch.Generator | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch the way `search` says.

@@ -1,0 +1,127 @@
+"""A forced beginning: translations that start with words the caller chose."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.translation.errors import ConfigurationError
+from regard.translation.text.normalisation import normalise
+from regard.translation.text.tokenizer import BOS, EOS, PAD, Tokenizer
+
+_NEVER = float("-inf")
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+# Between letters these are part of a word: the cat's, well-known.
+_JOINERS = ("'", "’", "-", "‐", "‑")
+# Scripts that put no spaces between words: there a piece that follows is as good as a new word.
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """How the translations of a batch must begin.
+
+    Attributes:
+        tokens: the ids that each must begin with, padded.
+        complete: whose last word is complete, so that the next piece may not go on with it.
+        inside: the pieces that would go on with a word; None where no word is to be protected.
+
+    >>> Prefixes.of([[7, 8], [9]], torch.device("cpu")).lengths.tolist()
+    [2, 1]
+    """
+
+    tokens: Int[Tensor, "batch tokens"]
+    complete: Bool[Tensor, " batch"]
+    inside: Bool[Tensor, " vocabulary"] | None = None
+
+    @classmethod
+    def of(cls, prefixes: Sequence[Sequence[int]], device: torch.device) -> Self:
+        """Any ids; whatever the model likes may follow them.
+
+        Raises:
+            ConfigurationError: padding, a beginning or an end of sentence among the ids.
+        """
+        if any(token in (PAD, BOS, EOS) for tokens in prefixes for token in tokens):
+            raise ConfigurationError("a prefix holds padding, a beginning or an end of sentence")
+        width = max(map(len, prefixes), default=0)
+        table = [[*tokens, *[PAD] * (width - len(tokens))] for tokens in prefixes]
+        tokens = torch.tensor(table, dtype=torch.int64, device=device).view(len(prefixes), width)
+        return cls(tokens, torch.zeros(len(prefixes), dtype=torch.bool, device=device))
+
+    @classmethod
+    def words(
+        cls, texts: Sequence[str], tokenizer: Tokenizer, device: torch.device
+    ) -> Prefixes | None:
+        """Whole words: "The cat" goes on as "The cat sleeps" or "The cat.", not as "The cats" or "The cat's".
+
+        Pieces never reach over a space, so the pieces of the words are those that they have at the
+        beginning of any longer text. An empty text forces nothing.
+        """
+        given = cls.of([tokenizer.encode(text) for text in texts], device)
+        complete = [_ends_within_a_word(text) for text in texts]
+        if not given.tokens.numel():
+            return None
+        pieces = tokenizer.pieces(range(len(tokenizer)))
+        inside = torch.tensor([_goes_on(piece) for piece in pieces], device=device)
+        inside[[PAD, BOS, EOS]] = False
+        return cls(given.tokens, torch.tensor(complete, device=device), inside)
+
+    @property
+    def lengths(self) -> Int[Tensor, " batch"]:
+        return (self.tokens != PAD).sum(1)
+
+    def select(self, sentences: Int[Tensor, " kept"]) -> Prefixes:
+        return Prefixes(self.tokens[sentences], self.complete[sentences], self.inside)
+
+    def restrict(
+        self, log_p: Float[Tensor, "batch hypotheses vocabulary"], written: int
+    ) -> Float[Tensor, "batch hypotheses vocabulary"]:
+        """Set what may not follow `written` tokens to -inf, in place; the rest keeps its value.
+
+        Raises:
+            ConfigurationError: a token that the model does not know.
+        """
+        if written < self.tokens.shape[1]:
+            self._check(log_p.shape[-1])
+            given = self.tokens[:, written]
+            bound = (given != PAD).nonzero().flatten()
+            kept = log_p[bound, :, given[bound]]
+            log_p[bound] = _NEVER
+            log_p[bound, :, given[bound]] = kept
+        if self.inside is not None:
+            here = self.complete & (self.lengths == written)
+            log_p.masked_fill_(here[:, None, None] & self.inside, _NEVER)
+        return log_p
+
+    def _check(self, vocabulary: int) -> None:
+        if int(self.tokens.max()) >= vocabulary:
+            raise ConfigurationError(
+                f"a prefix holds token {int(self.tokens.max())}, the model knows {vocabulary}"
+            )
+
+
+def _ends_within_a_word(text: str) -> bool:
+    """Whether a letter that followed at once would belong to the last word."""
+    last = normalise(text)[-1:]
+    return _of_a_word(last) and not unicodedata.name(last, "").startswith(_UNSPACED)
+
+
+def _goes_on(piece: str) -> bool:
+    """Whether a piece, written right after a word, would go on with it."""
+    byte = _BYTE.fullmatch(piece)
+    if byte:
+        number = int(byte[1], 16)
+        return number >= 128 or _goes_on(chr(number))  # bytes above 127 may become any letter
+    return _of_a_word(piece[:1]) or piece[:1] in _JOINERS
+
+
+def _of_a_word(character: str) -> bool:
+    """Letters, digits and the marks upon them."""
+    return character != "" and unicodedata.category(character)[0] in "LNM"

@@ -1,0 +1,151 @@
+"""What a translator answers: words, candidates, translations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.evaluation.alignment import Link, argmax_links
+from regard.translation.models.protocol import Looks
+from regard.translation.text.tokenizer import Tokenizer
+
+_SPACE = "▁"
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a translation, and how probable the model held it: the product of its pieces' probabilities."""
+
+    text: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One of the translations found for a sentence.
+
+    Attributes:
+        text: the translation.
+        score: what candidates are ranked by: log-probability over the length penalty, plus the coverage
+            penalty; larger is better.
+        log_probability: of the translation and its end.
+        words: the translation's words, which joined with spaces are its text.
+        alignment: (source word, target word) from 0, words being those between spaces: for each target
+            word the source word it looked at most. Empty unless asked for.
+    """
+
+    text: str
+    score: float = 0.0
+    log_probability: float = 0.0
+    words: list[Word] = field(default_factory=list)
+    alignment: list[Link] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A sentence, its translation, and what the model looked at.
+
+    Attributes:
+        source: the sentence as it was given.
+        text: the translation.
+        score: log-probability over the length penalty, plus the coverage penalty; larger is better. 0 for an
+            empty sentence.
+        log_probability: of the translation and its end.
+        words: the translation's words with their confidences.
+        alignment: (source word, target word), from 0; empty unless asked for.
+        source_pieces: the source's pieces as the encoder reads them, end included.
+        target_pieces: the pieces the decoder writes, end included.
+        probabilities: of each target piece, end included.
+        looks: by name ("encoder.0.self", "decoder.2.cross", ...; of several models each after its number,
+            "1.decoder.2.cross") a look of shape (1, heads, queries, keys); empty unless asked for.
+        alternatives: the n-best candidates, best first, this one among them.
+        cut: source pieces left out because the sentence was too long.
+    """
+
+    source: str
+    text: str
+    score: float = 0.0
+    log_probability: float = 0.0
+    words: list[Word] = field(default_factory=list)
+    alignment: list[Link] = field(default_factory=list)
+    source_pieces: list[str] = field(default_factory=list)
+    target_pieces: list[str] = field(default_factory=list)
+    probabilities: list[float] = field(default_factory=list)
+    looks: Looks = field(default_factory=dict)
+    alternatives: list[Candidate] = field(default_factory=list)
+    cut: int = 0
+
+    def labels(self, name: str) -> tuple[list[str], list[str]]:
+        """What the queries and the keys of a look stand for: `queries, keys`.
+
+        A look at the source has a row for every piece written; a decoder's look at itself one for every piece read.
+        """
+        if "encoder." in name:
+            return self.source_pieces, self.source_pieces
+        if name.endswith("cross"):
+            return self.target_pieces, self.source_pieces
+        read = ["<s>", *self.target_pieces[:-1]]
+        return read, read
+
+
+def candidate(
+    hypothesis: Hypothesis,
+    target: Tokenizer,
+    source_pieces: Sequence[str] = (),
+    weights: Float[Tensor, "written source"] | None = None,
+) -> Candidate:
+    """A hypothesis in words. With `weights`, what each piece looked at, its alignment too."""
+    pieces = target.pieces(hypothesis.tokens)
+    spans = words_of(pieces)
+    texts = [target.decode(hypothesis.tokens[start:stop]) for start, stop in spans]
+    log_p = hypothesis.token_log_probabilities
+    words = [
+        Word(text, math.exp(math.fsum(log_p[start:stop])))
+        for text, (start, stop) in zip(texts, spans, strict=True)
+        if text
+    ]
+    alignment: list[Link] = []
+    if weights is not None:
+        said = [span for span, text in zip(spans, texts, strict=True) if text]
+        alignment = align(weights, said, words_of(source_pieces))
+    return Candidate(
+        target.decode(hypothesis.tokens),
+        hypothesis.score,
+        hypothesis.log_probability,
+        words,
+        alignment,
+    )
+
+
+def words_of(pieces: Sequence[str]) -> list[tuple[int, int]]:
+    """The range [start, stop) of pieces that each word takes; U+2581 begins one, alone it belongs to the next.
+
+    >>> words_of(["▁the", "▁cat", "s", "▁", "é"])
+    [(0, 1), (1, 3), (3, 5)]
+    """
+    starts = [place for place, piece in enumerate(pieces) if place == 0 or piece.startswith(_SPACE)]
+    # Nothing was written: no words, and not one that ends at 0.
+    return [] if not starts else list(zip(starts, [*starts[1:], len(pieces)], strict=True))
+
+
+def align(
+    weights: Float[Tensor, "written source"],
+    targets: Sequence[tuple[int, int]],
+    sources: Sequence[tuple[int, int]],
+) -> list[Link]:
+    """For each target word the source word that it looked at most, of equals the first.
+
+    A word is looked at as much as its pieces together, and looks as its pieces do on average. The end of
+    the sentence is no word: it neither looks nor is looked at.
+    """
+    if not targets or not sources:
+        return []
+    received = torch.stack([weights[:, start:stop].sum(1) for start, stop in sources], 1)
+    looked = torch.stack([received[start:stop].mean(0) for start, stop in targets])
+    return sorted(argmax_links(looked), key=lambda link: (link[1], link[0]))

@@ -1,0 +1,93 @@
+"""Text cut into sentences, so that nothing of it is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from regard.translation.errors import ConfigurationError
+
+# Lines without an empty one among them are taken together up to about so many characters.
+_LONGEST_PARAGRAPH = 2**16
+
+
+# The mark of an item of a list or of a heading, with the white space around it.
+_MARK = re.compile(r"\s*(?:[-*+•]|#{1,6}|\d{1,3}[.)])[ \t]+(?=\S)")
+# Before each line that begins with one.
+_ITEMS = re.compile(r"(?m)^(?=[ \t]*(?:[-*+•]|#{1,6}|\d{1,3}[.)])[ \t]+\S)")
+
+
+class Sentence(NamedTuple):
+    """A sentence and the white space around it, which is not translated."""
+
+    before: str
+    text: str
+    after: str
+
+
+def split(text: str, language: str) -> list[Sentence]:
+    """The sentences of a text; put end to end, with what is around them, they are the text.
+
+    Sentencex finds them, by the rules and abbreviations that it has for the language, or English ones
+    where it has none. An empty line ends a sentence, a single line break alone does not, unless a list
+    goes on after it; the mark of an item ("-", "*", "1.") is no part of its sentence.
+
+    Args:
+        language: its ISO 639 code, "es".
+
+    Raises:
+        ConfigurationError: sentencex is not installed.
+    """
+    try:
+        from sentencex import segment
+    except ImportError:
+        raise ConfigurationError(
+            "cutting text into sentences needs sentencex: pip install 'regard[paragraphs]'"
+        ) from None
+    found: list[Sentence] = []
+    for block in _ITEMS.split(text):
+        mark = _MARK.match(block)
+        start = mark.end() if mark else 0
+        parts = [_bare(part) for part in segment(language, block[start:])]
+        if mark:
+            parts[0] = parts[0]._replace(before=block[:start] + parts[0].before)
+        found += parts
+    return found
+
+
+def paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    """Lines as paragraphs with their line breaks, the empty lines after them included; bounded in length.
+
+    >>> list(paragraphs(["One", "two.", "", "Three."]))
+    ['One\\ntwo.\\n\\n', 'Three.\\n']
+    """
+    held: list[str] = []
+    size, ended = 0, False
+    for line in lines:
+        empty = not line.strip()
+        if held and ((ended and not empty) or size >= _LONGEST_PARAGRAPH):
+            yield "".join(held)
+            held, size = [], 0
+        held.append(line + "\n")
+        size, ended = size + len(line) + 1, empty
+    if held:
+        yield "".join(held)
+
+
+def join(parts: Iterable[Sentence], translations: Iterable[str]) -> str:
+    """Translations in the places of the sentences that they translate.
+
+    >>> join([Sentence("", "Sí.", "  "), Sentence("", "No.", "\\n")], ["Yes.", "No."])
+    'Yes.  No.\\n'
+    """
+    return "".join(
+        part.before + translation + part.after
+        for part, translation in zip(parts, translations, strict=True)
+    )
+
+
+def _bare(part: str) -> Sentence:
+    text = part.strip()
+    start = part.find(text)
+    return Sentence(part[:start], text, part[start + len(text) :])

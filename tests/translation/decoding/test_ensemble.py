@@ -1,0 +1,104 @@
+"""Several models as one: the mean of their probabilities, whatever they are made of."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from tests.translation.decoding.toy import BOS, EOS, Toy, some_sources
+from torch import nn
+
+from regard.translation.decoding import forced
+from regard.translation.decoding.beam import beam
+from regard.translation.decoding.cross import cross
+from regard.translation.decoding.ensemble import Ensemble, mean_log
+from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.errors import ConfigurationError, ModelError
+
+
+def two() -> tuple[Toy, Toy]:
+    return Toy(seed=1), Toy(width=9, seed=2)
+
+
+def test_each_word_has_the_mean_of_the_probabilities():
+    models, (source, lengths) = two(), some_sources(3)
+    together, words = Ensemble(models), torch.tensor([[BOS, 5, 6]] * 3)
+    expected = torch.stack([m(source, lengths, words).softmax(-1) for m in models]).mean(0)
+    assert torch.allclose(together(source, lengths, words).exp(), expected, atol=1e-6)
+    state = together.start(together.encode(source, lengths))
+    for place in range(3):
+        logits, state = together.step(words[:, place], state)
+        assert torch.allclose(logits.exp(), expected[:, place], atol=1e-6)
+        if place == 1:
+            kept = torch.tensor([2, 0])
+            state, words, expected = state.select(kept), words[kept], expected[kept]
+
+
+def test_the_mean_is_of_probabilities_and_not_of_logits():
+    sure, even = torch.tensor([[0.0, -1000.0]]), torch.tensor([[0.0, 0.0]])
+    assert mean_log([sure, even]).exp().tolist() == [[0.75, 0.25]]
+    assert mean_log([even, even]).exp().tolist() == [[0.5, 0.5]]
+
+
+def test_a_search_finds_what_exhausting_it_finds():
+    models, sources = two(), some_sources(5)
+    together = Ensemble(models)
+    found = beam(together, *sources, size=4, nbest=4, max_length=5)
+    again = forced.score(together, *sources, [one[0].tokens for one in found])
+    for ours, given in zip(found, again, strict=True):
+        assert ours[0].log_probability == pytest.approx(given.log_probability, abs=1e-5)
+        each = [float(p) for p in ours[0].token_log_probabilities]
+        assert all(p <= 0 for p in each)
+    alone = [beam(model, *sources, size=4, max_length=5) for model in models]
+    texts = [[one[0].tokens for one in every] for every in (found, *alone)]
+    assert texts[0] != texts[1]
+    assert texts[0] != texts[2]
+
+
+def test_a_model_with_itself_says_what_it_says_alone():
+    model, sources = Toy(), some_sources(4)
+    for search in (Search(beam=1), Search(beam=4, nbest=2), Search(beam=3, coverage_penalty=0.5)):
+        alone = translate_batch(model, *sources, search)
+        together = translate_batch(Ensemble([model, model]), *sources, search)
+        assert [[o.tokens for o in one] for one in alone] == [
+            [o.tokens for o in one] for one in together
+        ]
+
+
+def test_looks_are_those_of_each_and_their_mean_aligns():
+    models, sources = two(), some_sources(2)
+    found = Ensemble(models).looks(*sources, torch.tensor([[BOS, 5]] * 2))
+    assert set(found) == {"0.decoder.0.cross", "1.decoder.0.cross"}
+    hypotheses = beam(models[0], *sources, size=2, max_length=4)
+    mean = cross(Ensemble(models), *sources, hypotheses)[0][0]
+    each = [cross(model, *sources, hypotheses)[0][0] for model in models]
+    assert torch.allclose(mean, (each[0] + each[1]) / 2, atol=1e-6)
+
+
+def test_the_most_limited_bounds_all():
+    class Short(Toy):
+        longest = 3
+
+    assert Ensemble(two()).longest is None
+    together = Ensemble([*two(), Short()])
+    assert together.longest == 3
+    found = translate_batch(together, *some_sources(3), Search(beam=2, min_length=9))
+    assert {len(one.tokens) for (one,) in found} == {2}
+
+
+def test_one_broken_model_is_told():
+    broken = Toy()
+    broken.shift[EOS] = math.nan
+    with pytest.raises(ModelError, match="not a number"):
+        translate_batch(Ensemble([Toy(), broken]), *some_sources(1))
+
+
+def test_no_models_and_models_apart_are_refused():
+    with pytest.raises(ConfigurationError, match="give at least one"):
+        Ensemble([])
+    here, there = two()
+    here.weight = nn.Parameter(torch.zeros(1))
+    there.weight = nn.Parameter(torch.zeros(1, device="meta"))
+    with pytest.raises(ConfigurationError, match="put them on one device"):
+        Ensemble([here, there])

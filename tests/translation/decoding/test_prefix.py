@@ -1,0 +1,109 @@
+"""A forced beginning: the words that were asked for, whole, and a free choice after them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.translation.decoding.toy import BOS, EOS, PAD, Toy, some_sources
+
+from regard.translation.decoding.prefix import Prefixes
+from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.errors import ConfigurationError
+from regard.translation.text.tokenizer import Tokenizer
+
+CPU = torch.device("cpu")
+NEVER = float("-inf")
+LINES = [
+    "the cat's cat sleeps.",
+    "the cats sleep, well-known cats",
+    "don't the cats",
+    "日本 ÑU 42",
+] * 9
+SEARCHES = [Search(beam=3), Search(beam=1), Search(sampling=True, temperature=5.0)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(LINES, vocabulary_size=300)
+
+
+def allowed(begun: Prefixes, written: int, row: int = 0) -> set[int]:
+    vocabulary = 10 if begun.inside is None else len(begun.inside)
+    left = begun.restrict(torch.zeros(len(begun.tokens), 1, vocabulary), written)
+    return set((left[row, 0] > NEVER).nonzero().flatten().tolist())
+
+
+def test_ids_are_forced_one_by_one_and_then_all_is_free():
+    begun = Prefixes.of([[4, 5], [6], []], CPU)
+    assert [allowed(begun, 0, row) for row in range(3)] == [{4}, {6}, set(range(10))]
+    assert [allowed(begun, 1, row) for row in range(3)] == [{5}, set(range(10)), set(range(10))]
+    assert allowed(begun, 2) == set(range(10))
+    chosen = begun.select(torch.tensor([2, 0]))
+    assert [allowed(chosen, 0, row) for row in range(2)] == [set(range(10)), {4}]
+
+
+def test_what_is_forced_keeps_its_probability():
+    log_p = torch.arange(10.0).expand(1, 1, 10).clone()
+    left = Prefixes.of([[4]], CPU).restrict(log_p, 0)
+    assert left[0, 0].tolist() == [NEVER] * 4 + [4.0] + [NEVER] * 5
+
+
+@pytest.mark.parametrize("token", [PAD, BOS, EOS])
+def test_special_ids_are_refused(token: int):
+    with pytest.raises(ConfigurationError, match="a prefix holds padding"):
+        Prefixes.of([[5], [6, token]], CPU)
+
+
+def test_an_id_that_the_model_does_not_know_is_refused():
+    with pytest.raises(ConfigurationError, match="holds token 10, the model knows 10"):
+        allowed(Prefixes.of([[10]], CPU), 0)
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=["beam", "greedy", "sample"])
+def test_every_search_starts_with_the_words_and_ends_them_there(tokenizer, search):
+    model, sources = Toy(vocabulary=len(tokenizer), seed=3), some_sources(6)
+    texts = ["the cat", "the", "", "sleeps.", "42", "don't"]
+    begun = Prefixes.words(texts, tokenizer, CPU)
+    limits = replace(search, min_length=8, max_length=9)
+    chance = torch.Generator().manual_seed(1)
+    found = translate_batch(model, *sources, limits, prefix=begun, generator=chance)
+    for text, (one, *_) in zip(texts, found, strict=True):
+        begun_with = tokenizer.encode(text)
+        assert one.tokens[: len(begun_with)] == begun_with
+        assert len(one.tokens) >= 8
+        following = tokenizer.decode(one.tokens)[len(text) :][:1]
+        if text and text != "sleeps.":
+            assert not following.isalnum(), (text, tokenizer.decode(one.tokens))
+            assert following not in ("'", "-")
+
+
+def test_a_word_is_not_gone_on_with_but_may_be_followed(tokenizer):
+    begun = Prefixes.words(["the cat", "sleeps.", "日本"], tokenizer, CPU)
+    pieces = tokenizer.pieces(range(len(tokenizer)))
+
+    def may_follow(row: int) -> set[str]:
+        return {pieces[i] for i in allowed(begun, int(begun.lengths[row]), row)}
+
+    after = may_follow(0)
+    assert {"s", "'", "-", "<0xC3>", "<0x73>", "4"} & after == set()
+    assert {"</s>", "▁", ".", ",", "<0x2E>"} <= after
+    # Only letters and digits make a word that could go on; Chinese and Japanese have no spaces.
+    assert may_follow(1) == may_follow(2) == set(pieces)
+
+
+def test_nothing_is_forced_where_all_texts_are_empty(tokenizer):
+    assert Prefixes.words([], tokenizer, CPU) is None
+    assert Prefixes.words(["", " \t"], tokenizer, CPU) is None
+
+
+@given(st.lists(st.text("the cats' ñ4日.", max_size=12), min_size=2, max_size=6))
+def test_the_pieces_of_a_prefix_begin_the_pieces_of_every_longer_text(words):
+    tokenizer = Tokenizer.train(LINES, vocabulary_size=300)
+    whole = " ".join(words)
+    for count in range(len(words)):
+        begun = tokenizer.encode(" ".join(words[:count]))
+        assert tokenizer.encode(whole)[: len(begun)] == begun
