@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 from pathlib import Path
 
 import pytest
-from tests.journeys.commands import check_refused, leftovers, run
+import torch
+from tests.journeys.commands import check_refused, leftovers, run, virtual
 
 from regard.cli.progress import Reporter
+from regard.translation import weights as files
 from regard.translation.training import loss as losses
+from regard.translation.training import validation
 from regard.translation.training.checkpoints import PROGRESS
 
 
@@ -105,6 +109,38 @@ def test_a_signal_saves_and_resuming_loses_nothing(number, trained, corpus, tmp_
     assert leftovers(folder) == []
 
 
+def test_a_signal_during_a_validation_stops_it_and_resuming_makes_it(
+    trained, corpus, tmp_path, monkeypatch
+):
+    folder, search, calls = tmp_path / "run", validation.greedy, []
+
+    def send(*given: object, **more: object) -> object:
+        calls.append(1)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return search(*given, **more)
+
+    monkeypatch.setattr(validation, "_BATCH_TOKENS", 32)  # several batches
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(validation, "greedy", send)
+        stopped = run("train", corpus / "tiny.toml", "--run", folder)
+    assert stopped.code == 143
+    assert "stopped and saved at step 6" in stopped.out
+    assert "validation" not in stopped.out.partition("step 4/12")[2]
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir())[-1] == (
+        "step-6-unvalidated"
+    )
+    assert run("translate", "--model", folder, "El gato").code == 0
+
+    resumed = run("train", folder, "--resume", "--data", corpus)
+    assert resumed.code == 0, resumed
+    assert "step 6  validation" in resumed.out
+    for name in ("model.safetensors", "checksums.json"):
+        assert (folder / name).read_bytes() == (trained / name).read_bytes()
+    kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    assert kept == ["step-12", "step-6"]
+
+
 def test_a_signal_before_the_first_step_ends_at_once(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(Reporter, "note", lambda self, text: os.kill(os.getpid(), signal.SIGTERM))
     result = run("train", corpus / "tiny.toml", "--run", tmp_path / "run")
@@ -190,6 +226,49 @@ def test_curves_are_drawn_and_a_picture_that_fails_stops_nothing(curves, corpus,
     assert "curves.png: not drawn" in result.out
 
 
+def test_a_full_disk_keeps_the_curves_there_are_and_stops_nothing(curves, model, corpus):
+    """The checkpoints of so small a model are smaller than the picture: the disk is full for that alone."""
+    old = (model / "curves.png").read_bytes()
+    largest = max(path.stat().st_size for path in model.rglob("*.safetensors"))
+    assert largest < len(old) - 2000
+    more = ["--resume", "--data", corpus, "--set", "training.max_steps=14"]
+    result = run("train", model, *more, limits={resource.RLIMIT_FSIZE: len(old) - 2000})
+    assert result.code == 0, result
+    assert "curves.png: not drawn: " in result.out
+    assert "File too large" in result.out
+    assert (model / "curves.png").read_bytes() == old
+    assert leftovers(model) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_metrics_on_a_full_disk_stop_the_training_by_name(corpus, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "metrics.jsonl").symlink_to("/dev/full")
+    result = run("train", corpus / "tiny.toml", "--run", folder)
+    check_refused(result, folder / "metrics.jsonl", "No space left on device")
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-3"]
+    assert run("translate", "--model", folder, "El gato").code == 0
+
+
+def test_too_little_memory_names_the_batch_and_what_to_lower(corpus, tmp_path):
+    """A batch of all sentences through a wide layer, with memory for half of it; and no such limit before."""
+    folder = tmp_path / "run"
+    wide = ["model.feed_forward=4096", "training.batch_tokens=100000", "training.max_steps=1"]
+    sets = [part for each in wide for part in ("--set", each)]
+    whole = run("train", corpus / "tiny.toml", "--run", folder, *sets)
+    assert whole.code == 0, whole
+    assert whole.growth > 150 * 2**20
+    before = {path: path.read_bytes() for path in folder.rglob("*.safetensors")}
+    more = ["--resume", "--data", corpus, "--set", "training.max_steps=3"]
+    limits = {resource.RLIMIT_AS: virtual() + 100 * 2**20}
+    result = run("train", folder, *more, limits=limits)
+    check_refused(result, "out of memory on a batch of 200 sentences", "training.batch_tokens")
+    assert {path: path.read_bytes() for path in folder.rglob("*.safetensors")} == before
+    assert run("translate", "--model", folder, "--beam", "1", "El gato").code == 0
+    assert leftovers(folder) == []
+
+
 def test_not_a_number_stops_the_training_and_harms_no_checkpoint(corpus, tmp_path, monkeypatch):
     folder, loss, calls = tmp_path / "run", losses.smoothed_cross_entropy, []
 
@@ -200,14 +279,14 @@ def test_not_a_number_stops_the_training_and_harms_no_checkpoint(corpus, tmp_pat
     monkeypatch.setattr(losses, "smoothed_cross_entropy", spoilt)
     result = run("train", corpus / "tiny.toml", "--run", folder)
     check_refused(result, "step 6", "loss nan", "gradient norm nan", "sentence pairs (rows ")
-    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-3"]
+    (kept,) = (folder / "checkpoints").iterdir()
+    assert kept.name == "step-3"
+    for path in kept.glob("*.safetensors"):
+        assert all(torch.isfinite(tensor).all() for tensor in files.load(path).values())
     assert run("translate", "--model", folder, "El gato").code == 0
 
 
 def test_a_weight_that_is_not_a_number_is_not_resumed_from(model, corpus):
-    import torch
-
-    from regard.translation import weights as files
     from regard.translation.runs import write_sums
 
     checkpoint = model / "checkpoints" / "step-12"
@@ -251,11 +330,20 @@ def test_a_file_in_the_place_of_the_run_folder_is_refused(corpus, tmp_path):
     assert (tmp_path / "taken").read_text(encoding="utf-8") == "mine"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_refused_at_the_start(corpus, tmp_path):
+def test_a_folder_that_cannot_be_written_is_refused_at_the_start(model, corpus, tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
-    check_refused(run("train", corpus / "tiny.toml", "--run", closed / "run"), closed)
+    command = ["train", corpus / "tiny.toml", "--run", closed / "run"]
+    refused = run(*command, as_anybody=True)
+    check_refused(refused, closed, "permission denied")
+    assert refused.out == ""  # before anything was read
+    model.chmod(0o555)
+    more = ["--resume", "--data", corpus, "--set", "training.max_steps=14"]
+    check_refused(run("train", model, *more, as_anybody=True), model)
+    assert not (model / "checkpoints" / "step-14").exists()
+    out = closed / "look.png"
+    look = ["look", "El gato", "--model", model, "--out", out]
+    check_refused(run(*look, as_anybody=True), out, "permission denied")
 
 
 def test_a_device_that_is_not_there_is_refused(corpus, tmp_path):

@@ -29,7 +29,7 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
     configuration, progress = trainer.configuration, trainer.progress
     data = configuration.data
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-    commands = _commands(trainer.run.folder)
+    commands_given = commands(trainer.run.folder) or ["unknown"]
     return "\n".join(
         [
             f"# {name}",
@@ -46,12 +46,12 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
             f"- Weights: {weights}",
             f"- Trained for {progress.step} steps, {progress.epoch + 1} passes, "
             f"{progress.target_tokens:,} target tokens, {progress.seconds / 3600:.2f} hours of steps",
-            f"- Machine: {_machine(str(trainer.device))}, {progress.precision} arithmetic, "
+            f"- Machine: {_machine(str(trainer.device))}{_beside(trainer)}, {progress.precision} arithmetic, "
             f"torch {torch.__version__}",
             f"- Seed: {configuration.seed}",
             "- Command:",
             "",
-            *[f"      {command}" for command in commands],
+            *[f"      {command}" for command in commands_given],
             "",
         ]
     )
@@ -94,11 +94,12 @@ def _data(configuration: Configuration) -> str:
     return f"{named[0]} to learn from, {named[-1]} to choose by"
 
 
-def _commands(folder: Path) -> list[str]:
+def commands(folder: Path) -> list[str]:
+    """The commands that worked in a run folder, oldest first."""
     try:
         text = (folder / COMMANDS).read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ["unknown"]
+        return []
     return [line for line in text.split("\n") if line]
 
 
@@ -108,6 +109,11 @@ def _machine(device: str) -> str:
     if device.startswith("cuda"):
         return str(torch.cuda.get_device_name(device))
     return f"{_processor()}, {torch.get_num_threads()} of {os.cpu_count()} cores"
+
+
+def _beside(trainer: Trainer) -> str:
+    size = trainer.processes.size
+    return f", {size} processes" if size > 1 else ""
 
 
 def _processor() -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import options, shipped
+from regard.cli import card, launched, options, shipped
 from regard.cli.signals import Signals
 from regard.translation.errors import ConfigurationError, DataError, ModelError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from regard.cli.progress import Reporter
     from regard.translation.configuration import Configuration
     from regard.translation.training.loop import Trainer
+    from regard.translation.training.processes import Processes
 
 EXAMPLES = """\b
 Examples:
@@ -26,7 +27,9 @@ Examples:
   regard train tatoeba-es-en --data FOLDER --run runs/mine
   regard train my.toml --set training.max_steps=2000 --set model.width=128
   regard train my.toml --resume
-  regard train runs/mine --resume --set training.max_steps=4000"""
+  regard train runs/mine --resume --set training.max_steps=4000
+  regard train my.toml --from runs/mine --run runs/tuned
+  torchrun --nproc-per-node 2 -m regard train my.toml"""
 
 
 @dataclass(frozen=True)
@@ -62,59 +65,116 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest checkpoint of the run.")
     ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="NAME|DIR",
+            help="Start from the published weights and tokenizers of a bundled model or a run.",
+            autocompletion=shipped.complete_model,
+        ),
+    ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option(
             "--set", metavar="KEY=VALUE", help="Change the configuration, as often as needed."
         ),
     ] = None,
+    tensorboard: Annotated[
+        bool,
+        typer.Option("--tensorboard", help="Write scalars for TensorBoard into the run folder."),
+    ] = False,
     device: options.Device = "cpu",
 ) -> None:
     """Train a translator.
 
     Ctrl-C finishes the step, saves and ends; --resume goes on. The run folder holds the configuration, the
     tokenizers, checkpoints, metrics.jsonl, curves.png, and at the end model.safetensors and card.md.
+    Started by torchrun, several processes share the batches of one training.
     """
-    from regard.translation.runs import Run
-
+    if resume and start is not None:
+        raise ConfigurationError(
+            "--from starts a new run, --resume goes on with one: give one of them"
+        )
+    asked = [*(changes or ()), *(["training.tensorboard=true"] if tensorboard else [])]
     with Signals() as signals, ExitStack() as stack:
-        plan = _plan(config, run, resume, tuple(changes or ()))
-        folder = _data_folder(data, plan)
         options.check_device(device)
-        if (plan.folder / "config.toml").exists():
-            # Held before anything is read: a second trainer hears who the first one is.
-            stack.enter_context(Run.open(plan.folder).locked())
+        from regard.translation.training import processes as joining
 
-        from regard.cli import card, progress
-        from regard.translation.training import preparation
+        processes = stack.enter_context(joining.join(device))
+        signals.patient = processes.size > 1
+        with launched.one_voice(processes):
+            plan = _plan(config, run, resume, tuple(asked))
+            folder = _data_folder(data, plan)
+            trainer, reporter = _prepare(plan, folder, processes, resume, start, stack)
+            if processes.first:
+                card.remember(plan.folder, launched.command(context.obj.arguments))
+            before = trainer.progress.step
+            with signals.saving():
+                outcome = trainer.train(signals.stop)
+            if reporter is not None:
+                reporter.draw_curves()
+                if outcome == "stopped":
+                    _say_how_to_go_on(plan, trainer, reporter)
+                else:
+                    _finish(
+                        plan,
+                        trainer,
+                        reporter,
+                        nothing_new=resume and before == trainer.progress.step,
+                    )
+                    _say_what_next(plan, _repeating(plan, trainer, folder, device, start))
+            processes.wait()  # nobody ends before all is written: torchrun would end the others
+    if outcome == "stopped":
+        raise typer.Exit(128 + signals.received)
 
-        reporter = stack.enter_context(progress.reporter(plan.folder))
-        where = {"data": folder, "device": device, "observer": reporter}
-        if resume:
-            trainer = preparation.prepare_resumed(
-                plan.folder,
-                configuration=plan.configuration,
-                **where,  # type: ignore[arg-type]
-            )
-        else:
-            trainer = preparation.prepare(plan.configuration, plan.folder, **where)  # type: ignore[arg-type]
+
+def _prepare(
+    plan: _Plan,
+    data: Path,
+    processes: Processes,
+    resume: bool,
+    start: str | None,
+    stack: ExitStack,
+) -> tuple[Trainer, Reporter | None]:
+    """The trainer of this process, and in the first one the reporter."""
+    from regard.cli import progress
+    from regard.translation.runs import Run
+    from regard.translation.training import preparation, tensorboard
+    from regard.translation.training.events import Observer, Observers
+
+    training = plan.configuration.training
+    if training.tensorboard:
+        tensorboard.check_installed()
+    if processes.first and (plan.folder / "config.toml").exists():
+        # Held before anything is read: a second trainer hears who the first one is.
+        stack.enter_context(Run.open(plan.folder).locked())
+    reporter = stack.enter_context(progress.reporter(plan.folder)) if processes.first else None
+    observer = reporter or Observer()
+    if resume:
+        trainer = preparation.prepare_resumed(
+            plan.folder,
+            configuration=plan.configuration,
+            data=data,
+            observer=observer,
+            processes=processes,
+        )
+    else:
+        trainer = preparation.prepare(
+            plan.configuration,
+            plan.folder,
+            data=data,
+            observer=observer,
+            processes=processes,
+            start=None if start is None else Run.open(shipped.models().get(start, Path(start))),
+        )
+        if processes.first:
             stack.enter_context(trainer.run.locked())
-        before = trainer.progress.step
-        card.remember(plan.folder, shlex.join(["regard", *context.obj.arguments]))
-        with signals.saving():
-            outcome = trainer.train(signals.stop)
-        reporter.draw_curves()
-        if outcome == "stopped":
-            command = f"regard train {shlex.quote(str(plan.folder))} --resume"
-            reporter.note(
-                f"stopped and saved at step {trainer.progress.step}; go on with: {command}"
-            )
-            raise typer.Exit(128 + signals.received)
-        if resume and trainer.progress.step == before and _published(trainer):
-            reporter.note(f"{plan.folder}: already finished at step {before}, nothing left to do")
-        else:
-            _publish(trainer, reporter)
-    _say_what_next(plan)
+    if reporter is not None and training.tensorboard:
+        board = tensorboard.TensorBoard(plan.folder, trainer.progress.step)
+        stack.callback(board.close)
+        trainer.observer = Observers([reporter, board])
+    return trainer, reporter
 
 
 def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...]) -> _Plan:
@@ -172,15 +232,18 @@ def _published(trainer: Trainer) -> bool:
     return all((run.folder / name).exists() for name in names)
 
 
-def _publish(trainer: Trainer, reporter: Reporter) -> None:
-    from regard.cli import card
+def _finish(plan: _Plan, trainer: Trainer, reporter: Reporter, *, nothing_new: bool) -> None:
+    if nothing_new and _published(trainer):
+        step = trainer.progress.step
+        reporter.note(f"{plan.folder}: already finished at step {step}, nothing left to do")
+        return
     from regard.translation import weights
 
     folder = trainer.run.folder
     reporter.note("choosing the weights by the validation set")
     tensors, described = trainer.best_weights()
     weights.load_into(trainer.model, tensors, folder)
-    quality = trainer.validation.measure(trainer.model)
+    quality = trainer.measure()
     trainer.run.publish(tensors, card.write(trainer, quality, described, folder.resolve().name))
     reporter.note(
         f"{folder}: {described}: BLEU {quality.bleu:.2f}, chrF {quality.chrf:.2f}, "
@@ -188,7 +251,31 @@ def _publish(trainer: Trainer, reporter: Reporter) -> None:
     )
 
 
-def _say_what_next(plan: _Plan) -> None:
+def _say_how_to_go_on(plan: _Plan, trainer: Trainer, reporter: Reporter) -> None:
+    command = launched.command(["train", str(plan.folder), "--resume"])
+    reporter.note(f"stopped and saved at step {trainer.progress.step}; go on with: {command}")
+
+
+def _repeating(
+    plan: _Plan, trainer: Trainer, data: Path, device: str, start: str | None
+) -> str | None:
+    """The command that trains the same model again; None where more than one command made it."""
+    if len(card.commands(plan.folder)) > 1:
+        return None
+    training = plan.configuration.training
+    command = ["train", str(plan.folder / "config.toml"), "--run", f"{plan.folder}-again"]
+    if plan.configuration.data.generated is None:
+        command += ["--data", str(data)]
+    if device != "cpu":
+        command += ["--device", device]
+    if start is not None:
+        command += ["--from", start]
+    if training.precision == "auto":  # what was measured once may come out otherwise
+        command += ["--set", f"training.precision={trainer.progress.precision}"]
+    return launched.command(command)
+
+
+def _say_what_next(plan: _Plan, repeating: str | None) -> None:
     from regard.translation.text.generated import generate
 
     model = shlex.quote(str(plan.folder))
@@ -198,9 +285,11 @@ def _say_what_next(plan: _Plan) -> None:
         text, test = shlex.quote(pair.source), "--generated"
     else:
         text, test = '"..."', "--source FILE --target FILE"
+    again = repeating or f"see {shlex.quote(str(plan.folder / card.COMMANDS))}"
     print(
         f"Next:\n  regard translate --model {model} {text} --look\n"
         f"  regard look --model {model} {text} --out look.html\n"
-        f"  regard evaluate --model {model} {test}",
+        f"  regard evaluate --model {model} {test}\n"
+        f"To repeat this run:\n  {again}",
         flush=True,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from tests.translation.tiny import PAIRS, configuration, resumed, stop_at, trainer
@@ -12,6 +13,8 @@ from tests.translation.tiny import PAIRS, configuration, resumed, stop_at, train
 from regard.translation import weights
 from regard.translation.errors import TrainingError
 from regard.translation.runs import MODEL
+from regard.translation.text.batches import collate
+from regard.translation.training.epochs import Part
 from regard.translation.training.events import Observer
 from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare
@@ -132,19 +135,18 @@ def test_a_finished_run_is_finished(tmp_path):
 
 def test_two_halves_accumulated_are_one_batch(tmp_path):
     made = trainer(tmp_path, "model.dropout=0")
-    halves = made.epochs.batch(0, 0), made.epochs.batch(0, 1)
-    tokens = sum(batch.target_tokens for batch in halves)
+    halves = [made.epochs.part(0, 0), made.epochs.part(0, 1)]
+    tokens = sum(part.target_tokens for part in halves)
 
-    def gradients(*batches) -> list[torch.Tensor]:
+    def gradients(*parts: Part) -> list[torch.Tensor]:
         made.model.zero_grad()
-        made._gradients(list(batches), tokens, "float32")
+        made._gradients(list(parts), tokens, "float32")
         return [p.grad.clone() for p in made.model.parameters()]
 
     accumulated = gradients(*halves)
-    from regard.translation.text.batches import collate
-
-    rows = torch.cat([torch.from_numpy(batch.rows) for batch in halves]).numpy()
-    whole = gradients(collate(made.epochs._sources, made.epochs._targets, rows))
+    rows = np.concatenate([part.rows for part in halves])
+    batch = collate(made.epochs._sources, made.epochs._targets, rows)
+    whole = gradients(Part(batch, rows, tokens))
     for one, other in zip(accumulated, whole, strict=True):
         assert torch.allclose(one, other, atol=1e-6)
 
@@ -185,7 +187,8 @@ def test_too_little_memory_is_told_with_what_to_lower(tmp_path, monkeypatch, fau
 
     monkeypatch.setattr(made.model, "hidden", starved)
     with pytest.raises(
-        TrainingError, match=r"out of memory on a batch of \d+ sentences.*training\.batch_tokens"
+        TrainingError,
+        match=r"out of memory on a batch of \d+ sentences.*\(step 1, rows .*training\.batch_tokens",
     ):
         made.train()
 

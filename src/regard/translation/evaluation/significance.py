@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from regard.translation.errors import ConfigurationError, DataError
 from regard.translation.evaluation.scores import metrics
@@ -94,12 +95,16 @@ def compare(
     found: dict[str, Difference] = {}
     signatures: dict[str, str] = {}
     for name, metric in metrics(measures).items():
-        systems = [("baseline", list(baseline)), ("system", list(translations))]
+        systems: list[tuple[str, Sequence[str]]] = [
+            ("baseline", list(baseline)),
+            ("system", list(translations)),
+        ]
         with _seeded(seed):
             test = PairedTest(systems, {name: metric}, [list(references)], "bs", resamples)
             by_name, columns = test()
         (title,) = by_name
-        theirs, ours = columns[title]
+        results: Any = columns[title]
+        theirs, ours = results
         found[name] = Difference(
             baseline=theirs.score,
             score=ours.score,

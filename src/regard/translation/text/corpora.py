@@ -73,7 +73,7 @@ def read_lines(path: Path) -> Iterator[str]:
     A byte order mark at the start is dropped. Raises `DataError` naming file, line and byte for anything that is not
     UTF-8, and for what cannot be read at all.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         yield from decoded_lines(file, str(path))
 
 
@@ -84,7 +84,7 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
         while raw := file.readline(LONGEST_LINE + 1):
             number += 1
             if number == 1:
-                _refuse_foreign(raw, name)
+                refuse_foreign(raw, name)
                 raw = raw.removeprefix(_BOM)
             if len(raw) > LONGEST_LINE:
                 raise DataError(f"{name}:{number}: the line is longer than {LONGEST_LINE} bytes")
@@ -144,7 +144,8 @@ def _parallel_rows(corpus: Parallel) -> Iterator[tuple[str, str]]:
     return zip(source, target, strict=True)
 
 
-def _opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BinaryIO:
+    """The bytes of a file, plain or gzip. Raises `DataError` for what cannot be read at all."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -185,7 +186,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def _refuse_foreign(raw: bytes, name: str) -> None:
+def refuse_foreign(raw: bytes, name: str) -> None:
     """UTF-16 is told by its mark or, without one, by every other byte being NUL."""
     if len(raw) > 3 and 5 * raw.count(0) > 2 * len(raw):
         encoding = "UTF-16LE" if raw[1] == 0 else "UTF-16BE"

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import Batch, collate, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Segmenter
+from regard.translation.training.shares import share
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process has of a batch: its sentences, and what all processes have together."""
+
+    batch: Batch
+    rows: NDArray[np.int64]
+    target_tokens: int
+    # There were fewer sentences than processes: the batch only keeps this one in step with the others.
+    idle: bool = False
 
 
 class Epochs:
-    """Batches of any pass. Pass n depends on the seed and n only, so that training can go on anywhere."""
+    """Batches of any pass. Pass n depends on the seed and n only, so that training can go on anywhere.
+
+    Process `rank` of `size` is given its share of each batch; the batches are the same for any number.
+    """
 
     def __init__(
         self,
@@ -24,12 +41,15 @@ class Epochs:
         sampling: float,
         seed: int,
         longest: int | None = None,
+        rank: int = 0,
+        size: int = 1,
     ) -> None:
         self._source = Segmenter(tokenizers.source, (pair.source for pair in pairs), sampling)
         self._target = Segmenter(tokenizers.target, (pair.target for pair in pairs), sampling)
         self._batch_tokens = batch_tokens
         self._seed = seed
         self._longest = longest
+        self._rank, self._size = rank, size
         self._sampled = sampling > 0
         self._epoch = -1
 
@@ -38,16 +58,20 @@ class Epochs:
         self._prepare(epoch)
         return len(self._plan)
 
-    def batch(self, epoch: int, number: int) -> Batch:
-        """One batch of a pass."""
+    def part(self, epoch: int, number: int) -> Part:
+        """This process's part of one batch of a pass."""
         self._prepare(epoch)
-        return collate(self._sources, self._targets, self._plan[number])
+        rows = self._plan[number]
+        targets = self._targets.lengths[rows] + 1
+        own = rows[share(self._sources.lengths[rows] + 1 + targets, self._rank, self._size)]
+        idle = len(own) == 0
+        batch = collate(self._sources, self._targets, rows[:1] if idle else own)
+        return Part(batch, rows, int(targets.sum()), idle)
 
-    def largest(self) -> Batch:
-        """The batch with the most positions in the first pass: what memory must hold."""
-        self._prepare(0)
-        batches = (collate(self._sources, self._targets, rows) for rows in self._plan[:50])
-        return max(batches, key=lambda batch: batch.source.numel() + batch.target_in.numel())
+    def largest(self) -> Part:
+        """The part with the most positions in the first pass: what memory must hold."""
+        parts = (self.part(0, number) for number in range(min(50, self.batches(0))))
+        return max(parts, key=lambda p: p.batch.source.numel() + p.batch.target_in.numel())
 
     def _prepare(self, epoch: int) -> None:
         if epoch == self._epoch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -44,3 +45,26 @@ class Observer:
 
     def validated(self, event: Validated) -> None:
         """After every validation."""
+
+
+class Observers(Observer):
+    """Passes on to several what it hears."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self.observers = observers
+
+    def note(self, text: str) -> None:
+        for each in self.observers:
+            each.note(text)
+
+    def stepped(self, event: Stepped, total: int) -> None:
+        for each in self.observers:
+            each.stepped(event, total)
+
+    def advanced(self, step: int, total: int) -> None:
+        for each in self.observers:
+            each.advanced(step, total)
+
+    def validated(self, event: Validated) -> None:
+        for each in self.observers:
+            each.validated(event)

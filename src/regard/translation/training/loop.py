@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from regard import files
-from regard.translation import weights
 from regard.translation.configuration import Configuration
 from regard.translation.errors import TrainingError
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.runs import CHECKPOINTS, METRICS, Run
-from regard.translation.text.batches import Batch
-from regard.translation.training import checkpoints
+from regard.translation.runs import Run
+from regard.translation.training import checkpoints, choosing, memory, metrics
 from regard.translation.training.checkpoints import Progress
-from regard.translation.training.epochs import Epochs
+from regard.translation.training.epochs import Epochs, Part
 from regard.translation.training.events import Observer, Stepped, Validated
-from regard.translation.training.loss import smoothed_cross_entropy
-from regard.translation.training.precision import arithmetic, quickest
+from regard.translation.training.learning import Learner, optimiser_of
+from regard.translation.training.metrics import Meter
+from regard.translation.training.precision import PRECISIONS, arithmetic, quickest
+from regard.translation.training.processes import Processes
 from regard.translation.training.schedule import PLATEAU_PATIENCE, factor
 from regard.translation.training.validation import Quality, Stopped, Validation
 
@@ -32,7 +31,11 @@ Outcome = Literal["finished", "stopped"]
 
 
 class Trainer:
-    """Trains one model in one run folder; `train` may be called again after it stopped."""
+    """Trains one model in one run folder; `train` may be called again after it stopped.
+
+    With several processes each has a trainer of its own: they take the same steps on their parts of the same
+    batches, and the first of them validates, writes and tells.
+    """
 
     def __init__(
         self,
@@ -41,37 +44,54 @@ class Trainer:
         epochs: Epochs,
         validation: Validation,
         observer: Observer | None = None,
+        processes: Processes | None = None,
     ) -> None:
         self.run = run
         self.model = model
         self.epochs = epochs
         self.validation = validation
         self.observer = observer or Observer()
+        self.processes = processes or Processes(str(next(model.parameters()).device))
         self.configuration: Configuration = run.configuration
         self.settings = run.configuration.training
-        self.device = next(model.parameters()).device
-        self.optimiser = _optimiser(self.configuration, model)
+        self.device = self.processes.device
+        self.optimiser = optimiser_of(self.settings, model)
         self.progress = Progress()
-        self._since = _Meter()
+        self._learner = Learner(model, self.optimiser, self.settings, self.processes)
+        self._since = Meter()
+
+    @property
+    def sharded(self) -> bool:
+        """Whether each process holds only pieces of the weights."""
+        return self.settings.shard and self.processes.size > 1
 
     def resume(self) -> bool:
         """Go on from the newest checkpoint, if there is one."""
-        checkpoints.clean(self.run)
+        if self.processes.first:
+            checkpoints.clean(self.run)
         newest = self.run.newest_checkpoint()
-        if newest is None:
-            return False
-        self.progress = checkpoints.load(newest, self.model, self.optimiser)
-        _forget_metrics(self.run, self.progress.step)
-        return True
+        if newest is not None:
+            self.progress = checkpoints.load(newest, self.model, self.optimiser)
+        (step,) = self.processes.numbers([self.progress.step])
+        if step != self.progress.step:
+            raise TrainingError(
+                f"{self.run.folder}: the first process resumes at step {step:.0f}, this one at step "
+                f"{self.progress.step}: all need the same run folder"
+            )
+        if newest is not None and self.processes.first:
+            metrics.forget(self.run, self.progress.step)
+        return newest is not None
 
     def train(self, should_stop: Callable[[], bool] = lambda: False) -> Outcome:
         """Train until the budget or patience ends, or until `should_stop`; what was done is saved either way."""
         progress, settings = self.progress, self.settings
+        if self.sharded:
+            self._shard()
         if not progress.precision:
             progress.precision = self._choose_precision()
-        self.model.train()
-        self._since = _Meter()
-        saved = progress.step if self.run.newest_checkpoint() else -1
+        self._learner.model.train()
+        self._since = Meter(*progress.since)
+        saved = progress.step or -1
         while progress.unvalidated or not self._over():
             if not progress.unvalidated:  # else a validation was stopped: it comes first
                 self._step()
@@ -85,44 +105,55 @@ class Trainer:
                     self._validate(should_stop)
                 except Stopped:
                     if saved != progress.step:
-                        self._save()
+                        self.save()
                     return "stopped"
-                saved = self._save()
+                saved = self.save()
             elif progress.step % settings.save_every == 0:
-                saved = self._save()
-            if should_stop() and not self._over():
+                saved = self.save()
+            if self.processes.any(should_stop()) and not self._over():
                 if saved != progress.step:
-                    self._save()
+                    self.save()
                 return "stopped"
         if saved != progress.step:
-            self._save()
+            self.save()
         return "finished"
 
     def best_weights(self) -> tuple[dict[str, Tensor], str]:
         """The weights to publish, chosen on the validation set, and what they are in words."""
-        folder = self.run.folder / CHECKPOINTS
-        steps = [step for _, step in self.progress.best if (folder / f"step-{step}").exists()]
-        if not steps:
-            own = {name: tensor.clone() for name, tensor in weights.unique(self.model).items()}
-            return own, f"the weights of step {self.progress.step}"
-        single = checkpoints.mean([folder / f"step-{steps[0]}"])
-        if not self.settings.average or len(steps) < 2:
-            return single, f"the weights of step {steps[0]}"
-        averaged = checkpoints.mean([folder / f"step-{step}" for step in steps])
-        if self._score_of(averaged) >= self.progress.best[0][0]:
-            listed = ", ".join(str(step) for step in sorted(steps))
-            return averaged, f"the mean of the weights of steps {listed}"
-        return single, f"the weights of step {steps[0]}"
+        return choosing.best_weights(
+            self.run, self.progress, self.model, lambda: self._score(self.measure())
+        )
 
-    def _score_of(self, tensors: dict[str, Tensor]) -> float:
-        """How good other weights are; the model's own come back after it, for training to go on."""
-        folder = self.run.folder
-        own = {name: tensor.clone() for name, tensor in weights.unique(self.model).items()}
-        try:
-            weights.load_into(self.model, tensors, folder)
-            return self._score(self.validation.measure(self.model))
-        finally:
-            weights.load_into(self.model, own, folder)
+    def measure(
+        self, should_stop: Callable[[], bool] = lambda: False, precision: str = "float32"
+    ) -> Quality:
+        """Validate the whole model, here and now."""
+        home = next(self.model.parameters()).device
+        lower = "data.longest, or take a smaller model"
+        with (
+            memory.told(f"while validating after step {self.progress.step}", lower),
+            arithmetic(precision, self.device),
+        ):
+            try:
+                return self.validation.measure(self.model.to(self.device), should_stop)
+            finally:
+                self.model.to(home)
+
+    def save(self) -> int:
+        """Write a checkpoint of this step, and remove those that are neither the newest nor among the best."""
+        self._learner.gather()
+        self.progress.since = list(self._since.sums)
+        if self.processes.first:
+            checkpoints.save(self.run, self.progress, self.model, self.optimiser)
+            kept = {step for _, step in self.progress.best} | {self.progress.step}
+            checkpoints.prune(self.run, kept)
+        return self.progress.step
+
+    def _shard(self) -> None:
+        from regard.translation.training.sharding import Sharded  # which loads much of torch
+
+        if not isinstance(self._learner, Sharded):
+            self._learner = Sharded(self.model, self.optimiser, self.settings, self.processes)
 
     def _over(self) -> bool:
         patience = self.settings.patience
@@ -131,11 +162,11 @@ class Trainer:
         )
 
     def _step(self) -> None:
-        batches = self._next_batches()
+        parts = self._next_parts()
         started = time.perf_counter()
         progress, settings = self.progress, self.settings
         step = progress.step + 1
-        tokens = sum(batch.target_tokens for batch in batches)
+        tokens = sum(part.target_tokens for part in parts)
         rate = settings.learning_rate * factor(
             settings.schedule,
             step,
@@ -143,83 +174,91 @@ class Trainer:
             total=settings.max_steps,
             plateaus=progress.plateaus,
         )
-        for group in self.optimiser.param_groups:
+        optimiser = self._learner.optimiser
+        for group in optimiser.param_groups:
             group["lr"] = rate
-        loss = self._gradients(batches, tokens, progress.precision)
-        norm = self._clip(loss, batches, step)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        seed = self.processes.seed(self.configuration.seed, step)
+        if seed is not None:
+            torch.manual_seed(seed)
+        loss = self.processes.total(self._gradients(parts, tokens, progress.precision))
+        with memory.told(f"at step {step}, in the optimiser", "the sizes of the model"):
+            self._learner.sum_gradients()
+            norm = self._clip(loss, parts, step)
+            optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
         progress.step = step
         seconds = time.perf_counter() - started
         progress.target_tokens += tokens
         progress.seconds += seconds
         self._since.add(loss * tokens, tokens, seconds, norm, rate)
 
-    def _gradients(self, batches: list[Batch], tokens: int, precision: str) -> float:
+    def _gradients(self, parts: list[Part], tokens: int, precision: str) -> float:
+        """Add up the gradients of the loss per token of the whole batch; this process's share of that loss."""
         total = 0.0
-        for batch in batches:
-            try:
+        for part in parts:
+            with self._room_for(part):
                 with arithmetic(precision, self.device):
-                    loss = self._loss(batch.to(self.device)) / tokens
+                    loss = self._learner.objective(part.batch.to(self.device)) / tokens
+                if part.idle:
+                    loss = loss * 0
                 loss.backward()
-            except (MemoryError, RuntimeError) as fault:
-                raise _out_of_memory(fault, batch) from None
             total += float(loss.detach())
         return total
 
-    def _loss(self, batch: Batch) -> Tensor:
-        hidden = self.model.hidden(batch.source, batch.source_lengths, batch.target_in)
-        real = (
-            torch.arange(batch.target_in.shape[1], device=hidden.device)
-            < batch.target_lengths[:, None]
-        )
-        logits = self.model.logits(hidden[real])
-        return smoothed_cross_entropy(logits, batch.target_out[real], self.settings.label_smoothing)
-
-    def _clip(self, loss: float, batches: list[Batch], step: int) -> float:
-        limit = self.settings.clip or math.inf
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+    def _clip(self, loss: float, parts: list[Part], step: int) -> float:
+        norm = self._learner.clip(self.settings.clip or math.inf)
         if math.isfinite(loss) and math.isfinite(norm):
             return norm
-        rows = ", ".join(str(int(row)) for row in batches[0].rows[:5])
+        rows = ", ".join(str(int(row)) for row in parts[0].rows[:5])
         raise TrainingError(
             f"step {step}: loss {loss}, gradient norm {norm}: training cannot go on; the batch holds "
-            f"{sum(len(b.rows) for b in batches)} sentence pairs (rows {rows}, ...). "
+            f"{sum(len(part.rows) for part in parts)} sentence pairs (rows {rows}, ...). "
             "Checkpoints are untouched: lower training.learning_rate or set training.clip"
         )
 
-    def _next_batches(self) -> list[Batch]:
+    def _room_for(self, part: Part) -> AbstractContextManager[None]:
+        batch, step = part.batch, self.progress.step + 1
+        rows = ", ".join(str(int(row)) for row in batch.rows[:5])
+        return memory.told(
+            f"on a batch of {batch.source.shape[0]} sentences, {batch.source.shape[1]} source and "
+            f"{batch.target_in.shape[1]} target positions (step {step}, rows {rows}, ...)",
+            "training.batch_tokens or data.longest",
+        )
+
+    def _next_parts(self) -> list[Part]:
         progress = self.progress
-        batches = []
+        parts = []
         for _ in range(self.settings.accumulate):
             if progress.batch >= self.epochs.batches(progress.epoch):
                 progress.epoch, progress.batch = progress.epoch + 1, 0
-            batches.append(self.epochs.batch(progress.epoch, progress.batch))
+            parts.append(self.epochs.part(progress.epoch, progress.batch))
             progress.batch += 1
-        return batches
+        return parts
 
     def _choose_precision(self) -> str:
         if self.settings.precision != "auto":
             return self.settings.precision
-        batch = self.epochs.largest().to(self.device)
+        part = self.epochs.largest()
+        batch = part.batch.to(self.device)
         random = torch.get_rng_state()
 
         def step() -> None:
-            (self._loss(batch) / batch.target_tokens).backward()
-            self.optimiser.zero_grad(set_to_none=True)
+            (self._learner.objective(batch) / part.target_tokens).backward()
+            self._learner.optimiser.zero_grad(set_to_none=True)
 
         try:
-            self.model.train()
-            chosen = quickest(step, self.device)
-        except (MemoryError, RuntimeError) as fault:
-            raise _out_of_memory(fault, batch) from None
+            self._learner.model.train()
+            with self._room_for(part):
+                measured = quickest(step, self.device)
         finally:
             torch.set_rng_state(random)
-        self.observer.note(f"precision {chosen}, the quickest measured on this machine")
-        return chosen
+        (chosen,) = self.processes.numbers([PRECISIONS.index(measured)])
+        precision = PRECISIONS[int(chosen)]
+        self.observer.note(f"precision {precision}, the quickest measured on this machine")
+        return precision
 
     def _report(self) -> None:
-        meter, self._since = self._since, _Meter()
+        meter, self._since = self._since, Meter()
         event = Stepped(
             self.progress.step,
             self.progress.epoch,
@@ -228,13 +267,12 @@ class Trainer:
             meter.norm,
             meter.tokens / max(1e-9, meter.seconds),
         )
-        _write_metrics(self.run, {"kind": "step", **asdict(event)})
+        self._write({"kind": "step", **asdict(event)})
         self.observer.stepped(event, self.settings.max_steps)
 
     def _validate(self, should_stop: Callable[[], bool]) -> None:
         progress = self.progress
-        with arithmetic(progress.precision, self.device):
-            quality = self.validation.measure(self.model, should_stop)
+        quality = self._measured(should_stop)
         progress.unvalidated = False
         score = self._score(quality)
         better = progress.best_score is None or score > progress.best_score
@@ -245,76 +283,29 @@ class Trainer:
         progress.best.append((score, progress.step))
         progress.best = sorted(progress.best, reverse=True)[: self.settings.keep_best]
         event = Validated(progress.step, **asdict(quality), score=score, best=better)
-        _write_metrics(self.run, {"kind": "validation", **asdict(event)})
+        self._write({"kind": "validation", **asdict(event)})
         self.observer.validated(event)
+
+    def _measured(self, should_stop: Callable[[], bool]) -> Quality:
+        """What the first process measures, while the others wait for it."""
+        self._learner.gather()
+        quality: Quality | None = None
+        if self.processes.first:
+            try:
+                quality = self.measure(should_stop, self.progress.precision)
+            except Stopped:
+                if self.processes.size == 1:
+                    raise
+        given = [0.0] * 5 if quality is None else [1.0, *asdict(quality).values()]
+        done, *numbers = self.processes.numbers(given)
+        if not done:
+            raise Stopped
+        return Quality(*numbers)
 
     def _score(self, quality: Quality) -> float:
         generated = self.configuration.data.generated is not None
         return quality.exact if generated else quality.bleu
 
-    def _save(self) -> int:
-        checkpoints.save(self.run, self.progress, self.model, self.optimiser)
-        kept = {step for _, step in self.progress.best} | {self.progress.step}
-        checkpoints.prune(self.run, kept)
-        return self.progress.step
-
-
-class _Meter:
-    """Sums since the last report."""
-
-    def __init__(self) -> None:
-        self.loss, self.tokens, self.seconds = 0.0, 0, 0.0
-        self.norm, self.rate = 0.0, 0.0
-
-    def add(self, loss: float, tokens: int, seconds: float, norm: float, rate: float) -> None:
-        self.loss += loss
-        self.tokens += tokens
-        self.seconds += seconds
-        self.norm, self.rate = norm, rate
-
-
-def _optimiser(configuration: Configuration, model: TranslationModel) -> torch.optim.Optimizer:
-    settings = configuration.training
-    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
-    return kind(
-        model.parameters(),
-        lr=settings.learning_rate,
-        betas=settings.betas,
-        eps=1e-9,
-        weight_decay=settings.weight_decay,
-        fused=True,
-    )
-
-
-def _out_of_memory(fault: Exception, batch: Batch) -> Exception:
-    text = str(fault).lower()
-    if not isinstance(fault, MemoryError) and "memory" not in text and "alloc" not in text:
-        return fault
-    return TrainingError(
-        f"out of memory on a batch of {batch.source.shape[0]} sentences, {batch.source.shape[1]} source and "
-        f"{batch.target_in.shape[1]} target positions: lower training.batch_tokens or data.longest"
-    )
-
-
-def _write_metrics(run: Run, line: dict[str, object]) -> None:
-    try:
-        files.append(run.folder / METRICS, (json.dumps(line) + "\n").encode())
-    except OSError as fault:
-        raise TrainingError(
-            f"{run.folder / METRICS}: cannot be written: {fault.strerror}"
-        ) from None
-
-
-def _forget_metrics(run: Run, step: int) -> None:
-    """Drop the lines of steps that will be made again."""
-    path = run.folder / METRICS
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line)
-        except (ValueError, KeyError, TypeError):
-            continue  # cut off by a kill
-    files.write(path, "".join(line + "\n" for line in kept).encode())
+    def _write(self, line: dict[str, object]) -> None:
+        if self.processes.first:
+            metrics.write(self.run, line)

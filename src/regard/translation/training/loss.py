@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy that never holds tokens x vocabulary twice."""
+"""What training makes small: label-smoothed cross-entropy that never holds tokens x vocabulary twice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.text.batches import Batch
 
 # Rows worked on at a time: few enough that their float32 logits stay in a processor's cache.
 _ROWS = 64
@@ -58,3 +61,21 @@ def smoothed_cross_entropy(
     """
     loss: Tensor = _SmoothedCrossEntropy.apply(logits, targets, smoothing)  # type: ignore[no-untyped-call]
     return loss
+
+
+class Objective(nn.Module):
+    """The loss of a model on a batch, in nats, summed over its target tokens."""
+
+    def __init__(self, model: TranslationModel, smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self.smoothing = smoothing
+
+    def forward(self, batch: Batch) -> Float[Tensor, ""]:
+        hidden = self.model.hidden(batch.source, batch.source_lengths, batch.target_in)
+        real = (
+            torch.arange(batch.target_in.shape[1], device=hidden.device)
+            < batch.target_lengths[:, None]
+        )
+        logits = self.model.logits(hidden[real])
+        return smoothed_cross_entropy(logits, batch.target_out[real], self.smoothing)

@@ -9,15 +9,17 @@ import torch
 
 from regard.translation import configuration as configurations
 from regard.translation.configuration import Configuration, DataSection, FilesSection
-from regard.translation.errors import ConfigurationError, DataError
+from regard.translation.errors import ConfigurationError, DataError, TrainingError
 from regard.translation.models.building import build
-from regard.translation.runs import Run, Tokenizers
+from regard.translation.runs import Run, Tokenizers, checkpoint_name
 from regard.translation.text.corpora import Corpus, Pair, Parallel, Tsv, read_pairs
 from regard.translation.text.generated import generate
 from regard.translation.text.tokenizer import Tokenizer
+from regard.translation.training import checkpoints, finetuning
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.events import Observer
 from regard.translation.training.loop import Trainer
+from regard.translation.training.processes import Processes
 from regard.translation.training.validation import Validation
 
 
@@ -85,21 +87,44 @@ def prepare(
     folder: Path,
     *,
     data: Path | None = None,
-    device: str = "cpu",
     observer: Observer | None = None,
+    processes: Processes | None = None,
+    start: Run | None = None,
 ) -> Trainer:
-    """A trainer for a new run in `folder`. Nothing is written before data and configuration have proved usable."""
-    Run.check_free(folder)
+    """A trainer for a new run in `folder`. Nothing is written before data and configuration have proved usable.
+
+    Args:
+        configuration: what to train.
+        folder: the run folder, which the first of the processes makes.
+        data: where the corpora's paths start.
+        observer: who hears of it.
+        processes: those that train together, and the device of this one.
+        start: a run whose published weights and tokenizers to start from.
+    """
+    observer, processes = observer or Observer(), processes or Processes()
+    run = Run(folder, configuration)
+    if processes.first:
+        Run.check_free(folder)
+        _check_no_checkpoints(run)
+    if start is not None:
+        configuration = finetuning.fitted(configuration, start)
+        run = Run(folder, configuration)
     check_model(configuration)
-    observer = observer or Observer()
     found = read_data(configuration.data, data, configuration.seed)
     observer.note(
         f"{len(found.train)} training pairs, {len(found.valid)} for validation, skipped {found.skipped}"
     )
-    tokenizers = learn_tokenizers(configuration, found.train)
+    if start is not None:
+        tokenizers = start.tokenizers()
+    else:
+        tokenizers = _learned_by_the_first(configuration, found.train, processes)
     found = _short_enough(found, tokenizers, configuration.data.longest, observer)
-    run = Run.create(folder, configuration, tokenizers)
-    return _trainer(run, tokenizers, found, device, observer)
+    if start is not None:
+        trainer = _trainer(run, tokenizers, found, observer, processes)
+        finetuning.begin(trainer, start)
+    if processes.first:
+        Run.create(folder, configuration, tokenizers)
+    return trainer if start is not None else _trainer(run, tokenizers, found, observer, processes)
 
 
 def prepare_resumed(
@@ -107,8 +132,8 @@ def prepare_resumed(
     *,
     configuration: Configuration | None = None,
     data: Path | None = None,
-    device: str = "cpu",
     observer: Observer | None = None,
+    processes: Processes | None = None,
 ) -> Trainer:
     """A trainer that goes on where the run in `folder` stopped; `configuration` may change what is free to change."""
     run = Run.open(folder)
@@ -124,35 +149,66 @@ def prepare_resumed(
     found = read_data(run.configuration.data, data, run.configuration.seed)
     tokenizers = run.tokenizers()
     found = _short_enough(found, tokenizers, run.configuration.data.longest, observer)
-    trainer = _trainer(run, tokenizers, found, device, observer)
+    trainer = _trainer(run, tokenizers, found, observer, processes or Processes())
     if trainer.resume():
         observer.note(f"resumed at step {trainer.progress.step}")
     return trainer
 
 
+def _check_no_checkpoints(run: Run) -> None:
+    """A run that lost its configuration is not written over, and its checkpoints are not taken for new ones."""
+    newest = run.newest_checkpoint()
+    if newest is None:
+        return
+    if newest.name != checkpoint_name(0):
+        raise TrainingError(
+            f"{run.folder}: holds checkpoints but no config.toml: choose another --run"
+        )
+    checkpoints.prune(run, set())  # a start that was killed before the run was made
+
+
+def _learned_by_the_first(
+    configuration: Configuration, pairs: list[Pair], processes: Processes
+) -> Tokenizers:
+    """Tokenizers learnt by the first process, for all of them: learning takes memory and time."""
+    learnt = learn_tokenizers(configuration, pairs) if processes.first else None
+    files = list(learnt.files().values()) if learnt is not None else []
+    count = 1 if configuration.tokenizer.joint else 2
+    models = [processes.content(files[i].model if files else b"") for i in range(count)]
+    if learnt is not None:
+        return learnt
+    opened = [Tokenizer(model) for model in models]
+    return Tokenizers(opened[0], opened[-1])
+
+
 def _trainer(
-    run: Run, tokenizers: Tokenizers, found: Data, device: str, observer: Observer
+    run: Run, tokenizers: Tokenizers, found: Data, observer: Observer, processes: Processes
 ) -> Trainer:
     configuration = run.configuration
-    if configuration.training.threads:
-        torch.set_num_threads(configuration.training.threads)
+    training = configuration.training
+    if training.threads:
+        torch.set_num_threads(training.threads)
     torch.manual_seed(configuration.seed)
-    model = build(configuration, len(tokenizers.source), len(tokenizers.target)).to(device)
+    model = build(configuration, len(tokenizers.source), len(tokenizers.target))
+    sharded = training.shard and processes.size > 1
+    if training.shard and not sharded:
+        observer.note("training.shard changes nothing: one process holds all of the model")
+    if not sharded:  # what is sharded goes to the device piece by piece
+        model.to(processes.device)
     epochs = Epochs(
         found.train,
         tokenizers,
-        batch_tokens=configuration.training.batch_tokens,
+        batch_tokens=training.batch_tokens,
         sampling=configuration.tokenizer.sampling,
         seed=configuration.seed,
         longest=configuration.data.longest,
+        rank=processes.rank,
+        size=processes.size,
     )
     validation = Validation(
-        found.valid,
-        tokenizers,
-        sentences=configuration.training.validate_sentences,
-        seed=configuration.seed,
+        found.valid, tokenizers, sentences=training.validate_sentences, seed=configuration.seed
     )
-    return Trainer(run, model, epochs, validation, observer)
+    return Trainer(run, model, epochs, validation, observer, processes)
 
 
 def check_model(configuration: Configuration) -> None:

@@ -1,0 +1,55 @@
+"""Commands that torchrun started several times: how they were started, and one voice for all."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from regard.cli.signals import Interrupted
+from regard.translation.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.translation.training.processes import Processes
+
+
+def command(arguments: Sequence[str]) -> str:
+    """A command of ours as it is typed, with torchrun before it where torchrun started this process.
+
+    >>> command(["train", "my corpus.toml"])
+    "regard train 'my corpus.toml'"
+    """
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes == 1:
+        return shlex.join(["regard", *arguments])
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
+    machines = ["--nnodes", str(processes // here)] if processes > here else []
+    launcher = ["torchrun", *machines, "--nproc-per-node", str(here), "-m", "regard"]
+    return shlex.join([*launcher, *arguments])
+
+
+@contextmanager
+def one_voice(processes: Processes) -> Iterator[None]:
+    """A failure is told by the process that failed first; the others end with it, silently."""
+    from regard.translation.training.processes import alone, parted
+
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except BaseException as fault:
+        if not processes.first_to_fail():
+            raise typer.Exit(_code(fault)) from None
+        if processes.size > 1 and parted(fault):
+            raise alone() from None
+        raise
+
+
+def _code(fault: BaseException) -> int:
+    if isinstance(fault, Interrupted):
+        return 128 + fault.number
+    return 2 if isinstance(fault, ConfigurationError) else 1

@@ -1,0 +1,1 @@
+"""A corpus looked over before it is trained on: counts, lengths, repetitions, characters, pieces."""

@@ -1,0 +1,70 @@
+"""Characters that should not be in a line of text, or that were decoded wrongly before it got here."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+BOM = "byte order mark"
+CONTROL = "control character"
+SEPARATOR = "line separator inside a line"
+REPLACED = "replacement character U+FFFD (lost before)"
+MOJIBAKE = "looks like UTF-8 decoded as Latin-1 or Windows-1252"
+NOT_NFC = "not in NFC"
+
+_ODD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd\r]")
+_CP1252 = "€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
+# What UTF-8's bytes look like in those encodings: a first byte of several, then those that follow it.
+_MISREAD = re.compile(f"[\u00c2-\u00f4][\u0080-\u00bf{_CP1252}]+")
+
+
+def troubles(text: str) -> Iterator[tuple[str, int]]:
+    """What is wrong with a line: kind and position of the first character of each kind.
+
+    >>> list(troubles("cafÃ©"))[0][0] == MOJIBAKE
+    True
+    """
+    found: dict[str, int] = {}
+    for match in _ODD.finditer(text):
+        found.setdefault(_kind(match[0]), match.start())
+    if not text.isascii():
+        for match in _MISREAD.finditer(text):
+            if _was_utf8(match[0]):
+                found.setdefault(MOJIBAKE, match.start())
+                break
+        if not unicodedata.is_normalized("NFC", text):
+            found[NOT_NFC] = _first_decomposed(text)
+    yield from found.items()
+
+
+def precomposed(text: str) -> bool:
+    """Whether a text has characters that NFD would take apart."""
+    return not text.isascii() and not unicodedata.is_normalized("NFD", text)
+
+
+def _kind(character: str) -> str:
+    if character == "\ufeff":
+        return BOM
+    if character == "\ufffd":
+        return REPLACED
+    return SEPARATOR if character in "\u2028\u2029\x85" else CONTROL
+
+
+def _was_utf8(run: str) -> bool:
+    """Whether characters, taken for bytes, are UTF-8 of what Western text is written with.
+
+    Two letters side by side may be UTF-8 by chance, "É»" for one; they hardly ever make a Latin
+    letter or a mark of punctuation.
+    """
+    raw = b"".join(bytes([ord(c)]) if ord(c) < 256 else c.encode("cp1252", "replace") for c in run)
+    text = raw.decode("utf-8", "ignore")
+    return any("\u00a0" <= c <= "\u024f" or "\u2010" <= c <= "\u20bf" for c in text)
+
+
+def _first_decomposed(text: str) -> int:
+    composed = unicodedata.normalize("NFC", text)
+    for place, (ours, theirs) in enumerate(zip(text, composed, strict=False)):
+        if ours != theirs:
+            return place
+    return len(composed)

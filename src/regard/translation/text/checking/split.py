@@ -1,0 +1,206 @@
+"""One split of a corpus read once, line by line: what is counted of it, and what is wrong with it."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from regard.translation.errors import DataError
+from regard.translation.text.checking import characters
+from regard.translation.text.checking.findings import Findings
+from regard.translation.text.checking.lengths import Lengths
+from regard.translation.text.checking.repetitions import Prints
+from regard.translation.text.checking.vocabulary import Vocabulary
+from regard.translation.text.corpora import (
+    LONGEST_LINE,
+    Corpus,
+    Pair,
+    Tsv,
+    opened,
+    refuse_foreign,
+)
+from regard.translation.text.normalisation import normalise
+
+_BOM = b"\xef\xbb\xbf"
+SIDES = ("source", "target")
+# A pair of few characters may well have any ratio.
+_SHORT = 20
+
+
+@dataclass
+class Split:
+    """What there is to say of one split.
+
+    Attributes:
+        name: its file or files, in words.
+        files: the same as paths.
+        lines: in the file; of two files in the longer one.
+        pairs: with both sides full.
+        empty: lines with an empty side.
+        words: by side ("source", "target") the lengths in words.
+        characters: the same in characters.
+        pieces: the same in pieces; empty without a tokenizer.
+        prints: hashes of the lines.
+        outliers: pairs whose lengths in characters are out of proportion.
+    """
+
+    name: str
+    files: list[str] = field(default_factory=list)
+    lines: int = 0
+    pairs: int = 0
+    empty: int = 0
+    words: dict[str, Lengths] = field(default_factory=lambda: {side: Lengths() for side in SIDES})
+    characters: dict[str, Lengths] = field(
+        default_factory=lambda: {side: Lengths() for side in SIDES}
+    )
+    pieces: dict[str, Lengths] = field(default_factory=dict)
+    prints: Prints = field(default_factory=Prints)
+    outliers: int = 0
+
+
+def read_split(
+    corpus: Corpus,
+    findings: Findings,
+    *,
+    vocabularies: dict[str, Vocabulary] | None = None,
+    ratio: float = 3.0,
+) -> Split:
+    """Read a split and count. Of each line 64 bytes stay in memory, whatever its length.
+
+    Args:
+        corpus: a table or two files.
+        findings: where troubles go.
+        vocabularies: by side, to be counted as well.
+        ratio: how many times the corpus' own proportion of characters makes an outlier.
+    """
+    files = [corpus.path] if isinstance(corpus, Tsv) else [corpus.source, corpus.target]
+    split = Split(" and ".join(map(str, files)), [str(file) for file in files])
+    forms: set[str] = set()
+    lengths = array("I"), array("I")
+    readers = [_lines(path, findings, forms) for path in files]
+    counts = [0] * len(files)
+    for number, row in enumerate(zip_longest(*readers), start=1):
+        split.lines = number
+        counts = [n if line is None else number for n, line in zip(counts, row, strict=True)]
+        sides = _sides(corpus, number, row, findings)
+        if sides is None:
+            continue
+        pair = Pair(*(normalise(side) for side in sides))
+        if not pair.source or not pair.target:
+            split.empty += 1
+            empty = [name for name, text in zip(SIDES, pair, strict=True) if not text]
+            what = "both sides empty" if len(empty) == 2 else f"empty {empty[0]}"
+            findings.add("warning", what, f"{files[0]}:{number}")
+            continue
+        _count(split, number, pair, vocabularies)
+        for side, text in zip(lengths, pair, strict=True):
+            side.append(len(text))
+    if len(set(counts)) > 1:
+        findings.add("error", f"{files[0]} has {counts[0]} lines and {files[1]} has {counts[1]}")
+    if not split.pairs:
+        findings.add("error", f"{split.name}: no usable sentence pairs in {split.lines} lines")
+    if len(forms) > 1:
+        findings.add("warning", "composed (NFC) and decomposed (NFD) characters mixed", split.name)
+    _find_outliers(split, lengths, ratio, str(files[0]), findings)
+    findings.add_lines(
+        "warning", "pair that an earlier line equals", str(files[0]), split.prints.repeated("pairs")
+    )
+    return split
+
+
+def _count(
+    split: Split, number: int, pair: Pair, vocabularies: dict[str, Vocabulary] | None
+) -> None:
+    split.pairs += 1
+    split.prints.add(number, pair)
+    for side, text in zip(SIDES, pair, strict=True):
+        split.words[side].add(text.count(" ") + 1)
+        split.characters[side].add(len(text))
+        if vocabularies is not None:
+            split.pieces.setdefault(side, Lengths()).add(vocabularies[side].add(text))
+
+
+def _lines(path: Path, findings: Findings, forms: set[str]) -> Iterator[str | None]:
+    """The lines of a file; one that cannot be decoded is an empty one, and an error."""
+    number = 0
+    try:
+        with opened(path) as file:
+            while raw := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if number == 1:
+                    refuse_foreign(raw, str(path))
+                    if raw.startswith(_BOM):
+                        findings.add("warning", f"{characters.BOM} at the start", f"{path}:1:1")
+                        raw = raw.removeprefix(_BOM)
+                if len(raw) > LONGEST_LINE:
+                    raise DataError(
+                        f"{path}:{number}: the line is longer than {LONGEST_LINE} bytes"
+                    )
+                yield _decoded(raw, f"{path}:{number}", findings, forms)
+    except DataError as fault:
+        findings.add("error", str(fault))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
+        findings.add("error", f"{path}: broken gzip data after line {number}: {fault}")
+    except OSError as fault:
+        findings.add("error", f"{path}: cannot be read: {fault.strerror or fault}")
+
+
+def _decoded(raw: bytes, where: str, findings: Findings, forms: set[str]) -> str:
+    raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        findings.add("error", "not UTF-8", f"{where}:{fault.start + 1}")
+        return ""
+    if not text.isascii() or not text.isprintable():
+        for kind, place in characters.troubles(text):
+            if kind == characters.NOT_NFC:
+                forms.add("decomposed")
+            findings.add("warning", kind, f"{where}:{len(text[:place].encode()) + 1}")
+        if characters.precomposed(text):
+            forms.add("composed")
+    return text
+
+
+def _sides(
+    corpus: Corpus, number: int, row: tuple[str | None, ...], findings: Findings
+) -> tuple[str, str] | None:
+    if not isinstance(corpus, Tsv):
+        source, target = row
+        return None if source is None or target is None else (source, target)
+    line = row[0] or ""
+    if not line.strip():
+        return "", ""
+    columns = line.split("\t")
+    needed = max(corpus.source_column, corpus.target_column) + 1
+    if len(columns) < needed:
+        what = f"fewer than {needed} tab-separated columns"
+        findings.add("error", what, f"{corpus.path}:{number}")
+        return None
+    return columns[corpus.source_column], columns[corpus.target_column]
+
+
+def _find_outliers(
+    split: Split,
+    lengths: tuple[array[int], array[int]],
+    ratio: float,
+    name: str,
+    findings: Findings,
+) -> None:
+    if not split.pairs:
+        return
+    source, target = (np.frombuffer(side, dtype=np.uint32).astype(np.float64) for side in lengths)
+    # Some languages take fewer characters than others: what counts is the corpus' own proportion.
+    relative = (source / target) / (source.sum() / target.sum())
+    far = (np.maximum(relative, 1 / relative) > ratio) & (np.maximum(source, target) >= _SHORT)
+    numbers = [split.prints.lines[int(place)] for place in np.flatnonzero(far)]
+    split.outliers = len(numbers)
+    what = f"lengths more than {ratio:g} times out of proportion"
+    findings.add_lines("warning", what, name, numbers)

@@ -1,0 +1,75 @@
+"""How a tokenizer takes a corpus: pieces used, characters it does not know, pieces a word."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from regard.translation.text.tokenizer import UNK, Tokenizer
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+# Characters that are not known are counted one by one up to so many different ones.
+_MOST_UNKNOWN = 10_000
+
+
+@dataclass
+class Vocabulary:
+    """What one side of a corpus asks of its tokenizer.
+
+    Attributes:
+        tokenizer: the one that is asked.
+        pieces: how often each id is used.
+        words: words seen, as white space keeps them apart.
+        unknown: characters that the vocabulary has not, and how often.
+    """
+
+    tokenizer: Tokenizer
+    pieces: Counter[int] = field(default_factory=Counter)
+    words: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+    _bytes: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = self.tokenizer.pieces(range(len(self.tokenizer)))
+        for place, name in enumerate(names):
+            if match := _BYTE.fullmatch(name):
+                self._bytes[place] = int(match[1], 16)
+
+    def add(self, text: str) -> int:
+        """Count a sentence. Returns its number of pieces."""
+        ids = self.tokenizer.encode(text)
+        self.pieces.update(ids)
+        self.words += len(text.split())
+        if not self._bytes.keys().isdisjoint(ids):
+            self._count_unknown(ids)
+        return len(ids)
+
+    def _count_unknown(self, ids: list[int]) -> None:
+        raw = bytes(self._bytes.get(i, 0) for i in ids)
+        for character in raw.decode("utf-8", "replace"):
+            known = character in self.unknown or len(self.unknown) < _MOST_UNKNOWN
+            if character != "\0" and known:
+                self.unknown[character] += 1
+
+    def summary(self) -> dict[str, object]:
+        """Sizes and shares, and the ten most frequent characters that are not known."""
+        total = self.pieces.total()
+        usable = [i for i in range(len(self.tokenizer)) if i > 3 and i not in self._bytes]
+        used = sum(i in self.pieces for i in usable)
+        spelled = sum(self.pieces[i] for i in self._bytes)
+        return {
+            "size": len(self.tokenizer),
+            "pieces": total,
+            "used": used,
+            "usable": len(usable),
+            "pieces_per_word": round(total / self.words, 3) if self.words else 0.0,
+            "byte_pieces": spelled,
+            "byte_share": round(spelled / total, 6) if total else 0.0,
+            "unknown_pieces": self.pieces[UNK],
+            "unknown_characters": self.unknown.total(),
+            "most_unknown": [
+                {"character": c, "code": f"U+{ord(c):04X}", "count": n}
+                for c, n in self.unknown.most_common(10)
+            ],
+        }

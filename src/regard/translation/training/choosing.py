@@ -1,0 +1,45 @@
+"""Which weights to publish: the best checkpoint's, or the mean of the best ones where that is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from regard.translation import weights
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.runs import Run
+from regard.translation.training import checkpoints
+from regard.translation.training.checkpoints import Progress
+
+
+def best_weights(
+    run: Run, progress: Progress, model: TranslationModel, score: Callable[[], float]
+) -> tuple[dict[str, Tensor], str]:
+    """The weights to publish, chosen on the validation set, and what they are in words.
+
+    Args:
+        run: the run whose checkpoints there are.
+        progress: which of them were the best, best first.
+        model: what weights are tried in; it has its own again in the end.
+        score: how good the weights are that it has now; larger is better.
+    """
+    kept = dict(run.checkpoints())
+    steps = [step for _, step in progress.best if step in kept]
+    if not steps:
+        own = {name: tensor.clone() for name, tensor in weights.unique(model).items()}
+        return own, f"the weights of step {progress.step}"
+    single = checkpoints.mean([kept[steps[0]]])
+    if not run.configuration.training.average or len(steps) < 2:
+        return single, f"the weights of step {steps[0]}"
+    averaged = checkpoints.mean([kept[step] for step in steps])
+    own = {name: tensor.clone() for name, tensor in weights.unique(model).items()}
+    try:
+        weights.load_into(model, averaged, run.folder)
+        better = score() >= progress.best[0][0]
+    finally:
+        weights.load_into(model, own, run.folder)
+    if better:
+        listed = ", ".join(str(step) for step in sorted(steps))
+        return averaged, f"the mean of the weights of steps {listed}"
+    return single, f"the weights of step {steps[0]}"

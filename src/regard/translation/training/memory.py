@@ -1,0 +1,43 @@
+"""What is said when a batch, an optimiser or a model needs more memory than there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from regard.translation.errors import TrainingError
+
+# How the allocators of torch, of CUDA's libraries and of C++ say it.
+_SIGNS = (
+    "out of memory",
+    "allocate memory",
+    "not enough memory",
+    "bad_alloc",
+    "alloc_failed",
+    "defaultcpuallocator",
+)
+
+
+def ran_out(fault: BaseException) -> bool:
+    """Whether a fault means that memory ran out.
+
+    >>> ran_out(MemoryError()), ran_out(RuntimeError("unsupported memory format"))
+    (True, False)
+    """
+    if isinstance(fault, MemoryError | torch.OutOfMemoryError):
+        return True
+    text = str(fault).lower()
+    return isinstance(fault, RuntimeError) and any(sign in text for sign in _SIGNS)
+
+
+@contextmanager
+def told(doing: str, lower: str) -> Iterator[None]:
+    """Say what was being done, and what to lower, when memory runs out in the block."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as fault:
+        if not ran_out(fault):
+            raise
+        raise TrainingError(f"out of memory {doing}: lower {lower}") from None

@@ -1,0 +1,54 @@
+"""metrics.jsonl: a line for each report and each validation of a run."""
+
+from __future__ import annotations
+
+import json
+
+from regard import files
+from regard.translation.errors import TrainingError
+from regard.translation.runs import METRICS, Run
+
+
+def write(run: Run, line: dict[str, object]) -> None:
+    """Add a line. Raises `TrainingError` when it cannot be written."""
+    try:
+        files.append(run.folder / METRICS, (json.dumps(line) + "\n").encode())
+    except OSError as fault:
+        raise TrainingError(
+            f"{run.folder / METRICS}: cannot be written: {fault.strerror}"
+        ) from None
+
+
+def forget(run: Run, step: int) -> None:
+    """Drop the lines of later steps, which will be made again."""
+    path = run.folder / METRICS
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line)
+        except (ValueError, KeyError, TypeError):
+            continue  # cut off by a kill
+    files.write(path, "".join(line + "\n" for line in kept).encode())
+
+
+class Meter:
+    """Sums since the last report: of the loss in nats, of target tokens and of seconds."""
+
+    def __init__(self, loss: float = 0.0, tokens: float = 0, seconds: float = 0.0) -> None:
+        self.loss, self.tokens, self.seconds = loss, tokens, seconds
+        self.norm, self.rate = 0.0, 0.0
+
+    @property
+    def sums(self) -> tuple[float, float, float]:
+        """What a checkpoint keeps, so that a report is the same after an interruption."""
+        return self.loss, self.tokens, self.seconds
+
+    def add(self, loss: float, tokens: float, seconds: float, norm: float, rate: float) -> None:
+        """Count one more step in; norm and rate are the newest."""
+        self.loss += loss
+        self.tokens += tokens
+        self.seconds += seconds
+        self.norm, self.rate = norm, rate

@@ -1,0 +1,91 @@
+"""Models that outgrow one device: every process holds a piece of every weight."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from regard.translation.configuration import TrainingSection
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.transformer import Transformer
+from regard.translation.training.learning import Learner, optimiser_of
+from regard.translation.training.processes import Processes
+
+
+class Sharded(Learner):
+    """Each process holds a piece of every weight, gradient and moment (FSDP2, `fully_shard`).
+
+    A layer of a Transformer is put together when it is its turn, forward and backward, and taken apart after
+    it (Zhao et al. 2023, arXiv 2304.11277); what is in no layer, and a recurrent model, is one such unit. The
+    model given stays whole in the memory of the first process, for checkpoints and validation.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        optimiser: torch.optim.Optimizer,
+        settings: TrainingSection,
+        processes: Processes,
+    ) -> None:
+        super().__init__(copy.deepcopy(model), optimiser, settings, processes)
+        mesh = init_device_mesh(processes.device.type, (processes.size,))
+        for module in (*_layers(self.model), self.objective):
+            fully_shard(module, mesh=mesh)
+        for module in self.objective.modules():
+            if isinstance(module, FSDPModule):
+                # Sums, not means: the loss is divided by the tokens of all processes already.
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)
+        self.whole, self._saved = model, optimiser
+        self.optimiser = optimiser_of(settings, self.objective)
+        self._take_moments()
+        if not processes.first:
+            optimiser.state.clear()
+            model.to("meta")
+
+    def sum_gradients(self) -> None:
+        """They were summed where each piece is held."""
+
+    def clip(self, limit: float) -> float:
+        return float(_whole(nn.utils.clip_grad_norm_(self.objective.parameters(), limit)))
+
+    def gather(self) -> None:
+        for own, piece in self._pairs():
+            # Every process takes part in putting together, one keeps the result.
+            entries = {key: _whole(value) for key, value in self.optimiser.state[piece].items()}
+            tensor = _whole(piece.detach())
+            if self._processes.first:
+                own.data.copy_(tensor)
+                self._saved.state[own] = {k: value.cpu() for k, value in entries.items()}
+
+    def _take_moments(self) -> None:
+        for own, piece in self._pairs():
+            if own in self._saved.state:
+                entries = self._saved.state[own].items()
+                self.optimiser.state[piece] = {k: _piece(value, piece) for k, value in entries}
+
+    def _pairs(self) -> Iterator[tuple[nn.Parameter, DTensor]]:
+        for own, piece in zip(self.whole.parameters(), self.model.parameters(), strict=True):
+            assert isinstance(piece, DTensor)
+            yield own, piece
+
+
+def _layers(model: TranslationModel) -> list[nn.Module]:
+    return [*model.encoder, *model.decoder] if isinstance(model, Transformer) else []
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def _piece(value: Tensor, like: DTensor) -> Tensor:
+    if not value.dim():  # how many steps were made
+        return value.to(like.device)
+    placed = value.to(like.device)
+    return distribute_tensor(placed, like.device_mesh, like.placements, src_data_rank=None)

@@ -1,0 +1,109 @@
+"""How long the sentences of a corpus are: a histogram for each split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from regard.viewing import colours, figures
+from regard.viewing.labels import shorten, visible
+from regard.viewing.lettering import style
+from regard.viewing.pictures import write_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDTH, _PANEL, _EDGE = 8.0, 2.2, 0.55  # inches
+_BINS, _SHOWN = 60, 0.995
+_LONGEST_NAME = 90
+
+# How many sentences have each length, by the name of a side.
+Sides = Mapping[str, Mapping[int, int]]
+
+
+def histograms(
+    splits: Sequence[tuple[str, Sides]],
+    theme: str = "light",
+    *,
+    unit: str = "words",
+    title: str = "",
+) -> Figure:
+    """Draw the lengths of each split's sides over one another, as shares of its sentences.
+
+    All panels have one scale. It ends where 99.5% of the sentences of every side do; what is longer
+    is counted in the last bin, which then is marked "and more".
+
+    Args:
+        splits: a name, and for each side how many sentences have each length.
+        theme: "light" or "dark".
+        unit: what lengths are counted in.
+        title: what the picture is called.
+
+    Returns:
+        The figure; `figures.save` writes it to a file.
+
+    Raises:
+        ValueError: there is no split, or no such theme.
+    """
+    from matplotlib.figure import Figure
+
+    if not splits:
+        raise ValueError("no splits to draw: pass at least one")
+    look = colours.theme(theme)
+    sides = [lengths for _, pair in splits for lengths in pair.values() if lengths]
+    longest = max((max(lengths) for lengths in sides), default=1)
+    end = max((_share(lengths, _SHOWN) for lengths in sides), default=1)
+    width = max(1, -(-end // _BINS))
+    bins = max(1, -(-end // width))
+    height = _EDGE * (2 if title else 1) + len(splits) * _PANEL
+    with figures.quiet():
+        figure = Figure(figsize=(_WIDTH, height), facecolor=look.paper)
+        panels = figure.subplots(len(splits), 1, sharex=True, squeeze=False)[:, 0]
+        top = 1 - (_EDGE * (1.3 if title else 0.5)) / height
+        figure.subplots_adjust(0.09, 0.5 / height, 0.97, top, 0.2, 0.42)
+        for axes, (name, pair) in zip(panels, splits, strict=True):
+            _panel(axes, name, pair, look, width, bins)
+        more = " (the last bin: and more)" if longest > width * bins else ""
+        panels[-1].set_xlabel(f"{unit} of a sentence{more}", **style(look, 8, look.faint))
+        if title:
+            write_title(figure, title, look)
+    return figure
+
+
+def _panel(axes: Axes, name: str, pair: Sides, look: colours.Theme, width: int, bins: int) -> None:
+    edges = np.arange(bins + 1) * width + 0.5
+    inks = (look.accent, colours.hexadecimal(look.shade(0.65)))
+    for (side, lengths), ink in zip(pair.items(), inks, strict=False):
+        shares = np.zeros(bins)
+        for length, count in lengths.items():
+            shares[min(max(length - 1, 0) // width, bins - 1)] += count
+        total = shares.sum()
+        axes.stairs(100 * shares / max(total, 1), edges, color=ink, linewidth=1.4, label=side)
+        axes.stairs(100 * shares / max(total, 1), edges, color=ink, fill=True, alpha=0.12)
+    sentences = max((sum(lengths.values()) for lengths in pair.values()), default=0)
+    heading = f"{shorten(visible(name), _LONGEST_NAME)}: {sentences:,} pairs"
+    axes.set_title(heading, loc="left", pad=6, **style(look, 9))
+    axes.set_facecolor(look.paper)
+    axes.grid(axis="y", color=look.rule, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.set_xlim(0.5, edges[-1])
+    axes.set_ylim(bottom=0)
+    axes.tick_params(length=0, labelsize=8, labelcolor=look.faint)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
+    for place in ("top", "left", "right"):
+        axes.spines[place].set_visible(False)
+    axes.spines["bottom"].set_color(look.rule)
+    axes.legend(frameon=False, fontsize=8, labelcolor=look.faint, loc="upper right")
+
+
+def _share(lengths: Mapping[int, int], part: float) -> int:
+    """The smallest length that at least this part of the sentences does not exceed."""
+    wanted, seen = part * sum(lengths.values()), 0
+    for length in sorted(lengths):
+        seen += lengths[length]
+        if seen >= wanted:
+            return length
+    return 1
