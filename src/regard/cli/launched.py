@@ -28,8 +28,9 @@ def command(arguments: Sequence[str]) -> str:
         return shlex.join(["regard", *arguments])
     here = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
     machines = ["--nnodes", str(processes // here)] if processes > here else []
-    launcher = ["torchrun", *machines, "--nproc-per-node", str(here), "-m", "regard"]
-    return shlex.join([*launcher, *arguments])
+    launcher = ["torchrun", *machines, "--nproc-per-node", str(here)]
+    # After -- torchrun takes no option of ours, such as --run, for one of its own.
+    return shlex.join([*launcher, "-m", "--", "regard", *arguments])
 
 
 @contextmanager

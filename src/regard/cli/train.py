@@ -29,7 +29,7 @@ Examples:
   regard train my.toml --resume
   regard train runs/mine --resume --set training.max_steps=4000
   regard train my.toml --from runs/mine --run runs/tuned
-  torchrun --nproc-per-node 2 -m regard train my.toml"""
+  torchrun --nproc-per-node 2 -m -- regard train my.toml"""
 
 
 @dataclass(frozen=True)
