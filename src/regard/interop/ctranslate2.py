@@ -1,0 +1,188 @@
+"""Our Transformers for CTranslate2, an engine that serves them.
+
+CTranslate2 (https://github.com/OpenNMT/CTranslate2) multiplies embeddings by the root of the width, adds a table of
+positions, and has both norms: everything of ours has its counterpart there, and the exported model computes the same
+logits. Two things differ and are told here: no position beyond the table can be read, and its own length penalty is
+n^alpha where ours is ((5 + n) / 6)^alpha (see `engine`, which ranks as we do).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from regard import files
+from regard.attention.heads import MultiHeadAttention
+from regard.attention.positions import sinusoidal
+from regard.interop.folders import new_folder
+from regard.translation.errors import ConfigurationError, ModelError
+from regard.translation.models.transformer import (
+    DecoderLayer,
+    FeedForward,
+    Residual,
+    Transformer,
+)
+from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from regard.translation.translator import Translator
+
+Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8", "int8_float32"]
+
+# Rows of the table of positions: CTranslate2 cuts sources at 1,024 pieces unless told otherwise.
+_POSITIONS = 1025
+# What a search of ours never writes gets a logit so low that its probability is 0; float16 still holds it.
+_NEVER = -30000.0
+
+
+def library() -> Any:
+    """The ctranslate2 package. Raises `ConfigurationError` saying how to get it when it is not installed."""
+    try:
+        import ctranslate2
+    except ImportError:
+        raise ConfigurationError(
+            "ctranslate2 is not installed: pip install 'regard[ctranslate2]'"
+        ) from None
+    return ctranslate2
+
+
+def export(translator: Translator, folder: Path, quantization: Quantization = "float32") -> None:
+    """Write the model and its tokenizers to a new folder that CTranslate2 opens.
+
+    Sources are given as pieces without an end (the engine adds it); translations come back as pieces.
+
+    Args:
+        translator: what is exported.
+        folder: where to; there must be nothing.
+        quantization: how the weights are stored, "int8" for a quarter of the size.
+
+    Raises:
+        ModelError: the model is not a Transformer, or the folder cannot be made.
+        ConfigurationError: ctranslate2 is not installed, or knows no such quantization.
+    """
+    if quantization not in get_args(Quantization):
+        raise ConfigurationError(
+            f"quantization {quantization!r}: use one of {', '.join(get_args(Quantization))}"
+        )
+    tokenizers = translator.tokenizers
+    filled = specification(translator.model, tokenizers.source, tokenizers.target)
+    filled.validate()
+    filled.optimize(quantization=quantization)
+    with new_folder(folder) as unfinished:
+        filled.save(str(unfinished))
+        for name, tokenizer in tokenizers.files().items():
+            files.write(unfinished / name, tokenizer.model)
+
+
+@torch.no_grad()
+def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any:
+    """A `ctranslate2.specs.TransformerSpec` that holds the weights of a model.
+
+    Raises:
+        ModelError: the model is not a Transformer.
+    """
+    if not isinstance(model, Transformer):
+        raise ModelError(
+            f"a {type(model).__name__} cannot be exported: CTranslate2 has no recurrent layers and serves "
+            "no ensembles; it takes a single Transformer"
+        )
+    settings, specs = model.settings, library().specs
+    activations = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
+    spec = specs.TransformerSpec.from_config(
+        (settings.encoder_layers, settings.decoder_layers),
+        settings.heads,
+        pre_norm=settings.norm == "pre",
+        activation=getattr(specs.common_spec.Activation, activations[settings.activation]),
+    )
+    positions = _positions(model)
+    for side, embedding in (
+        (spec.encoder, model.source_embedding),
+        (spec.decoder, model.target_embedding),
+    ):
+        embeddings = side.embeddings[0] if side is spec.encoder else side.embeddings
+        embeddings.weight = _array(embedding.weight)
+        side.scale_embeddings = settings.scale_embedding
+        side.position_encodings.encodings = positions
+    layers: list[tuple[Any, Any]] = [
+        *zip(spec.encoder.layer, model.encoder, strict=True),
+        *zip(spec.decoder.layer, model.decoder, strict=True),
+    ]
+    for layer_spec, layer in layers:
+        _self_attention(layer_spec.self_attention, layer.self_attention, layer.self_residual)
+        if isinstance(layer, DecoderLayer):
+            _cross_attention(layer_spec.attention, layer.cross_attention, layer.cross_residual)
+        _feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_residual)
+    if settings.norm == "pre":
+        _norm(spec.encoder.layer_norm, model.encoder_norm)
+        _norm(spec.decoder.layer_norm, model.decoder_norm)
+    _linear(spec.decoder.projection, model.output)
+    spec.decoder.projection.bias = _output_bias(model)
+    _vocabularies(spec, source, target)
+    return spec
+
+
+def _vocabularies(spec: Any, source: Tokenizer, target: Tokenizer) -> None:
+    spec.register_source_vocabulary(source.pieces(range(len(source))))
+    spec.register_target_vocabulary(target.pieces(range(len(target))))
+    unknown, begin, end = target.pieces([UNK, BOS, EOS])
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unknown, begin, end
+    spec.config.decoder_start_token = begin
+    spec.config.add_source_eos = True
+
+
+def _positions(model: Transformer) -> Any:
+    settings = model.settings
+    if settings.positions == "learned":
+        return _array(model.positions * (settings.width**0.5 if settings.scale_embedding else 1.0))
+    return _array(sinusoidal(_POSITIONS, settings.width))
+
+
+def _output_bias(model: Transformer) -> Any:
+    bias = (
+        torch.zeros(model.output.out_features) if model.output.bias is None else model.output.bias
+    )
+    barred = bias.clone()
+    barred[[PAD, BOS]] = _NEVER
+    return _array(barred)
+
+
+def _self_attention(spec: Any, attention: MultiHeadAttention, residual: Residual) -> None:
+    three = attention.query_projection, attention.key_projection, attention.value_projection
+    _joined(spec.linear[0], *three)
+    _linear(spec.linear[1], attention.output_projection)
+    _norm(spec.layer_norm, residual.norm)
+
+
+def _cross_attention(spec: Any, attention: MultiHeadAttention, residual: Residual) -> None:
+    _linear(spec.linear[0], attention.query_projection)
+    _joined(spec.linear[1], attention.key_projection, attention.value_projection)
+    _linear(spec.linear[2], attention.output_projection)
+    _norm(spec.layer_norm, residual.norm)
+
+
+def _feed_forward(spec: Any, layer: FeedForward, residual: Residual) -> None:
+    _linear(spec.linear_0, layer.inner)
+    _linear(spec.linear_1, layer.outer)
+    _norm(spec.layer_norm, residual.norm)
+
+
+def _joined(spec: Any, *layers: nn.Linear) -> None:
+    """Projections of one input as a single one, in this order."""
+    spec.weight = _array(torch.cat([layer.weight for layer in layers]))
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+    if biases:
+        spec.bias = _array(torch.cat(biases))
+
+
+def _linear(spec: Any, layer: nn.Linear) -> None:
+    _joined(spec, layer)
+
+
+def _norm(spec: Any, norm: Any) -> None:
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> Any:
+    """A copy: quantization works in place, and would write into our model."""
+    return tensor.detach().float().cpu().numpy().copy()

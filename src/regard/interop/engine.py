@@ -1,0 +1,173 @@
+"""Translating through CTranslate2, with our tokenizers and our ranking."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+from regard.interop import ctranslate2 as exporter
+from regard.interop.ctranslate2 import Quantization
+from regard.translation.decoding.hypothesis import penalty
+from regard.translation.errors import ModelError
+from regard.translation.runs import Tokenizers
+from regard.translation.text.tokenizer import EOS, Tokenizer
+from regard.translation.translator import Translation, Translator
+
+# As of our own search: pieces of a source that are read, pieces of a translation, pieces at a time.
+_LONGEST_SOURCE = 512
+_LONGEST_TARGET = 256
+_BATCH_PIECES = 2048
+
+
+class Engine:
+    """A model that was exported to CTranslate2.
+
+    Work is spread over `workers`, each a batch on one core. Splitting one batch among cores costs more than it
+    gives at the sizes of translation models, so each worker has a single thread.
+
+    Its beam search has another length penalty than ours. So it is asked for the whole beam without one, and the
+    hypotheses are ranked here by log p / ((5 + n) / 6)^alpha, as `decoding.beam` ranks them.
+
+    Args:
+        folder: of an exported model.
+        tokenizers: its tokenizers; those in the folder by default.
+        beam, length_penalty: of the search, where `translate` is not told otherwise.
+        workers: batches at a time; by default as many as there are cores for this process.
+        compute_type: of CTranslate2: "default" computes as the weights are stored, "int8", "float32", ...
+
+    Raises:
+        ConfigurationError: ctranslate2 is not installed.
+        ModelError: the folder is not such a model.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenizers: Tokenizers | None = None,
+        *,
+        beam: int = 5,
+        length_penalty: float = 1.0,
+        workers: int | None = None,
+        compute_type: str = "default",
+    ) -> None:
+        self.beam, self.length_penalty = beam, length_penalty
+        self.tokenizers = _tokenizers(folder) if tokenizers is None else tokenizers
+        target = self.tokenizers.target
+        self._ids = {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
+        self._engine = _open(folder, workers or _cores(), compute_type)
+
+    @classmethod
+    def of(
+        cls,
+        translator: Translator,
+        *,
+        quantization: Quantization = "float32",
+        workers: int | None = None,
+    ) -> Self:
+        """The engine of a translator, exported to a folder that is gone when this returns."""
+        search = translator.search
+        with TemporaryDirectory(prefix="regard-") as folder:
+            place = Path(folder) / "model"
+            exporter.export(translator, place, quantization)
+            return cls(
+                place,
+                translator.tokenizers,
+                beam=search.beam,
+                length_penalty=search.length_penalty,
+                workers=workers,
+            )
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+    ) -> list[Translation]:
+        """Translate sentences, one translation each, in their order; an empty one gives an empty one.
+
+        Args:
+            texts: one sentence an entry.
+            beam: hypotheses kept; 1 is greedy.
+            length_penalty: alpha of ((5 + n) / 6)^alpha.
+        """
+        size = self.beam if beam is None else beam
+        alpha = self.length_penalty if length_penalty is None else length_penalty
+        source = self.tokenizers.source
+        pieces = [source.pieces(source.encode(text)[:_LONGEST_SOURCE]) for text in texts]
+        rows = [row for row, found in enumerate(pieces) if found]
+        answers = self._engine.translate_batch(
+            [pieces[row] for row in rows],
+            beam_size=size,
+            num_hypotheses=size,
+            length_penalty=0,
+            min_decoding_length=0,
+            max_decoding_length=_LONGEST_TARGET,
+            max_input_length=0,
+            max_batch_size=_BATCH_PIECES,
+            batch_type="tokens",
+            return_scores=True,
+        )
+        found = {row: self._best(answer, alpha) for row, answer in zip(rows, answers, strict=True)}
+        return [
+            self._translation(text, pieces[row], *found[row])
+            if row in found
+            else Translation(text, "")
+            for row, text in enumerate(texts)
+        ]
+
+    def _best(self, answer: Any, alpha: float) -> tuple[list[str], float]:
+        ranked = [
+            (tokens, total / penalty(len(tokens) + 1, alpha))
+            for tokens, total in zip(answer.hypotheses, answer.scores, strict=True)
+        ]
+        return max(ranked, key=lambda one: one[1])
+
+    def _translation(
+        self, text: str, source: list[str], target: list[str], score: float
+    ) -> Translation:
+        end = self.tokenizers.source.pieces([EOS]), self.tokenizers.target.pieces([EOS])
+        return Translation(
+            source=text,
+            text=self.tokenizers.target.decode([self._ids[piece] for piece in target]),
+            score=score,
+            source_pieces=[*source, *end[0]],
+            target_pieces=[*target, *end[1]],
+        )
+
+
+def _open(folder: Path, workers: int, compute_type: str) -> Any:
+    library = exporter.library()
+    if not library.contains_model(str(folder)):
+        raise ModelError(
+            f"{folder}: no CTranslate2 model: make one with "
+            f"`regard export --model NAME --to ctranslate2 {folder}`"
+        )
+    try:
+        return library.Translator(
+            str(folder),
+            device="cpu",
+            inter_threads=workers,
+            intra_threads=1,
+            compute_type=compute_type,
+        )
+    except (RuntimeError, ValueError) as fault:
+        raise ModelError(f"{folder}: {' '.join(str(fault).split())[:200]}") from None
+
+
+def _tokenizers(folder: Path) -> Tokenizers:
+    if (folder / "tokenizer.model").is_file():
+        joint = Tokenizer.open(folder / "tokenizer.model")
+        return Tokenizers(joint, joint)
+    return Tokenizers(
+        Tokenizer.open(folder / "source.model"), Tokenizer.open(folder / "target.model")
+    )
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,34 @@
+"""A folder that appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from regard import files
+from regard.translation.errors import ModelError
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into, which is put at `path` when the block ends without a fault.
+
+    Raises:
+        ModelError: there is something at `path`, or nothing can be written there.
+    """
+    if os.path.lexists(path):
+        raise ModelError(f"{path}: is there already: choose another name, or remove it first")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        unfinished.mkdir(parents=True)
+        try:
+            yield unfinished
+            unfinished.replace(path)
+            files.sync_folder(path.parent)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    except OSError as fault:
+        raise ModelError(f"{path}: cannot be written: {fault.strerror}") from None
