@@ -132,6 +132,13 @@ CASES = [
         "documents",
         mask=masks.documents(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([0, 1, 1, 1, 0, 3, 1])),
     ),
+    Case("packed", mask=masks.packed([2, 0, 3], [3, 1, 3])),
+    Case("packed, none to read", mask=masks.packed([2, 3], [7, 0]) & masks.padding([7, 3])),
+    Case(
+        "packed and causal",
+        query=(2, 3, 7, 8),
+        mask=masks.packed([3, 4]) & CAUSAL_START,
+    ),
     Case("either mask", mask=masks.band(0, 0) | _random_mask(2, 3, 5, 7)),
     Case("boolean", mask=_random_mask(2, 3, 5, 7)),
     Case("boolean of keys", mask=torch.tensor([True, False, True, True, False, True, True])),

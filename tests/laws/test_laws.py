@@ -228,3 +228,68 @@ def test_a_masked_key_may_hold_anything(garbage: float) -> None:
     spoilt[5:] = garbage
     clean = regard.look(query, key, mask=mask).weights()
     assert torch.equal(regard.look(query, spoilt, mask=mask).weights(), clean)
+
+
+GARBAGE = pytest.mark.parametrize("garbage", [float("nan"), float("inf"), float("-inf")])
+
+
+@EVERY_KERNEL
+@GARBAGE
+@pytest.mark.parametrize("side", ["key", "value", "both"])
+def test_what_may_not_be_read_may_hold_anything(kernel: str, garbage: float, side: str) -> None:
+    """Key 2 is for queries from 2 on, key 5 for nobody: the readings and gradients of the others."""
+    tensors = draw(5, 7, 2)
+    mask = masks.causal(align="start") & (torch.arange(7) != 5)
+    spoilt = [tensor.detach().clone() for tensor in tensors]
+    for at, tensor in enumerate(spoilt):
+        if at and side in ("both", ("key", "value")[at - 1]):
+            tensor[..., [2, 5], :] = garbage
+        tensor.requires_grad_()
+    found = []
+    for given_ in (tensors, spoilt):
+        with regard.kernel(kernel):
+            reading = regard.attend(*given_, mask=mask, score=SCORES.get(kernel))
+        slopes = torch.autograd.grad(reading[:, :2].sin().sum(), given_)
+        found.append([reading[:, :2], *slopes])
+    for clean, got in zip(*found, strict=True):
+        assert torch.allclose(clean, got)
+
+
+@EVERY_KERNEL
+def test_what_is_read_is_not_hidden(kernel: str) -> None:
+    query, key, value = (tensor.detach() for tensor in draw())
+    key[3] = torch.nan
+    with regard.kernel(kernel):
+        reading = regard.attend(
+            query, key, value, mask=masks.causal(align="start"), score=SCORES.get(kernel)
+        )
+    assert reading[:3].isfinite().all()
+    assert reading[3:].isnan().all()
+
+
+def test_a_normaliser_may_learn_its_temperature_under_a_mask() -> None:
+    query, key, value = draw()
+    temperature = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    mask = draw_mask(5, 7, 3)
+    mask[1] = False
+
+    def normaliser(rows: Tensor) -> Tensor:
+        return torch.softmax(rows / temperature, -1)
+
+    fixed = regard.attend(query, key, value, mask=mask, normaliser=normalisers.Softmax(0.7))
+    reading = regard.attend(query, key, value, mask=mask, normaliser=normaliser)
+    assert torch.allclose(reading, fixed)
+    (slope,) = torch.autograd.grad(reading.square().sum(), temperature)
+    step = 1e-6
+    with torch.no_grad():
+        sides = [
+            regard.attend(query, key, value, mask=mask, normaliser=normalisers.Softmax(0.7 + s))
+            for s in (step, -step)
+        ]
+    expected = (sides[0].square().sum() - sides[1].square().sum()) / (2 * step)
+    assert slope.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_temperature_that_is_a_tensor_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"for one that is learned, normaliser=lambda rows"):
+        normalisers.Softmax(torch.tensor(0.7))  # type: ignore[arg-type]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels.choose import choose
-from regard.attention.kernels.request import ask
+from regard.attention.kernels.reference import HALVES
+from regard.attention.kernels.request import Request, ask
+from regard.attention.kernels.serve import at_once, serve
 from regard.attention.looks import Look
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import Normaliser
 from regard.attention.scores import Score
+from regard.attention.scores.prepare import prepare_both
 
 
 def attend(
@@ -44,7 +48,7 @@ def attend(
             mask of `regard.masks`, or a function (query positions, key positions) -> booleans.
             A query with nothing to read gets a reading of zeros, and no gradient.
         normaliser: scores -> weights; Softmax() by default. Any function rows -> rows will do;
-            it sees -inf where a key may not be read.
+            it sees -1.8e19 (-1.3e154 in float64) where a key may not be read.
         dropout: rate at which weights are dropped. It applies whenever it is above 0.
 
     Returns:
@@ -60,6 +64,10 @@ def attend(
         >>> attend(torch.zeros(1, 2), key, value)
         tensor([[2.]])
     """
+    if score is None and bias is None and mask is None and normaliser is None and not dropout:
+        reading = at_once(query, key, value)
+        if reading is not None:
+            return reading
     request = ask(
         query,
         key,
@@ -70,7 +78,7 @@ def attend(
         normaliser=normaliser,
         dropout=dropout,
     )
-    return choose(request, value).attend(request, value)
+    return serve(request, value)
 
 
 def look(
@@ -111,9 +119,10 @@ def read(
     normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "... queries d_value"], Look]:
-    """The reading, and a look at where it came from.
+    """The reading, and a look at where it came from, which share the score's projections.
 
-    Args: those of `attend`. The look's weights are those before dropout.
+    Args: those of `attend`. The look's weights are those before dropout. Gradients of both go
+    through the same projections, so they are taken in one backward pass.
 
     Returns:
         The reading, (*batch, queries, d_value), and a Look of shape (*batch, queries, keys).
@@ -138,4 +147,18 @@ def read(
         normaliser=normaliser,
         dropout=dropout,
     )
-    return choose(request, value).attend(request, value), Look(request)
+    shared = _shared(request)
+    return serve(shared, value), Look(shared)
+
+
+def _shared(request: Request) -> Request:
+    """The same, the score's work on single queries and keys done: once, for reading and look.
+
+    Where the reading is in half precision nothing is shared, as a look is exact in any.
+    """
+    if request.query.dtype in HALVES or torch.is_autocast_enabled(request.query.device.type):
+        return request
+    score, query, key = prepare_both(request.score, request.query, request.key)
+    if score is request.score:
+        return request
+    return replace(request, score=score, query=query, key=key)

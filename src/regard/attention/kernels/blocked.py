@@ -8,14 +8,18 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.kernels.recomputing import Blocks, Recomputed, closed_over, write
+from regard.attention.kernels.kept import transformed
+from regard.attention.kernels.recomputing import Blocks, Recomputed, Span, closed_over, write
 from regard.attention.kernels.reference import normalise, read, widen
 from regard.attention.kernels.request import Request
+from regard.attention.masks import Mask
+from regard.attention.normalisers import Entmax, Hard, Identity, Softmax, Sparsemax
 from regard.attention.scores import Additive, DotLike, Score, SoftCap, prepare
 from regard.attention.scores.prepare import PreparedAdditive
 
 BLOCK = 1 << 22  # numbers of a block
 LARGE = 1 << 26  # numbers of the whole from which blocks are worth computing twice
+LOW = 64  # queries of the lowest block that a narrow mask is worth
 
 
 class Blocked:
@@ -26,33 +30,60 @@ class Blocked:
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         score, key = prepare(request.score, widen(request.key))
+        device = request.frame.device
 
         def block(
-            query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, at: int
+            query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, span: Span
         ) -> Tensor:
-            rows = torch.arange(at, at + query.shape[-2], device=query.device)
-            return read(request, normalise(request, score(widen(query), key), bias, rows), value)
+            rows, columns = (torch.arange(s.start, s.stop, device=device) for s in span)
+            scores = score(widen(query), key)
+            return read(request, normalise(request, scores, bias, rows, columns), value)
 
-        height = max(1, BLOCK // max(1, width(request)))
-        blocks = Blocks(block, height, request.query, key, value, request.bias)
-        if _transformed():
+        spans = spans_of(request)
+        blocks = Blocks(block, spans, request.query, key, value, request.bias)
+        if transformed():
             return blocks.whole()
         if not torch.is_grad_enabled():
             return write(blocks)
         leaves = closed_over(blocks)
         if leaves is None:
             return torch.cat(
-                [checkpoint(blocks.at, span, use_reentrant=False) for span in blocks.spans()], -2
+                [checkpoint(blocks.at, span, use_reentrant=False) for span in spans], -2
             )
         reading: Tensor = Recomputed.apply(  # type: ignore[no-untyped-call]
-            block, height, request.query, key, value, request.bias, *leaves
+            block, spans, request.query, key, value, request.bias, *leaves
         )
         return reading
 
 
-def _transformed() -> bool:
-    """Whether a transform or compiler sees the blocks: it plans itself what is kept."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+def spans_of(request: Request) -> list[Span]:
+    """Blocks of queries, each with the keys between which the mask lets them read.
+
+    A score or normaliser of the caller's sees every key, as it may depend on all of them.
+    """
+    queries, keys, mask = request.queries, request.keys, request.mask
+    height, narrow = max(1, BLOCK // max(1, width(request))), None
+    if isinstance(mask, Mask) and keys and _is_local(request) and not transformed():
+        narrow = mask
+        middle = len(mask.reach(range(queries // 2, queries // 2 + 1), request.frame).some)
+        height = min(height, max(LOW, middle))
+    spans = []
+    for start in range(0, max(queries, 1), height):
+        rows = range(start, min(start + height, queries))
+        some = range(keys) if narrow is None else narrow.reach(rows, request.frame).some
+        first = min(some.start, keys - 1) if narrow is not None else 0
+        last = max(some.stop, first + 1) if narrow is not None else keys  # never no key at all
+        spans.append(Span(slice(rows.start, rows.stop), slice(first, last)))
+    return spans
+
+
+def _is_local(request: Request) -> bool:
+    """Whether a weight depends on nothing but what its query may read."""
+    score: object = request.score
+    while isinstance(score, SoftCap):
+        score = score.score
+    ours = isinstance(score, DotLike | Additive | PreparedAdditive)
+    return ours and type(request.normaliser) in (Softmax, Hard, Sparsemax, Entmax, Identity)
 
 
 def width(request: Request) -> int:

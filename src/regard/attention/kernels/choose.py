@@ -90,14 +90,18 @@ def _named(name: str) -> Kernel:
     return KERNELS[name]
 
 
+def pinned() -> str | None:
+    """The name of the kernel that serves every request, where there is one."""
+    return _pinned.name or os.environ.get(VARIABLE)
+
+
 def choose(request: Request, value: Tensor) -> Kernel:
     """The kernel that serves this request."""
-    name = _pinned.name or os.environ.get(VARIABLE)
-    if name:
-        pinned = _named(name)
-        if reason := pinned.supports(request, value):
+    if name := pinned():
+        only = _named(name)
+        if reason := only.supports(request, value):
             raise KernelRefusedError(f"kernel {name!r} cannot serve this request: {reason}")
-        return pinned
+        return only
     first, second = (MATMUL, SDPA) if _is_plain(request, value) else (SDPA, MATMUL)
     if first.supports(request, value) is None:
         long = first is MATMUL and request.keys > SHORT
@@ -175,10 +179,8 @@ def explain(
         for name, other in KERNELS.items()
         if other is not chosen
     }
-    pinned = _pinned.name or os.environ.get(VARIABLE)
-    return Explanation(
-        chosen.name, "pinned" if pinned else _because(chosen, request, value), refused
-    )
+    because = "pinned" if pinned() else _because(chosen, request, value)
+    return Explanation(chosen.name, because, refused)
 
 
 def _because(chosen: Kernel, request: Request, value: Tensor) -> str:

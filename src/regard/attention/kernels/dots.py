@@ -5,9 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.kept import kept, transformed
 from regard.attention.kernels.request import Request
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import DotLike
+
+Opened = tuple[Tensor | None, Tensor | None]
 
 
 def refuse(request: Request, value: Tensor) -> str | None:
@@ -31,39 +34,56 @@ def factors(request: Request) -> tuple[Tensor, Tensor, float]:
     return query, key, scale / request.normaliser.temperature  # type: ignore[attr-defined]
 
 
-def opened(request: Request, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-    """Mask and bias as one tensor, and which rows have nothing to read, if any have.
+def readable(request: Request) -> Tensor | None:
+    """What may be read, of all queries and keys; None where everything may."""
+    if request.bias is not None:
+        return request.readable()
+    return kept(request.mask, request.frame, "readable", request.readable)
 
-    Booleans, True = may be read, or where there is a bias what is to be added to the scores.
-    Rows with nothing to read are left open, so that nothing is divided by zero on their account.
+
+def cut(request: Request, dtype: torch.dtype) -> Tensor | None:
+    """Mask and bias as one tensor: booleans, True = may be read, or what is added to the scores."""
+    may = readable(request)
+    if may is None or request.bias is None:
+        return may
+    bias = torch.where(may, request.bias, 0.0) / request.normaliser.temperature  # type: ignore[attr-defined]
+    return torch.where(may, bias, -torch.inf).to(dtype)
+
+
+def opened(request: Request, dtype: torch.dtype) -> Opened:
+    """The same, and which rows have nothing to read, if any have.
+
+    Those are left open, so that nothing is divided by zero on their account.
     """
-    readable = request.readable()
-    if readable is None:
+    may = readable(request)
+    if may is None:
         return None, None
-    nothing = _blank_rows(readable)
-    open_ = readable if nothing is None else readable | nothing
+    nothing = _blank_rows(may)
+    open_ = may if nothing is None else may | nothing
     if request.bias is None:
         return open_, nothing
-    bias = torch.where(readable, request.bias, 0.0) / request.normaliser.temperature  # type: ignore[attr-defined]
+    bias = torch.where(may, request.bias, 0.0) / request.normaliser.temperature  # type: ignore[attr-defined]
     return torch.where(open_, bias, -torch.inf).to(dtype), nothing
 
 
-def additive(request: Request, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+def additive(request: Request, dtype: torch.dtype) -> Opened:
     """The same, but always to be added: 0 or -inf where there is no bias."""
-    open_, nothing = opened(request, dtype)
-    if open_ is None or open_.dtype != torch.bool:
-        return open_, nothing
-    shut = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
-    return shut.masked_fill(~open_, -torch.inf), nothing
+    if request.bias is not None:
+        return opened(request, dtype)
+
+    def shut() -> Opened:
+        open_, nothing = opened(request, dtype)
+        if open_ is None:
+            return None, nothing
+        zeros = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
+        return zeros.masked_fill(~open_, -torch.inf), nothing
+
+    return kept(request.mask, request.frame, dtype, shut)
 
 
 def _blank_rows(readable: Tensor) -> Tensor | None:
     """Rows with nothing to read; None where a CPU can tell at once that there are none."""
     some = readable.any(dim=-1, keepdim=True)
-    if some.is_cpu and not torch.compiler.is_compiling():
-        try:
-            if bool(some.all()):
-                return None
-        except RuntimeError:  # under vmap a tensor has no one truth
-            pass
+    if some.is_cpu and not transformed() and bool(some.all()):
+        return None
     return ~some

@@ -11,38 +11,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-Read = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]
+
+class Span(NamedTuple):
+    """A block: some queries, and the keys between which they read."""
+
+    rows: slice
+    columns: slice
+
+
+Read = Callable[[Tensor, Tensor, Tensor, Tensor | None, Span], Tensor]
+QUERY, KEY, VALUE, BIAS, OTHERS = range(5)
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A reading in blocks of `height` queries; `read` takes one, its keys, values, bias, start."""
+    """A reading in blocks of queries; `read` takes one, with its keys, values and bias."""
 
     read: Read
-    height: int
+    spans: Sequence[Span]
     query: Tensor
     key: Tensor
     value: Tensor
     bias: Tensor | None
 
-    def spans(self) -> Iterator[slice]:
-        queries = self.query.shape[-2]
-        for start in range(0, max(queries, 1), self.height):
-            yield slice(start, min(start + self.height, queries))
-
-    def at(self, span: slice) -> Tensor:
-        bias = self.bias
-        if bias is not None and bias.shape[-2] > 1:
-            bias = bias[..., span, :]
-        return self.read(self.query[..., span, :], self.key, self.value, bias, span.start)
+    def at(self, span: Span) -> Tensor:
+        tensors = (self.query, self.key, self.value, self.bias)
+        query, key, value, bias = (cut(i, tensor, span) for i, tensor in enumerate(tensors))
+        return self.read(query, key, value, bias, span)
 
     def whole(self) -> Tensor:
-        return torch.cat([self.at(span) for span in self.spans()], -2)
+        return torch.cat([self.at(span) for span in self.spans], -2)
+
+
+def cut(side: int, tensor: Any, span: Span) -> Any:
+    """A block's part of the query, key, value or bias."""
+    if tensor is None or side >= OTHERS:
+        return tensor
+    if side == QUERY:
+        return tensor[..., span.rows, :]
+    if side != BIAS:
+        return tensor[..., span.columns, :]
+    rows = span.rows if tensor.shape[-2] > 1 else slice(None)
+    return tensor[..., rows, span.columns if tensor.shape[-1] > 1 else slice(None)]
 
 
 def closed_over(blocks: Blocks) -> list[Tensor] | None:
@@ -52,14 +67,15 @@ def closed_over(blocks: Blocks) -> list[Tensor] | None:
     """
     since = _now()
     with torch.enable_grad(), _same_draws(blocks.query.device):
-        probe = _detached(blocks).at(slice(0, min(1, blocks.query.shape[-2])))
+        first = slice(0, min(1, blocks.query.shape[-2]))
+        probe = _detached(blocks).at(Span(first, slice(0, blocks.key.shape[-2])))
     return _leaves(probe, since)
 
 
 def _detached(blocks: Blocks) -> Blocks:
     bias = None if blocks.bias is None else blocks.bias.detach()
     tensors = (blocks.query.detach(), blocks.key.detach(), blocks.value.detach(), bias)
-    return Blocks(blocks.read, blocks.height, *tensors)
+    return Blocks(blocks.read, blocks.spans, *tensors)
 
 
 def _now() -> int:
@@ -117,10 +133,10 @@ class Recomputed(torch.autograd.Function):
     """Every block forwards without a record, and backwards with one that lives as long as it."""
 
     @staticmethod
-    def forward(ctx: Any, read: Read, height: int, *tensors: Tensor | None) -> Tensor:
-        query, key, value, bias = tensors[:4]
-        blocks = Blocks(read, height, query, key, value, bias)  # type: ignore[arg-type]
-        ctx.sweep = _Sweep(read, height, _Surroundings(blocks.query.device))
+    def forward(ctx: Any, read: Read, spans: Sequence[Span], *tensors: Tensor | None) -> Tensor:
+        query, key, value, bias = tensors[:OTHERS]
+        blocks = Blocks(read, spans, query, key, value, bias)  # type: ignore[arg-type]
+        ctx.sweep = _Sweep(read, spans, _Surroundings(blocks.query.device))
         ctx.save_for_backward(*tensors)
         return write(blocks)
 
@@ -143,39 +159,36 @@ class _Slopes(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         upstream, *inputs = tensors
 
-        def slopes(reading: Tensor, leaves: Sequence[Tensor], span: slice) -> list[Tensor | None]:
-            return _grad(reading, leaves, needs, upstream[..., span, :])  # type: ignore[index]
+        def slopes(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
+            return _grad(reading, leaves, needs, cut(QUERY, upstream, span))
 
         return tuple(sweep.sums(inputs, needs, slopes))
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> Any:
         first, *inputs = ctx.saved_tensors
-        tensors = [*inputs, first]
-        rows = _by_rows(tensors[:4])
 
-        def slopes(reading: Tensor, leaves: Sequence[Tensor], span: slice) -> list[Tensor | None]:
+        def slopes(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
             found = _grad(reading, leaves[:-1], ctx.needs, leaves[-1], record=True)
             total = reading.new_zeros(())
             for i, (slope, weight) in enumerate(zip(found, upstream, strict=True)):
                 if slope is not None and weight is not None:
-                    part = weight[..., span, :] if i < 4 and rows[i] else weight
-                    total = total + (slope * part).sum()
+                    total = total + (slope * cut(i, weight, span)).sum()
             return _grad(total, leaves, needs, None)
 
         needs = [*ctx.needs_input_grad[3:], ctx.needs_input_grad[2]]
-        *sums, for_first = ctx.sweep.sums(tensors, needs, slopes, last_by_rows=True)
+        *sums, for_first = ctx.sweep.sums([*inputs, first], needs, slopes, upstream_last=True)
         return (None, None, for_first, *sums)
 
 
 def write(blocks: Blocks) -> Tensor:
     """The reading, written into one tensor block by block."""
     reading: Tensor | None = None
-    for span in blocks.spans():
+    for span in blocks.spans:
         part = blocks.at(span)
         if reading is None:
             reading = part.new_empty(*part.shape[:-2], blocks.query.shape[-2], part.shape[-1])
-        reading[..., span, :] = part
+        reading[..., span.rows, :] = part
     return reading  # type: ignore[return-value]
 
 
@@ -184,47 +197,37 @@ class _Sweep:
     """Every block computed again, from leaves of its own, and sums over blocks of what it gives."""
 
     read: Read
-    height: int
+    spans: Sequence[Span]
     surroundings: _Surroundings
 
     def sums(
         self,
         tensors: Sequence[Any],
         needs: Sequence[bool],
-        slopes: Callable[[Tensor, Sequence[Tensor], slice], list[Tensor | None]],
-        last_by_rows: bool = False,
+        slopes: Callable[[Tensor, Sequence[Tensor], Span], list[Tensor | None]],
+        upstream_last: bool = False,
     ) -> list[Tensor | None]:
-        rows = _by_rows(tensors[:4]) + [False] * (len(tensors) - 4)
-        rows[-1] |= last_by_rows
-        own = [i < 4 or (last_by_rows and i == len(tensors) - 1) for i in range(len(tensors))]
+        sides = [min(i, OTHERS) for i in range(len(tensors))]
+        if upstream_last:
+            sides[-1] = QUERY  # it has a row for each query
         totals: list[Tensor | None] = [None] * len(tensors)
         with self.surroundings.again(), torch.enable_grad():
-            query, key, value, bias = tensors[:4]
-            for span in Blocks(self.read, self.height, query, key, value, bias).spans():
+            for span in self.spans:
                 leaves: list[Any] = [
-                    _leaf(tensor, span if split else None, need) if ours else tensor
-                    for tensor, split, need, ours in zip(tensors, rows, needs, own, strict=True)
+                    _leaf(cut(side, tensor, span), need) if side < OTHERS else tensor
+                    for side, tensor, need in zip(sides, tensors, needs, strict=True)
                 ]
                 since = _now()
-                reading = self.read(leaves[0], leaves[1], leaves[2], leaves[3], span.start)
+                reading = self.read(leaves[0], leaves[1], leaves[2], leaves[3], span)
                 _check(reading, since, leaves)
                 for i, slope in enumerate(slopes(reading, leaves, span)):
                     if slope is not None:
-                        totals[i] = _added(totals[i], tensors[i], span if rows[i] else None, slope)
+                        totals[i] = _added(totals[i], tensors[i], sides[i], span, slope)
         return totals
 
 
-def _by_rows(tensors: Sequence[Any]) -> list[bool]:
-    """Whether query, key, value and bias are cut up with the queries."""
-    bias = tensors[3]
-    return [True, False, False, bias is not None and bias.shape[-2] > 1]
-
-
-def _leaf(tensor: Tensor | None, span: slice | None, need: bool) -> Tensor | None:
-    if tensor is None:
-        return None
-    part = tensor.detach() if span is None else tensor.detach()[..., span, :]
-    return part.requires_grad_(need)
+def _leaf(tensor: Tensor | None, need: bool) -> Tensor | None:
+    return None if tensor is None else tensor.detach().requires_grad_(need)
 
 
 def _grad(
@@ -246,10 +249,10 @@ def _grad(
 
 
 @torch.no_grad()
-def _added(total: Tensor | None, whole: Tensor, span: slice | None, slope: Tensor) -> Tensor:
+def _added(total: Tensor | None, whole: Tensor, side: int, span: Span, slope: Tensor) -> Tensor:
     if total is None:
         total = torch.zeros_like(whole, requires_grad=False)
-    (total if span is None else total[..., span, :]).add_(slope)
+    cut(side, total, span).add_(slope)
     return total
 
 

@@ -33,18 +33,23 @@ def weigh(request: Request, rows: Tensor | None = None) -> Tensor:
 
 
 def normalise(
-    request: Request, scores: Tensor, bias: Tensor | None, rows: Tensor | None = None
+    request: Request,
+    scores: Tensor,
+    bias: Tensor | None,
+    rows: Tensor | None = None,
+    columns: Tensor | None = None,
 ) -> Tensor:
-    """The weights that the scores of all queries come to, or of those at these rows."""
+    """The weights that all scores come to, or those of some queries and some keys."""
     queries = request.queries if rows is None else rows.shape[0]
-    if scores.shape[-2:] != (queries, request.keys):
+    keys = request.keys if columns is None else columns.shape[0]
+    if scores.shape[-2:] != (queries, keys):
         raise ShapeError(
             f"the score gave shape {list(scores.shape)}:"
-            f" it must give [..., {queries}, {request.keys}], for as many queries as it is passed"
+            f" it must give [..., {queries}, {keys}], for as many queries as it is passed"
         )
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
-    return request.normaliser(scores, request.readable(rows))
+    return request.normaliser(scores, request.readable(rows, columns))
 
 
 def read(request: Request, weights: Tensor, value: Tensor) -> Tensor:

@@ -39,29 +39,30 @@ class Request:
     def keys(self) -> int:
         return self.frame.keys
 
-    def readable(self, rows: Tensor | None = None) -> Tensor | None:
+    def readable(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Tensor | None:
         """What may be read, by the mask and by a bias of -inf; None where everything may.
 
-        Broadcasts to (*batch, queries or rows, keys).
+        Broadcasts to (*batch, queries or rows, keys or columns).
         """
         if self.mask is None and self.bias is None:
             return None
-        if rows is not None:
-            return self._window(rows)
+        if rows is not None or columns is not None:
+            return self._window(rows, columns)
         if self._readable is None:
-            self._readable = self._window(None)
+            self._readable = self._window(None, None)
         return self._readable
 
-    def _window(self, rows: Tensor | None) -> Tensor | None:
+    def _window(self, rows: Tensor | None, columns: Tensor | None) -> Tensor | None:
         readable = None
         if isinstance(self.mask, Tensor):
-            readable = self.mask if rows is None else pick(self.mask, -2, rows)
+            readable = _picked(self.mask, rows, columns)
         elif self.mask is not None:
             device = self.frame.device
             at = torch.arange(self.queries, device=device) if rows is None else rows
-            readable = self.mask.window(at, torch.arange(self.keys, device=device), self.frame)
+            of = torch.arange(self.keys, device=device) if columns is None else columns
+            readable = self.mask.window(at, of, self.frame)
         if self.bias is not None:
-            finite = (self.bias if rows is None else pick(self.bias, -2, rows)) != -torch.inf
+            finite = _picked(self.bias, rows, columns) != -torch.inf
             readable = finite if readable is None else readable & finite
         return readable
 
@@ -78,6 +79,12 @@ class Request:
         return broadcast(*shapes)
 
 
+def _picked(plane: Tensor, rows: Tensor | None, columns: Tensor | None) -> Tensor:
+    if rows is not None:
+        plane = pick(plane, -2, rows)
+    return plane if columns is None else pick(plane, -1, columns)
+
+
 def ask(
     query: Tensor,
     key: Tensor,
@@ -90,14 +97,15 @@ def ask(
     dropout: float = 0.0,
 ) -> Request:
     """Check what was passed, and fill in the defaults."""
-    query_shape, key_shape = query.shape, key.shape
-    check_rank("query", query_shape)
-    check_rank("key", key_shape)
-    queries, keys = query_shape[-2], key_shape[-2]
-    batch = broadcast(query_shape[:-2], key_shape[:-2])
+    check_rank("query", query.shape)
+    check_rank("key", key.shape)
+    *front, queries, _ = query.shape
+    *own, keys, _ = key.shape
+    batch = tuple(front) if front == own else broadcast(tuple(front), tuple(own))
     if value is not None:
         check_value(keys, value.shape)
-        batch = broadcast(batch, value.shape[:-2])
+        if value.shape[:-2] != batch:
+            batch = broadcast(batch, tuple(value.shape[:-2]))
     check_types(query, key, value)
     if not 0 <= dropout <= 1:
         raise ValueError(f"dropout is {dropout}: pass a rate from 0 to 1")
@@ -115,6 +123,9 @@ def ask(
 
 def check_types(query: Tensor, key: Tensor, value: Tensor | None) -> None:
     """Refuse integers, and mixed precisions outside of autocast, which settles those itself."""
+    same = query.dtype == key.dtype and (value is None or query.dtype == value.dtype)
+    if same and query.is_floating_point():
+        return
     types = {query.dtype, key.dtype, query.dtype if value is None else value.dtype}
     if not all(dtype.is_floating_point for dtype in types):
         raise TypeError(f"query, key and value hold {_names(types)}: pass floating point tensors")

@@ -7,7 +7,7 @@ from math import prod
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels.dots import factors, opened, refuse
+from regard.attention.kernels.dots import cut, factors, opened, refuse
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Shape, broadcast
@@ -19,19 +19,23 @@ class Sdpa:
     def supports(self, request: Request, value: Tensor) -> str | None:
         if reason := refuse(request, value):
             return reason
-        if any(_is_mixed(side.shape[:-2], request.frame.batch) for side in (request.key, value)):
+        batch = request.frame.batch
+        if _is_mixed(request.key.shape[:-2], batch) or _is_mixed(value.shape[:-2], batch):
             return "keys or values broadcast over an axis between others: they would be copied"
         return None
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         query, key, scale = factors(request)
-        triangle = _is_triangle(request)
-        open_, nothing = (None, None) if triangle else opened(request, query.dtype)
-        batch = (
-            request.frame.batch
-            if open_ is None
-            else broadcast(request.frame.batch, tuple(open_.shape[:-2]))
-        )
+        batch, open_, nothing = request.frame.batch, None, None
+        triangle = request.mask is not None and _is_triangle(request)
+        if not triangle and (request.mask is not None or request.bias is not None):
+            # On a CPU torch reads zeros where there is nothing to read; elsewhere it may divide by 0.
+            on_cpu = query.is_cpu
+            open_, nothing = (
+                (cut(request, query.dtype), None) if on_cpu else opened(request, query.dtype)
+            )
+        if open_ is not None and open_.ndim > 2:
+            batch = broadcast(batch, tuple(open_.shape[:-2]))
         reading = F.scaled_dot_product_attention(
             _flat(query, batch),
             _flat(key, batch),
@@ -41,7 +45,8 @@ class Sdpa:
             is_causal=triangle,
             scale=scale,
         )
-        reading = reading.reshape(*batch, request.queries, value.shape[-1])
+        if len(batch) != 2:
+            reading = reading.reshape(*batch, request.queries, value.shape[-1])
         return reading if nothing is None else reading.masked_fill(nothing, 0.0)
 
 
@@ -54,6 +59,8 @@ def _is_triangle(request: Request) -> bool:
 
 def _is_mixed(shape: Shape, batch: Shape) -> bool:
     """Whether the axes before the last broadcast only in part, so that no view can merge them."""
+    if shape == batch:
+        return False
     front = ((1,) * (len(batch) - len(shape)) + tuple(shape))[:-1]
     return len(front) > 1 and front != batch[:-1] and prod(front) != 1
 

@@ -2,6 +2,7 @@
 
 from regard.attention.masks.documents import documents
 from regard.attention.masks.mask import Given, Mask, MaskLike, Positional, as_mask
+from regard.attention.masks.packed import packed
 from regard.attention.masks.padding import padding
 from regard.attention.masks.positions import band, causal
 
@@ -14,5 +15,6 @@ __all__ = [
     "band",
     "causal",
     "documents",
+    "packed",
     "padding",
 ]

@@ -54,6 +54,15 @@ class Band(Mask):
         high = torch.full_like(here, frame.keys) if self.after is None else here + self.after + 1
         return low, high
 
+    def within(self, rows: range, columns: range, frame: Frame) -> Band:
+        """The same rule between some of the queries and some of the keys, counted from there."""
+        shift = frame.keys - frame.queries if self.align == "end" else 0
+        moved = columns.start - rows.start - shift
+        return Band(
+            None if self.before is None else self.before + moved,
+            None if self.after is None else self.after - moved,
+        )
+
     def is_triangle(self, queries: int, keys: int) -> bool:
         """Whether this is the lower triangle from the top left corner, diagonal included."""
         started = self.align == "start" or queries == keys

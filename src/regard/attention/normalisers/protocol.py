@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,11 @@ class Normaliser(ABC):
 
     @abstractmethod
     def rows(self, scores: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch keys"]:
-        """Weights of rows that have something to read; unreadable keys score -inf."""
+        """Weights of rows that have something to read; unreadable keys score `lowest`."""
+
+    def lowest(self, dtype: torch.dtype) -> float:
+        """What unreadable keys score."""
+        return -torch.inf
 
     def __call__(
         self,
@@ -31,16 +36,24 @@ class Normaliser(ABC):
         if scores.shape[-1] == 0 or readable is None:
             return scores if scores.numel() == 0 else self.rows(scores)
         nothing = ~readable.any(dim=-1, keepdim=True)
-        floor = torch.where(nothing, 0.0, -torch.inf).to(scores.dtype)
+        lowest = scores.new_full((), self.lowest(scores.dtype))
+        floor = torch.where(nothing, 0.0, lowest)
         weights = self.rows(torch.where(readable, scores, floor))
         return torch.where(readable, weights, 0.0)
 
 
 @dataclass(frozen=True)
 class Rows(Normaliser):
-    """A function of the caller's, rows -> rows, along the last axis."""
+    """A function of the caller's, rows -> rows, along the last axis.
+
+    To it an unreadable key scores -sqrt(largest number), -1.8e19 in float32: its exponential is 0 as
+    that of -inf is, and the gradient of a factor on it is 0 where that of one on -inf is NaN.
+    """
 
     function: Callable[[Tensor], Tensor]
+
+    def lowest(self, dtype: torch.dtype) -> float:
+        return -math.sqrt(torch.finfo(dtype).max)
 
     def rows(self, scores: Tensor) -> Tensor:
         return self.function(scores)

@@ -28,6 +28,11 @@ class Softmax(Normaliser):
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
+        if isinstance(self.temperature, Tensor):
+            raise TypeError(
+                "temperature is a tensor: pass a number; for one that is learned,"
+                " normaliser=lambda rows: torch.softmax(rows / temperature, -1)"
+            )
         if not self.temperature > 0:
             raise ValueError(f"temperature is {self.temperature}: pass one above 0, or use Hard()")
 

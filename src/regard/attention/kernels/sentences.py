@@ -1,0 +1,82 @@
+"""Packed sentences one after the other: the blocks on the diagonal, and no pair outside of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.request import Request
+from regard.attention.kernels.rules import parts
+from regard.attention.masks import Given, Mask
+from regard.attention.masks.mask import Both
+from regard.attention.masks.packed import Packed, Section
+from regard.attention.masks.positions import Band
+from regard.attention.shapes import broadcast
+
+
+def packing(request: Request) -> Packed | None:
+    """How the sentences of a request are packed, if they are."""
+    if not isinstance(request.mask, Packed | Both):
+        return None
+    return next((part for part in parts(request.mask) if isinstance(part, Packed)), None)
+
+
+def one_by_one(
+    packing: Packed, request: Request, value: Tensor, attend: Callable[[Request, Tensor], Tensor]
+) -> Tensor:
+    """The readings of all sentences, each a request of its own."""
+    nowhere = torch.arange(0, device=request.frame.device)
+    packing.window(nowhere, nowhere, request.frame)  # checks the lengths
+    batch = broadcast(request.batch(), tuple(value.shape[:-2]))
+    queries = request.query.split(packing.lengths, -2)
+    keys = request.key.split(packing.key_lengths, -2)
+    values = value.split(packing.key_lengths, -2)
+    readings = []
+    for section, query, key, held in zip(packing.sections(), queries, keys, values, strict=True):
+        shape = (*batch, len(section.rows), value.shape[-1])
+        if not section.rows or not section.columns:
+            readings.append(value.new_zeros(shape))
+            continue
+        own = replace(
+            request,
+            query=query,
+            key=key,
+            bias=_bias(request.bias, section),
+            mask=_mask(request, packing, section),
+            frame=request.frame._replace(queries=len(section.rows), keys=len(section.columns)),
+            _readable=None,
+        )
+        readings.append(attend(own, held).expand(shape))
+    return torch.cat(readings, -2)
+
+
+def _bias(bias: Tensor | None, section: Section) -> Tensor | None:
+    if bias is None:
+        return None
+    rows, columns = (slice(s.start, s.stop) for s in section)
+    bias = bias[..., rows, :] if bias.shape[-2] > 1 else bias
+    return bias[..., columns] if bias.shape[-1] > 1 else bias
+
+
+def _mask(request: Request, packing: Packed, section: Section) -> Mask | Tensor | None:
+    """What the other masks say within a sentence; None where they say nothing."""
+    frame, joint = request.frame, None
+    at, of = (torch.arange(s.start, s.stop, device=frame.device) for s in section)
+    for part in parts(request.mask):  # type: ignore[arg-type]
+        if part is packing:
+            continue
+        if isinstance(part, Band):
+            if _covers(part.reach(section.rows, frame).every, section.columns):
+                continue
+            own: Mask = part.within(*section, frame)
+        else:
+            own = Given(part.window(at, of, frame))
+        joint = own if joint is None else joint & own
+    return joint.tensor if isinstance(joint, Given) else joint
+
+
+def _covers(every: range, columns: range) -> bool:
+    return every.start <= columns.start and columns.stop <= every.stop

@@ -1,0 +1,84 @@
+"""From a request to its reading, whichever kernel serves it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.attention.kernels.choose import MATMUL, SDPA, SHORT, choose, pinned
+from regard.attention.kernels.kept import transformed
+from regard.attention.kernels.kernel import Kernel
+from regard.attention.kernels.reference import HALVES
+from regard.attention.kernels.request import Request
+from regard.attention.kernels.sentences import one_by_one, packing
+
+ROOM = 1 << 22  # booleans held at a time
+
+
+def serve(request: Request, value: Tensor) -> Tensor:
+    """The reading. What a query may not read has no part in it, whatever it holds."""
+    kernel = choose(request, value)
+    if request.mask is None and request.bias is None:
+        return kernel.attend(request, value)
+    if kernel is SDPA or kernel is MATMUL:
+        sentences = packing(request)
+        if sentences is not None:
+            return one_by_one(sentences, request, value, serve)
+    if not value.is_cpu or transformed():
+        return kernel.attend(request, value)
+    if torch.is_grad_enabled() and not _is_finite(request.key):
+        return _apart(kernel, request, value, kernel.attend(request, value))
+    reading = kernel.attend(request, value)
+    return reading if _is_finite(reading) else _apart(kernel, request, value, reading)
+
+
+def at_once(query: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
+    """A scaled dot product and nothing else, without a second look; None where one is needed.
+
+    What may be wrong with the arguments, and where this is not the fastest, `serve` knows.
+    """
+    batch = query.shape[:-2]
+    if len(batch) != 2 or key.shape[:-2] != batch or value.shape[:-2] != batch or pinned():
+        return None
+    fits = key.shape[-1] == query.shape[-1] and key.shape[-2] == value.shape[-2]
+    same = query.dtype == key.dtype == value.dtype and query.is_floating_point()
+    if not (fits and same and query.numel() and key.numel() and value.numel()):
+        return None
+    if query.is_cpu and min(query.shape[-2], key.shape[-2]) <= SHORT and torch.is_grad_enabled():
+        return None
+    return F.scaled_dot_product_attention(query, key, value)
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Whether all numbers are: one that is not makes the sum none either."""
+    wide = torch.float32 if tensor.dtype in HALVES else None
+    total = tensor.detach().sum(dtype=wide).item()
+    return total - total == 0.0
+
+
+def _apart(kernel: Kernel, request: Request, value: Tensor, spoilt: Tensor) -> Tensor:
+    """The reading where some keys or values hold NaN or infinity: 0 times those is no 0.
+
+    They are read as zeros by the queries that may not read them; the others keep what the numbers
+    came to, without gradients.
+    """
+    broken = ~(request.key.isfinite().all(-1) & value.isfinite().all(-1))
+    if not broken.any():
+        return spoilt
+    clean = replace(request, key=request.key.masked_fill(broken.unsqueeze(-1), 0.0))
+    reading = kernel.attend(clean, value.masked_fill(broken.unsqueeze(-1), 0.0))
+    return torch.where(_touched(request, broken), spoilt.detach(), reading)
+
+
+def _touched(request: Request, broken: Tensor) -> Tensor:
+    """Which queries may read at least one of these keys, (*batch, queries, 1)."""
+    height = max(1, ROOM // max(1, request.keys * broken.shape[:-1].numel()))
+    touched = []
+    for rows in torch.arange(request.queries).split(height):
+        readable = request.readable(rows)
+        reads = broken.unsqueeze(-2) if readable is None else readable & broken.unsqueeze(-2)
+        touched.append(reads.any(-1, keepdim=True).expand(*reads.shape[:-2], len(rows), 1))
+    return torch.cat(touched, -2)
