@@ -1,0 +1,99 @@
+"""A run that starts from what another one has learnt, and from nothing else of it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.translation.tiny import configuration, trainer
+
+from regard.translation import weights
+from regard.translation.errors import CheckpointError, ConfigurationError
+from regard.translation.runs import Run
+from regard.translation.training.loop import Trainer
+from regard.translation.training.preparation import prepare, prepare_resumed
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory) -> Run:
+    made = trainer(tmp_path_factory.mktemp("learnt"), "training.max_steps=2")
+    made.train()
+    made.run.publish(made.best_weights()[0], "# a card")
+    return made.run
+
+
+def tuned(folder, learnt: Run, *changes: str, model: str = "transformer") -> Trainer:
+    wanted = configuration(folder, *changes, model=model)
+    return prepare(wanted, folder / "tuned", start=learnt)
+
+
+def test_it_begins_with_the_weights_and_tokenizers_and_a_new_optimiser(learnt, tmp_path):
+    changes = ("seed=7", "model.dropout=0.3", "tokenizer.vocabulary_size=290")
+    made = tuned(tmp_path, learnt, *changes)
+    published = weights.load(learnt.folder / "model.safetensors")
+    own = weights.unique(made.model)
+    assert all(torch.equal(own[name], tensor) for name, tensor in published.items())
+    assert (made.progress.step, len(made.optimiser.state)) == (0, 0)
+    tokenizer = (made.run.folder / "tokenizer.model").read_bytes()
+    assert tokenizer == (learnt.folder / "tokenizer.model").read_bytes()
+    kept = Run.open(made.run.folder).configuration
+    assert kept.tokenizer == learnt.configuration.tokenizer
+    assert (kept.seed, kept.model.dropout) == (7, 0.3)
+    made._step()
+    assert made._since.rate == 5e-3  # warming up again
+    assert (learnt.folder / "model.safetensors").exists()
+
+
+def test_a_kill_before_its_first_step_loses_no_weight(learnt, tmp_path):
+    straight = tuned(tmp_path, learnt)
+    straight.train()
+    (tmp_path / "tuned").rename(tmp_path / "straight")
+    tuned(tmp_path, learnt)
+    again = prepare_resumed(tmp_path / "tuned")
+    assert again.progress.step == 0
+    again.train()
+    assert weights.sha256(again.run.newest_checkpoint() / "model.safetensors") == weights.sha256(
+        tmp_path / "straight" / "checkpoints" / "step-8" / "model.safetensors"
+    )
+    assert not (tmp_path / "tuned" / "checkpoints" / "step-0").exists()
+
+
+def test_a_kill_before_there_was_a_run_leaves_no_weights_for_another(learnt, tmp_path, monkeypatch):
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "create", killed)
+        with pytest.raises(KeyboardInterrupt):
+            tuned(tmp_path, learnt)
+    assert (tmp_path / "tuned" / "checkpoints" / "step-0").exists()
+    fresh = prepare(configuration(tmp_path), tmp_path / "tuned")
+    assert fresh.run.newest_checkpoint() is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "model", "told"),
+    [
+        (["model.width=32", "model.heads=4"], "transformer", r"heads = 4, there 2; model\.width = 32, there 16$"),
+        ([], "recurrent", r"model\.kind = 'recurrent', there 'transformer'$"),
+    ],
+    ids=["sizes", "kinds"],
+)  # fmt: skip
+def test_another_shape_is_refused_with_both_values(learnt, tmp_path, changes, model, told):
+    with pytest.raises(ConfigurationError, match=told):
+        tuned(tmp_path, learnt, *changes, model=model)
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_an_unfinished_run_is_no_start(tmp_path):
+    made = trainer(tmp_path)
+    with pytest.raises(CheckpointError, match=r"no model\.safetensors to start from"):
+        tuned(tmp_path, made.run)
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_checkpoints_without_a_configuration_are_not_trained_over(tmp_path):
+    made = trainer(tmp_path, "training.max_steps=1")
+    made.train()
+    (made.run.folder / "config.toml").unlink()
+    with pytest.raises(Exception, match=r"holds checkpoints but no config\.toml"):
+        prepare(configuration(tmp_path), made.run.folder)
