@@ -1,19 +1,20 @@
 """What a look costs, beside one forward pass of torch's fused attention, in time and in memory.
 
-    python benchmarks/looks.py [--length 8192] [--heads 8] [--threads 2] [--rounds 5] [--long]
+    python benchmarks/looks.py                          all of it, some minutes
+    python benchmarks/looks.py --parts time --masks causal --answers top,argmax
+    python benchmarks/looks.py --parts memory,long,plot
 
-Every answer is timed cold, from `look(...)` to the tensor, in turn with the fused forward pass of
-the same round; medians. Memory is the peak of a fresh process over its peak after a small look, as a
-share of the weights. `--long` adds 65,536 x 65,536, one head. Writes benchmarks/results/looks.json.
+Scaled dot, 8,192 x 8,192, 8 heads, width 64, float32. `time`: every answer cold, from `look(...)` to
+the tensor, in turn with the fused forward pass; medians. `memory`: the peak of a fresh process over
+what it held before, the answer included, as a share of the weights. `long`: 65,536 x 65,536, one
+head, with a progress callback, in a fresh process. `plot`: a picture of what was measured. Each part
+adds to benchmarks/results/looks.json what it measured, and leaves the rest as it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
-import resource
-import statistics
 import subprocess
 import sys
 import time
@@ -22,24 +23,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _measure import interleaved, machine
 from torch.nn import functional as F
 
 import regard
 
-ANSWERS: dict[str, Callable[[Any], Any]] = {
-    "log_normaliser": lambda look: look.log_normaliser(),
-    "top": lambda look: look.top(8),
-    "argmax": lambda look: look.argmax(),
-    "entropy": lambda look: look.entropy(),
-    "perplexity": lambda look: look.perplexity(),
-    "received": lambda look: look.received(),
-    "map": lambda look: look.map(256, 256),
-    "map_max": lambda look: look.map(256, 256, reduce="max"),
-    "map_uneven": lambda look: look.map(300, 300),
-    "distance": lambda look: look.distance(),
-    "weights": lambda look: look.weights(rows=range(64)),
+ANSWERS: dict[str, Callable[..., Any]] = {
+    "log_normaliser": lambda look, **told: look.log_normaliser(**told),
+    "entropy": lambda look, **told: look.entropy(**told),
+    "perplexity": lambda look, **told: look.perplexity(**told),
+    "received": lambda look, **told: look.received(**told),
+    "distance": lambda look, **told: look.distance(**told),
+    "argmax": lambda look, **told: look.argmax(**told),
+    "top": lambda look, **told: look.top(8, **told),
+    "map": lambda look, **told: look.map(256, 256, **told),
+    "map_uneven": lambda look, **told: look.map(300, 300, **told),
+    "map_max": lambda look, **told: look.map(256, 256, reduce="max", **told),
+    "weights": lambda look, **told: look.weights(rows=range(64), **told),
 }
-LONG = 65536
+MASKS = {"full": None, "causal": regard.masks.causal(align="start")}
+LONG, FUSED, BOUND = 65536, "fused attention", 2.5
+FOLDER = Path(__file__).parent / "results"
 
 
 def draw(length: int, heads: int) -> tuple[torch.Tensor, ...]:
@@ -48,117 +52,129 @@ def draw(length: int, heads: int) -> tuple[torch.Tensor, ...]:
     return query, key, value
 
 
-def ask(name: str, query: torch.Tensor, key: torch.Tensor, causal: bool) -> None:
-    mask = regard.masks.causal(align="start") if causal else None
-    ANSWERS[name](regard.look(query, key, mask=mask))
+def times(told: argparse.Namespace, mask: str) -> dict[str, Any]:
+    """Median seconds of the fused pass and of every answer, taken in turn."""
+    query, key, value = draw(told.length, told.heads)
 
+    def fused() -> None:
+        F.scaled_dot_product_attention(query, key, value, is_causal=mask == "causal")
 
-def seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
+    def ask(name: str) -> Callable[[], None]:
+        return lambda: ANSWERS[name](regard.look(query, key, mask=MASKS[mask]))
 
-
-def times(length: int, heads: int, rounds: int, causal: bool) -> dict[str, dict[str, float]]:
-    """Medians of rounds in which each answer is followed by a fused forward pass."""
-    query, key, value = draw(length, heads)
-    found = {}
-    for name in ANSWERS:
-        ours, fused = [], []
-        for _ in range(rounds + 1):
-            ours.append(seconds(lambda name=name: ask(name, query, key, causal)))
-            fused.append(
-                seconds(lambda: F.scaled_dot_product_attention(query, key, value, is_causal=causal))
-            )
-        one, other = statistics.median(ours[1:]), statistics.median(fused[1:])
-        found[name] = {"seconds": one, "fused_seconds": other, "ratio": one / other}
-    return found
-
-
-def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def measure(name: str, length: int, heads: int, causal: bool) -> dict[str, float]:
-    """Seconds and bytes of one answer, in this process, which is a fresh one."""
-    query, key, _ = draw(length, heads)
-    ask(name, query[..., :300, :], key[..., :300, :], causal)
-    before = peak()
-    took = seconds(lambda: ask(name, query, key, causal))
-    return {"seconds": took, "bytes": peak() - before, "matrix": heads * length**2 * 4}
-
-
-def afresh(name: str, length: int, heads: int, causal: bool, threads: int) -> dict[str, float]:
-    command = [sys.executable, __file__, "--measure", name, "--length", str(length)]
-    command += ["--heads", str(heads), "--threads", str(threads), *(["--causal"] * causal)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    got: dict[str, float] = json.loads(done.stdout)
-    return got
-
-
-def commit() -> str:
-    command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=Path(__file__).parent
-    ).stdout.strip()
-
-
-def machine() -> dict[str, str | int]:
-    info = Path("/proc/cpuinfo")
-    names = (
-        [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        if info.exists()
-        else []
-    )
+    runs: dict[str, Callable[[], Any]] = {FUSED: fused}
+    taken = interleaved(runs | {name: ask(name) for name in told.answers}, told.rounds)
+    base = taken.pop(FUSED)
     return {
-        "processor": names[0].split(":")[1].strip() if names else platform.processor(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "regard": regard.__version__ if hasattr(regard, "__version__") else "",
-        "commit": commit(),
-        "threads": torch.get_num_threads(),
+        name: {"seconds": seconds, "fused_seconds": base, "ratio": seconds / base}
+        for name, seconds in taken.items()
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+def resident(kind: str) -> int:
+    """Bytes that this process holds (VmRSS), or at most held since the peak was forgotten (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
+
+
+def measure(name: str, length: int, heads: int, mask: str) -> dict[str, float]:
+    """Seconds and bytes of one answer, in this process, which is a fresh one."""
+    calls: list[tuple[int, int]] = []
+
+    def progress(*rows: int) -> None:
+        calls.append(rows)  # type: ignore[arg-type]
+
+    query, key, _ = draw(length, heads)
+    ANSWERS[name](regard.look(query[..., :300, :], key[..., :300, :], mask=MASKS[mask]))
+    Path("/proc/self/clear_refs").write_text("5")
+    before, start = resident("VmRSS"), time.perf_counter()
+    ANSWERS[name](regard.look(query, key, mask=MASKS[mask]), progress=progress)
+    seconds = time.perf_counter() - start
+    taken = resident("VmHWM") - before
+    matrix = heads * length**2 * 4
+    counted = {"bytes": taken, "share": taken / matrix, "progress_calls": len(calls)}
+    return {"seconds": seconds, **counted}
+
+
+def afresh(told: argparse.Namespace, name: str, length: int, heads: int, mask: str) -> Any:
+    command = [sys.executable, __file__, "--measure", name, "--length", str(length)]
+    command += ["--heads", str(heads), "--threads", str(told.threads), "--masks", mask]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def plot(results: dict[str, Any], path: Path) -> None:
+    """Bars: each answer's time over the fused pass's, and the bound."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    for i, (mask, colour) in enumerate(zip(MASKS, ("#6ba6cf", "#174680"), strict=True)):
+        rows = [(n, results["time"][mask][n]) for n in ANSWERS if n in results["time"][mask]]
+        places = [k + (i - 0.5) * 0.4 for k in range(len(rows))]
+        bars = axes.bar(places, [row["ratio"] for _, row in rows], 0.38, label=mask, color=colour)
+        axes.bar_label(bars, fmt="%.2f", fontsize=6)
+        axes.set_xticks(range(len(rows)), [n for n, _ in rows], rotation=30, ha="right")
+    axes.axhline(BOUND, color="#c2410c", linewidth=1, label=f"{BOUND} x")
+    axes.axhline(1, color="#68717d", linewidth=0.8, linestyle=":")
+    axes.set_ylabel("times one fused forward pass")
+    size = results["size"]
+    axes.set_title(
+        f"Looks at {size['length']:,} x {size['length']:,}, {size['heads']} heads, width 64,"
+        f" {results['machine']['threads']} threads",
+        fontsize=10,
     )
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=160, metadata={"Software": None})
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", type=_list, default=["time", "memory", "long", "plot"])
+    parser.add_argument("--masks", type=_list, default=list(MASKS))
+    parser.add_argument("--answers", type=_list, default=list(ANSWERS))
     parser.add_argument("--length", type=int, default=8192)
     parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--causal", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    parser.add_argument("--long", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/looks.json")
-    told = parser.parse_args()
+    parser.add_argument("--out", type=Path, default=FOLDER / "looks.json")
+    return parser.parse_args()
+
+
+def _list(text: str) -> list[str]:
+    return text.split(",")
+
+
+def main() -> None:
+    told = parse()
     torch.set_num_threads(told.threads)
     if told.measure:
-        print(json.dumps(measure(told.measure, told.length, told.heads, told.causal)))
+        print(json.dumps(measure(told.measure, told.length, told.heads, told.masks[0])))
         return
-    result: dict[str, Any] = {**machine(), "length": told.length, "heads": told.heads, "looks": []}
-    print(f"{'answer':16} {'causal':7} {'seconds':>9} {'fused':>9} {'ratio':>7} {'memory':>9}")
-    for causal in (False, True):
-        for name, row in times(told.length, told.heads, told.rounds, causal).items():
-            memory = afresh(name, told.length, told.heads, causal, told.threads)
-            share = memory["bytes"] / memory["matrix"]
-            result["looks"].append(
-                {"answer": name, "causal": causal, **row, "bytes": memory["bytes"], "share": share}
-            )
-            print(
-                f"{name:16} {causal!s:7} {row['seconds']:9.3f} {row['fused_seconds']:9.3f}"
-                f" {row['ratio']:6.2f}x {share:9.2%}",
-                flush=True,
-            )
-    if told.long:
-        result["long"] = {}
-        for name in ANSWERS:
-            result["long"][name] = afresh(name, LONG, 1, False, told.threads)
-            print(f"{name:16} {LONG} x {LONG}: {result['long'][name]}", flush=True)
-    told.out.parent.mkdir(parents=True, exist_ok=True)
-    told.out.write_text(json.dumps(result, indent=1) + "\n")
+    results: dict[str, Any] = json.loads(told.out.read_text()) if told.out.exists() else {}
+    results["machine"] = machine()
+    results["size"] = {"length": told.length, "heads": told.heads, "width": 64}
+
+    def found(part: str, mask: str, rows: dict[str, Any]) -> None:
+        results.setdefault(part, {}).setdefault(mask, {}).update(rows)
+        told.out.parent.mkdir(parents=True, exist_ok=True)
+        told.out.write_text(json.dumps(results, indent=2) + "\n")
+        for name, row in rows.items():
+            print(part, mask, name, {k: float(f"{v:.4g}") for k, v in row.items()}, flush=True)
+
+    for mask in told.masks:
+        if "time" in told.parts:
+            found("time", mask, times(told, mask))
+        for name in told.answers if "memory" in told.parts else ():
+            row = afresh(told, name, told.length, told.heads, mask)
+            del row["seconds"]  # a fresh process's first call, beside whatever else is running
+            found("memory", mask, {name: row})
+    for name in told.answers if "long" in told.parts else ():
+        found("long", "full", {name: afresh(told, name, LONG, 1, "full")})
+    if "plot" in told.parts:
+        plot(results, told.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":

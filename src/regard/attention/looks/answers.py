@@ -64,6 +64,10 @@ class Answers(ABC):
         """The tensors that the weights depend on; None where that cannot be told."""
 
     @abstractmethod
+    def _learner(self) -> Answers:
+        """The same look, for answers with gradients: no strip of it does again what all share."""
+
+    @abstractmethod
     def _learns(self) -> bool:
         """Whether a gradient is wanted of the weights."""
 
@@ -86,8 +90,9 @@ class Answers(ABC):
         """
         self._temperature()
         if self._learns():
-            part = learned.log_normaliser(self._scores)
-            return self._learned(part, lambda: self.log_normaliser(progress))
+            look = self._learner()
+            part = learned.log_normaliser(look._scores)
+            return look._learned(part, lambda: self.log_normaliser(progress), progress)
         return self._each(lambda block: block.log_normaliser(), progress)
 
     def entropy(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -101,8 +106,9 @@ class Answers(ABC):
             tensor([1.3863])
         """
         if self._learns():
-            part = learned.entropy(self._spread)
-            return self._learned(part, lambda: self.entropy(progress))
+            look = self._learner()
+            part = learned.entropy(look._spread)
+            return look._learned(part, lambda: self.entropy(progress), progress)
         return self._each(lambda block: block.entropy(), progress)
 
     def perplexity(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -169,12 +175,13 @@ class Answers(ABC):
             asked = queries if down is None else len(down)
             weights = _broadcast_weights(weights, (*batch, asked))
         follows = weights is not None and weights.requires_grad and torch.is_grad_enabled()
-        if follows or self._learns():
-            part = learned.received(self._spread, weights)
-            return self._learned(
-                part, lambda: self._received(down, weights, progress), down, weights, summed=True
-            )
-        return self._received(down, weights, progress)
+        if not (follows or self._learns()):
+            return self._received(down, weights, progress)
+        look = self._learner()
+        part = learned.received(look._spread, weights)
+        return look._learned(
+            part, lambda: self._received(down, weights, progress), progress, down, weights, True
+        )
 
     @torch.no_grad()
     def _received(
@@ -283,6 +290,7 @@ class Answers(ABC):
         self,
         part: learned.Part,
         whole: Callable[[], Tensor],
+        progress: Progress | None,
         rows: Tensor | None = None,
         weights: Tensor | None = None,
         summed: bool = False,
@@ -297,10 +305,14 @@ class Answers(ABC):
                 yield slice(start, start + len(strip)), strip
                 start += len(strip)
 
+        def told(at: slice) -> None:
+            if progress:
+                progress(prod(self.shape[:-2]) * at.stop, self._rows_asked(rows))
+
         leaves = self._leaves()
         if leaves is not None and weights is not None:
             leaves = learned.unique([*leaves, weights])
-        return learned.answer(learned.Answer(whole, part, strips, summed), leaves)
+        return learned.answer(learned.Answer(whole, part, strips, summed, told), leaves)
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=self._dtype(), device=self.device)

@@ -18,6 +18,7 @@ from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import entropy_of
 from regard.attention.normalisers import Rows
 from regard.attention.scores import Additive, DotLike, General, SoftCap
+from regard.attention.scores.prepare import PreparedAdditive, Projected
 
 Part = Callable[[slice, Tensor], Tensor]  # a strip: which of the rows asked for, their positions
 
@@ -31,12 +32,14 @@ class Answer:
         part: what one strip of rows gives, in operations that can be differentiated.
         strips: the strips of rows, anew at each call.
         summed: whether the parts are summed, not laid side by side along the last axis.
+        told: is called with every strip that is done, where the whole is not streamed.
     """
 
     whole: Callable[[], Tensor]
     part: Part
     strips: Callable[[], Iterator[tuple[slice, Tensor]]]
     summed: bool = False
+    told: Callable[[slice], None] = lambda at: None
 
 
 def answer(asked: Answer, leaves: list[Tensor] | None) -> Tensor:
@@ -44,10 +47,12 @@ def answer(asked: Answer, leaves: list[Tensor] | None) -> Tensor:
     if leaves is not None:
         found: Tensor = _Again.apply(asked, *leaves)  # type: ignore[no-untyped-call]
         return found
-    parts = [
-        checkpoint(asked.part, at, strip, use_reentrant=False, preserve_rng_state=False)
-        for at, strip in asked.strips()
-    ]
+    parts = []
+    for at, strip in asked.strips():
+        parts.append(
+            checkpoint(asked.part, at, strip, use_reentrant=False, preserve_rng_state=False)
+        )
+        asked.told(at)
     return torch.stack(parts).sum(0) if asked.summed else torch.cat(parts, -1)
 
 
@@ -98,6 +103,9 @@ def unique(tensors: list[Tensor]) -> list[Tensor]:
 def _parameters(score: object) -> list[Tensor] | None:
     if isinstance(score, General | Additive):
         return list(score.parameters())
+    if isinstance(score, PreparedAdditive):
+        left = score.score
+        return [left.weight] if isinstance(left, Projected) else list(left.parameters())
     if isinstance(score, SoftCap):
         return _parameters(score.score)
     plain = isinstance(score, DotLike) and not isinstance(score, nn.Module)

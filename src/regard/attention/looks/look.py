@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
+from math import prod
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from regard.attention.kernels.reference import weigh
+from regard.attention.kernels.reference import weigh, widen
 from regard.attention.kernels.request import Request
 from regard.attention.looks import learned
-from regard.attention.looks.answers import Answers
+from regard.attention.looks.answers import Answers, Progress
 from regard.attention.looks.products import Products
 from regard.attention.looks.source import MASKED, Scored, Source, width
 from regard.attention.looks.windows import Window, positions
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import DotLike
+from regard.attention.scores.prepare import prepare_both
 from regard.attention.shapes import Shape
 
-BLOCK = 1 << 22  # scores held at a time when only some columns are wanted
+PLOTTER = "regard.viewing.overview"  # of the wing above, which this one works without
+BLOCK = 1 << 22  # scores held at a time where some columns are wanted with their gradient
 
 
 class Look(Answers):
@@ -61,7 +67,7 @@ class Look(Answers):
         return self._request.frame.device
 
     def weights(
-        self, rows: Window = None, columns: Window = None
+        self, rows: Window = None, columns: Window = None, progress: Progress | None = None
     ) -> Float[Tensor, "*batch rows columns"]:
         """The weights, or any window of them.
 
@@ -70,18 +76,37 @@ class Look(Answers):
             columns: positions of keys, likewise. A row is normalised over every key all the same.
         """
         batch, queries, keys = self.shape[:-2], *self.shape[-2:]
-        across = None if columns is None else positions(columns, keys, self.device)
-        if rows is None and across is None:
-            return self._rows(None).expand(*batch, queries, keys)
+        if rows is None and columns is None:
+            whole = self._rows(None).expand(*batch, queries, keys)
+            if progress:
+                progress(prod(batch) * queries, prod(batch) * queries)
+            return whole
         down = positions(rows, queries, self.device)
+        across = None if columns is None else positions(columns, keys, self.device)
+        if not self._learns():
+            return self._window(down, across, progress)
         if across is None:
             return self._rows(down).expand(*batch, len(down), keys)
-        step = max(1, BLOCK // max(1, keys))
-        blocks = [
-            self._rows(block).expand(*batch, len(block), keys).index_select(-1, across)
-            for block in down.split(step)
+        parts = [
+            self._spread(block).index_select(-1, across)
+            for block in down.split(max(1, BLOCK // max(1, keys)))
         ]
-        return torch.cat(blocks, dim=-2)
+        return torch.cat(parts, dim=-2)
+
+    @torch.no_grad()
+    def _window(self, down: Tensor, across: Tensor | None, progress: Progress | None) -> Tensor:
+        keys = self.shape[-1]
+        wide = keys if across is None else len(across)
+        seen = self._empty(*self.shape[:-2], len(down), wide).zero_()
+        for block in self._blocks(down, progress):
+            place, weights = block.place, block.weights()
+            into = seen[(*place.entries, place.at)]
+            if across is None:
+                into[..., place.across] = weights
+            else:
+                whole = F.pad(weights, (place.columns.start, keys - place.columns.stop))
+                into.copy_(whole.index_select(-1, across))
+        return seen
 
     def mean_heads(self) -> Look:
         """The look whose weights are the mean over heads, the last batch axis.
@@ -95,6 +120,25 @@ class Look(Answers):
         from regard.attention.looks.mean import MeanLook
 
         return MeanLook(self)
+
+    def plot(self, height: int = 64, width: int = 64, **how: Any) -> Any:
+        """The map as a figure of matplotlib's: a panel for each head, all on one scale.
+
+        Args:
+            height: rows of a map, at most.
+            width: columns of a map, at most.
+            how: `rows`, `columns` and `reduce` of `map`; `entry`, the batch entry to draw by its
+                leading axes; `theme`, "light" or "dark".
+
+        Raises:
+            ShapeError: there are more than 16 panels, or none.
+        """
+        return import_module(PLOTTER).plot(self, height, width, **how)
+
+    def _repr_html_(self) -> str:
+        from regard.attention.looks.notebook import html
+
+        return html(self)
 
     def _rows(self, rows: Tensor | None) -> Tensor:
         return weigh(self._request, rows)
@@ -124,6 +168,11 @@ class Look(Answers):
 
     def _leaves(self) -> list[Tensor] | None:
         return learned.leaves_of(self._request)
+
+    def _learner(self) -> Look:
+        request = self._request
+        score, query, key = prepare_both(request.score, widen(request.query), widen(request.key))
+        return Look(replace(request, score=score, query=query, key=key))
 
     def _learns(self) -> bool:
         request = self._request

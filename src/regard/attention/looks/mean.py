@@ -51,6 +51,9 @@ class MeanLook(Look):
     def _leaves(self) -> list[Tensor] | None:
         return self._look._leaves()
 
+    def _learner(self) -> MeanLook:
+        return MeanLook(self._look._learner())
+
     def _learns(self) -> bool:
         return self._look._learns()
 

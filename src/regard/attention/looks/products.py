@@ -76,7 +76,7 @@ class Products(Source):
             stop = min(start + LEAST, asked)
             reached = len(self._reach(self._strip(rows, start, stop)).some)
             height = min(self._room() // max(1, reached), max(128, reached))
-            stop = min(start + max(LEAST, height), asked)
+            stop = min(start + max(LEAST, height // LEAST * LEAST), asked)
             strip = self._strip(rows, start, stop)
             yield slice(start, stop), strip, self._reach(strip)
             start = stop

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 RANKED = 64  # numbers that are ranked at once
 SHORT, FEW, MANY = 1024, 8, 32  # runs of FEW in a row up to SHORT, of MANY at least in a longer one
 LOW = 0xFFFFFFFF
+WORTH, MOST = 1 << 19, 64  # numbers in all, and ranks, that the compiled way is for
 
 
 def first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -24,6 +25,10 @@ def first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
         shape = (*scores.shape[:-1], count)
         nowhere = torch.zeros(shape, dtype=torch.long, device=scores.device)
         return scores.new_full(shape, -torch.inf), nowhere
+    if _compiled(scores, count):
+        from regard.attention.kernels.cpu.highest import highest
+
+        return highest(scores, count)
     if length < count:
         values, found = first(scores, length)
         missing = (0, count - length)
@@ -44,6 +49,13 @@ def first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
         candidates.masked_fill_(again, -torch.inf)
     values, found = first(candidates, count)
     return values, places.gather(-1, found)
+
+
+def _compiled(scores: Tensor, count: int) -> bool:
+    """Whether one pass of compiled code is worth loading it: it takes a third of the time."""
+    several, long = 1 < count <= MOST, scores.shape[-1] > RANKED
+    plain = scores.is_cpu and scores.dtype in (torch.float32, torch.float64)
+    return several and long and plain and scores.numel() >= WORTH
 
 
 def _ranked(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -58,6 +58,9 @@ class StoredLook(Look):
     def _leaves(self) -> list[Tensor] | None:
         return [self._weights]
 
+    def _learner(self) -> StoredLook:
+        return self
+
     def _learns(self) -> bool:
         return torch.is_grad_enabled() and self._weights.requires_grad
 

@@ -1,4 +1,4 @@
-"""The work on the keys done once, for decoders that read one memory at every step."""
+"""A score's work on single queries and keys, done once for all that will be asked of the pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from regard.attention.scores.additive import Additive
 from regard.attention.scores.cap import SoftCap
-from regard.attention.scores.dot import Cosine, Dot, DotLike
+from regard.attention.scores.dot import Cosine, Dot, DotLike, ScaledDot
 from regard.attention.scores.general import General
 from regard.attention.scores.parameters import check_width, project
 from regard.attention.scores.protocol import Score
@@ -18,10 +18,31 @@ from regard.attention.shapes import check_widths
 
 
 @dataclass(frozen=True)
+class Projected:
+    """What is left of an additive score when its queries are W_q q + b already."""
+
+    score: Additive
+
+    @property
+    def d_hidden(self) -> int:
+        return self.score.d_hidden
+
+    @property
+    def weight(self) -> Tensor:
+        return self.score.weight
+
+    def query_features(self, query: Tensor) -> Tensor:
+        return query
+
+    def combine(self, query_features: Tensor, key_features: Tensor) -> Tensor:
+        return self.score.combine(query_features, key_features)
+
+
+@dataclass(frozen=True)
 class PreparedAdditive:
     """An additive score whose keys are W_k k already."""
 
-    score: Additive
+    score: Additive | Projected
 
     def __call__(self, query: Tensor, key_features: Tensor, /) -> Tensor:
         return self.score.combine(self.score.query_features(query), key_features)
@@ -72,3 +93,43 @@ def prepare(
             return SoftCap(inner, score.cap), prepared
         case _:
             return score, key
+
+
+def prepare_both(
+    score: Score,
+    query: Float[Tensor, "*batch queries d_query"],
+    key: Float[Tensor, "*batch keys d_key"],
+) -> tuple[Score, Float[Tensor, "... queries d_left"], Float[Tensor, "... keys d_right"]]:
+    """The same with the work on the queries done too: for all that is asked of one pair of them.
+
+    prepared_score(prepared_query, prepared_key) = score(query, key). Gradients flow through all.
+
+    Args:
+        score: any score; one that does no work on single vectors comes back as it is.
+        query: the queries.
+        key: the keys.
+
+    Returns:
+        The prepared score, the prepared queries and the prepared keys.
+
+    Example:
+        >>> import torch
+        >>> query, key = torch.tensor([[3.0, 4.0]]), torch.tensor([[6.0, 8.0], [0.0, 2.0]])
+        >>> score, query, key = prepare_both(Cosine(), query, key)
+        >>> score, key.tolist()
+        (ScaledDot(scale=1.0), [[0.6000000238418579, 0.800000011920929], [0.0, 1.0]])
+    """
+    match score:
+        case Dot() | ScaledDot():
+            return score, query, key
+        case DotLike():
+            query, key, scale = score.factors(query, key)
+            return ScaledDot(scale), query, key
+        case Additive():
+            features = score.query_features(query)
+            return PreparedAdditive(Projected(score)), features, score.key_features(key)
+        case SoftCap():
+            inner, query, key = prepare_both(score.score, query, key)
+            return SoftCap(inner, score.cap), query, key
+        case _:
+            return score, query, key
