@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import resource
 from contextlib import closing
 
 from rich.console import Console
@@ -41,6 +43,23 @@ def test_a_validation_without_metrics_says_why_there_is_no_picture(tmp_path, cap
     assert "BLEU 30.0  chrF 40.0  exact 5.0%  best so far" in out
     assert "curves.png: not drawn" in out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_keeps_the_curves_there_are_and_stops_nothing(tmp_path, capsys):
+    line = {"kind": "step", "step": 4, "loss": 2.0, "learning_rate": 0.1, "tokens_per_second": 9.0}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    (tmp_path / "curves.png").write_bytes(b"an older picture")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))  # files may grow no further
+    try:
+        Reporter(tmp_path).draw_curves()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "curves.png: not drawn: [Errno 27] File too large" in capsys.readouterr().out
+    assert (tmp_path / "curves.png").read_bytes() == b"an older picture"
+    assert len(list(tmp_path.iterdir())) == 2
+    Reporter(tmp_path).draw_curves()
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_person_sees_a_bar_that_ends_cleanly(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 
 import pytest
@@ -73,14 +74,15 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(out, tmp_path
     assert leftovers(tmp_path) == []
 
 
-def test_a_full_disk_keeps_the_translations_there_are(trained, corpus, tmp_path):
+def test_a_full_disk_keeps_the_translations_there_are(trained, tmp_path):
     out = tmp_path / "out.txt"
     out.write_text("older\n", encoding="utf-8")
     command = ["evaluate", "--model", trained, "--beam", "1", "--out", out]
-    files = ["--source", corpus / "train.es", "--target", corpus / "train.en"]
-    check_refused(run(*command, *files, limits={resource.RLIMIT_FSIZE: 1000}), out, "too large")
+    (tmp_path / "test.tsv").write_text("El gato\tThe cat\n" + "\n" * 3000, encoding="utf-8")
+    full = {resource.RLIMIT_FSIZE: 2000}  # files may grow no further
+    check_refused(run(*command, "--tsv", "test.tsv", limits=full), out, "File too large")
     assert out.read_text(encoding="utf-8") == "older\n"
-    assert list(tmp_path.iterdir()) == [out]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.txt", "test.tsv"]
 
 
 def test_a_file_is_found_in_the_folder_of_corpora(trained, corpus, monkeypatch):
@@ -96,3 +98,68 @@ def test_a_file_is_found_in_the_folder_of_corpora(trained, corpus, monkeypatch):
     monkeypatch.setenv("REGARD_DATA", str(corpus))
     there = run("evaluate", "--model", trained, "--source", "valid.es", "--target", "valid.en")
     assert (there.code, there.out) == (0, here.out)
+
+
+def test_translations_are_scored_without_a_model(trained, corpus, tmp_path):
+    files = ["--source", corpus / "valid.es", "--target", corpus / "valid.en"]
+    scored = run("evaluate", "--model", trained, *files, "--beam", "1", "--out", "out.txt")
+    again = run("evaluate", "--hypotheses", "out.txt", "--target", corpus / "valid.en")
+    assert again.code == 0, again
+    assert again.lines[0] == "20 sentence pairs, 0 with an empty side; out.txt"
+    assert again.lines[1:] == scored.lines[1:]
+    found = json.loads(
+        run(
+            "evaluate", "--hypotheses", "out.txt", "--target", corpus / "valid.en",
+            "--format", "json",
+        ).out
+    )  # fmt: skip
+    assert f"BLEU {found['bleu']:.2f}" in again.lines[1]
+    (tmp_path / "short").write_text("one\n", encoding="utf-8")
+    short = run("evaluate", "--hypotheses", "short", "--target", corpus / "valid.en")
+    check_refused(short, "short has 1 lines, the references 20")
+
+
+def test_two_systems_are_compared_by_resampling(trained, corpus, tmp_path):
+    reference = corpus / "valid.en"
+    text = reference.read_text(encoding="utf-8")
+    (tmp_path / "good").write_text(text, encoding="utf-8")
+    (tmp_path / "bad").write_text("".join(line[:5] + "\n" for line in text.split("\n")[:-1]))
+    command = ["evaluate", "--hypotheses", "good", "--target", reference, "--resamples", "100"]
+    result = run(*command, "--baseline", "bad")
+    assert result.code == 0, result
+    assert "paired bootstrap, 100 resamples, seed 12345" in result.out
+    bleu = next(line for line in result.lines if line.startswith("BLEU  "))
+    assert bleu.endswith(" 0.0099")  # never below 1 / (resamples + 1)
+    assert run(*command, "--baseline", "bad").out == result.out
+    other = json.loads(run(*command, "--baseline", "bad", "--seed", "7", "--format", "json").out)
+    assert other["baseline"]["seed"] == 7
+    assert other["baseline"]["differences"]["bleu"]["p_value"] == pytest.approx(1 / 101)
+    # A model may be the baseline where there are sources.
+    check_refused(run(*command, "--baseline", trained), "--source", code=2)
+    model = run(*command, "--source", corpus / "valid.es", "--baseline", trained)
+    assert model.code == 0, model
+    check_refused(run(*command, "--baseline", "bad", "--seed", "0"), "seed 0", code=2)
+
+
+def test_links_are_scored_against_sure_and_possible_ones(trained, tmp_path):
+    gold = {"src": ["a", "b"], "tgt": ["x", "y"], "sure": [[0, 0]], "possible": [[1, 1]]}
+    (tmp_path / "gold").write_text(f"{json.dumps(gold)}\n", encoding="utf-8")
+    (tmp_path / "links").write_text("0-0 1-1 0-1\n", encoding="utf-8")
+    result = run("evaluate", "--alignments", "gold", "--hypotheses", "links")
+    # Three links, one sure and two possible, one sure link in the gold: 1 - (1 + 2) / (3 + 1).
+    assert result.lines == [
+        "1 sentences, 1 sure links, 2 sure or possible; 3 found",
+        "AER 25.00  precision 66.67  recall 100.00  F1 80.00",
+        "the diagonal: AER 0.00",
+    ]
+    flipped = run("evaluate", "--alignments", "gold", "--hypotheses", "links", "--flip")
+    assert flipped.lines[1] == result.lines[1]
+    ours = run("evaluate", "--alignments", "gold", "--model", trained, "--format", "json")
+    assert ours.code == 0, ours
+    assert json.loads(ours.out)["links"] == 2
+    assert "nothing was chosen" in ours.err
+    (tmp_path / "links").write_text("0-0\n0-0\n", encoding="utf-8")
+    wrong = run("evaluate", "--alignments", "gold", "--hypotheses", "links")
+    check_refused(wrong, "links has 2 lines, gold 1")
+    check_refused(run("evaluate", "--alignments", "gold", "--tsv", "x"), "--alignments", code=2)
+    check_refused(run("evaluate", "--hypotheses", "links", "--flip"), "--flip", code=2)

@@ -12,7 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from tests.journeys.commands import PATIENCE, Fork, finish, fork, leftovers, process, run
+
+from regard.translation import configuration
+from regard.translation.training import checkpoints
+from regard.translation.training.loop import Trainer
+from regard.translation.training.preparation import prepare
 
 
 def wait_for(condition: Callable[[], object], started: Fork) -> None:
@@ -36,35 +42,97 @@ def newest(folder: Path) -> int:
     return max((int(path.name.removeprefix("step-")) for path in found), default=0)
 
 
+def kill(trainer: Trainer, moment: Callable[[], None]) -> None:
+    """Train in a child that would go on for hours, and kill it at some moment."""
+    child = os.fork()
+    if child == 0:
+        try:
+            trainer.resume()
+            trainer.train()
+        finally:
+            os._exit(1)
+    moment()
+    os.kill(child, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
 @pytest.mark.slow
-def test_a_kill_at_any_moment_leaves_a_checkpoint_that_works(corpus, tmp_path):
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a process with a GPU cannot be forked")
+def test_fifty_kills_at_any_moment_leave_a_checkpoint_that_works(corpus, tmp_path):
+    """Each step saves. The child has everything but the checkpoint from here, so that it is soon at work again.
+
+    After each kill the newest checkpoint is read here, and after every tenth the command reads it. Kills come at
+    random: half from the start on, half from the next checkpoint on.
+    """
     folder, dice = tmp_path / "run", random.Random(4)
-    for _ in range(8):
+    changes = ("max_steps=1000000", "save_every=1", "validate_every=999999", "log_every=1")
+    wanted = configuration.read(corpus / "tiny.toml", tuple(f"training.{c}" for c in changes))
+    trainer = prepare(wanted, folder, data=corpus)
+    kills = torn = 0
+
+    def soon() -> None:
+        time.sleep(dice.random() / 10)
+
+    def after_the_next() -> None:
+        before, limit = newest(folder), time.monotonic() + PATIENCE
+        while newest(folder) == before:
+            assert time.monotonic() < limit, "nothing happened"
+            time.sleep(0.001)
+        time.sleep(dice.random() / 50)
+
+    for number in range(50):
         before = newest(folder)
-        started = endless(corpus, folder)
-        wait_for(lambda before=before: newest(folder) > before, started)
-        time.sleep(dice.random() / 20)
-        started.send(signal.SIGKILL)
-        assert started.finish()[0] == -signal.SIGKILL
-        assert newest(folder) > before
-        assert run("translate", "--model", folder, "--beam", "1", "El gato").code == 0
-    before = newest(folder)
-    started = endless(corpus, folder)
-    wait_for(lambda: newest(folder) > before, started)
+        kill(trainer, soon if number % 2 else after_the_next)
+        kills += 1
+        torn += bool(leftovers(folder))
+        assert newest(folder) >= before
+        checkpoint = trainer.run.newest_checkpoint()
+        assert checkpoint is not None
+        assert checkpoints.load(checkpoint, trainer.model, trainer.optimiser).step == newest(folder)
+        if number % 10 == 9:
+            assert run("translate", "--model", folder, "--beam", "1", "El gato").code == 0
+    assert kills == 50
+    assert torn > 0  # some did come in the middle of a checkpoint
+
+    reached = newest(folder)
+    straight = prepare(wanted, tmp_path / "straight", data=corpus)
+    straight.train(lambda: straight.progress.step >= reached)
+    for name in ("model.safetensors", "optimiser.safetensors"):
+        killed, whole = (
+            each / "checkpoints" / f"step-{reached}" / name
+            for each in (folder, straight.run.folder)
+        )
+        assert killed.read_bytes() == whole.read_bytes()
+
+    started = endless(corpus, folder)  # and the command goes on from there, and tidies up
+    wait_for(lambda: newest(folder) > reached, started)
     started.send(signal.SIGTERM)
     assert started.finish() == (143, "")
     assert leftovers(folder) == []
 
 
+def shared_memory() -> set[str]:
+    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+
+
+def children(started: Fork) -> list[str]:
+    listed = Path(f"/proc/{started.child.pid}/task/{started.child.pid}/children")
+    return listed.read_text(encoding="ascii").split() if listed.exists() else []
+
+
 def test_two_signals_end_a_training_at_once(corpus, tmp_path):
-    folder = tmp_path / "run"
+    folder, shared = tmp_path / "run", shared_memory()
     started = endless(corpus, folder)
     wait_for(lambda: newest(folder), started)
+    assert (
+        children(started) == []
+    )  # data comes from no process of its own: there is none to be left behind
     started.send(signal.SIGINT)
     started.send(signal.SIGINT)
     code, err = started.finish()
     assert code == 130
     assert "Traceback" not in err
+    assert shared_memory() <= shared
     assert run("translate", "--model", folder, "--beam", "1", "El gato").code == 0
 
 
@@ -111,6 +179,18 @@ def closed(redirection: str, *arguments: str | Path) -> subprocess.CompletedProc
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
+
+
+def test_a_folder_in_the_place_of_standard_input_is_refused_by_the_interpreter(trained, tmp_path):
+    """Before any code of ours runs: Python ends in a line of its own, with a code like ours."""
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        result = finish(process("translate", "--model", trained, stdin=descriptor))
+    finally:
+        os.close(descriptor)
+    assert (result.code, result.out) == (1, "")
+    assert "<stdin> is a directory" in result.err
+    assert "Traceback" not in result.err
 
 
 def test_closed_streams_are_told_apart_from_empty_ones(trained):

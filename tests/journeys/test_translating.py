@@ -131,8 +131,8 @@ def test_a_seed_repeats_what_chance_drew(trained):
 
 
 def test_too_little_memory_is_told_with_what_to_lower(trained):
-    limits = {resource.RLIMIT_AS: virtual() + 64 * 2**20}
-    text = "".join(f"El gato ve {number}\n" for number in range(200)).encode()
+    limits = {resource.RLIMIT_AS: virtual() + 24 * 2**20}
+    text = b"El gato ve el mar hoy.\n" * 40  # whose next words alone, for a thousand hypotheses, are 50 MB
     result = run("translate", "--model", trained, "--beam", "1000", stdin=text, limits=limits)
     check_refused(result, "out of memory", "--beam")
     assert run("translate", "--model", trained, "--beam", "1", "El gato", limits=limits).code == 0
