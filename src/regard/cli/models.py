@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 from regard.cli import card, shipped
 
 EXAMPLES = """\b
@@ -16,7 +19,7 @@ def models() -> None:
     print("Models (regard translate --model NAME):")
     for name, folder in shipped.models().items():
         print(f"  {name}")
-        for line in card.summary(folder):
+        for line in [*card.summary(folder), *_alignment(folder)]:
             print(f"      {line}")
     if not shipped.models():
         print("  none is bundled with this installation")
@@ -25,3 +28,14 @@ def models() -> None:
     for name, path in shipped.configurations().items():
         first = path.read_text(encoding="utf-8").partition("\n")[0]
         print(f"  {name:{width}}  {first.lstrip('# ')}")
+
+
+def _alignment(folder: Path) -> list[str]:
+    """How well the attention chosen for word links does; nothing where none was."""
+    try:
+        kept = tomllib.loads((folder / "alignment.toml").read_text(encoding="utf-8"))
+        return [
+            f"Word links: AER {kept['aer']:.1f} ({kept['gold']}, {kept['sentences']} sentences)"
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []

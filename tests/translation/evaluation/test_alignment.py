@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from regard.translation.errors import ConfigurationError, DataError
 from regard.translation.evaluation.alignment import (
     argmax_links,
+    diagonal_links,
     flipped,
     measure_alignment,
+    mutual_links,
     parse_links,
     symmetrise,
     threshold_links,
@@ -71,6 +73,22 @@ def test_links_of_a_look():
     assert threshold_links(weights, 0.3) == {(1, 0), (2, 0), (0, 1), (1, 1)}
     assert flipped(argmax_links(weights)) == {(0, 1), (1, 0)}
     assert argmax_links(torch.empty(0, 3)) == set()
+
+
+def test_mutual_links_hold_from_both_sides():
+    weights = torch.tensor([[0.1, 0.6, 0.3], [0.0, 0.9, 0.1], [0.5, 0.1, 0.4]])
+    assert argmax_links(weights) == {(1, 0), (1, 1), (0, 2)}
+    assert mutual_links(weights) == {(1, 1), (0, 2)}
+    assert mutual_links(torch.zeros(2, 2)) == set()
+    assert mutual_links(torch.empty(0, 3)) == set()
+
+
+def test_the_diagonal_runs_from_corner_to_corner():
+    assert diagonal_links(4, 4) == {(place, place) for place in range(4)}
+    assert diagonal_links(7, 3) == {(0, 0), (3, 1), (6, 2)}
+    assert diagonal_links(1, 3) == {(0, 0), (0, 1), (0, 2)}
+    assert diagonal_links(3, 1) == {(0, 0)}
+    assert diagonal_links(0, 3) == diagonal_links(3, 0) == set()
 
 
 def test_symmetrised_by_the_published_steps():

@@ -1,0 +1,121 @@
+"""The choice that is found, and the file in which it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.translation.aligning.standing_in import Scripted, ahead, tokenizers
+
+from regard.translation import configuration as configurations
+from regard.translation.aligning import choice as choices
+from regard.translation.aligning.choice import Choice, Kept, usual
+from regard.translation.aligning.choosing import choose
+from regard.translation.aligning.reading import readings
+from regard.translation.errors import ConfigurationError, DataError, ModelError
+from regard.translation.evaluation.gold import Gold
+from regard.translation.runs import Run
+
+WORDS = ["uno", "dos", "tres"]
+
+
+def found(gold: Gold):
+    both = tokenizers()
+    assert gold.words is not None
+    return choose(readings(Scripted(ahead), both, gold.words), gold)
+
+
+def test_the_head_that_knows_is_found_and_measured_on_the_other_half():
+    straight = {(0, 0), (1, 1), (2, 2)}
+    gold = Gold([straight] * 4, [set()] * 4, [(WORDS, WORDS)] * 4)
+    chosen = found(gold)
+    assert (chosen.best.choice.layer, chosen.best.choice.rows) == (0, "written")
+    assert chosen.best.scores.aer == 0
+    by_choice = {one.choice: one.scores.aer for one in chosen.tried}
+    assert by_choice[Choice(0, 0)] == 0 < by_choice[Choice(0, 1)] == by_choice[Choice(1, 0)]
+    assert [one.scores.aer for one in chosen.crossed] == [0, 0]
+    assert chosen.diagonal.aer == 0
+    # 2 layers of a mean and 2 heads, and all layers; 2 rows, balanced or not; 10 methods.
+    assert len(chosen.tried) == 7 * 2 * 2 * 10
+    assert len({one.choice for one in chosen.tried}) == len(chosen.tried)
+
+
+def test_halves_that_disagree_pay_for_it():
+    first, own = {(0, 0), (0, 1), (0, 2)}, {(0, 0), (1, 1), (2, 2)}
+    gold = Gold([own, own, first, first], [set()] * 4, [(WORDS, WORDS)] * 4)
+    chosen = found(gold)
+    assert chosen.crossed[0].choice != chosen.crossed[1].choice
+    assert all(one.scores.aer > 50 for one in chosen.crossed)
+
+
+def test_too_few_sentences_choose_nothing():
+    with pytest.raises(DataError, match="1 sentences with gold links: nothing can be chosen"):
+        found(Gold([set()], [set()], [(WORDS, WORDS)]))
+    with pytest.raises(DataError, match="0 sentences for 1"):
+        choose([], Gold([set()], [set()]))
+
+
+def test_what_is_usual_is_said_in_words():
+    assert str(usual(6)) == "layer 4, mean of its heads, rows of the word written, balanced, argmax"
+    assert usual(1).layer == 0
+    assert str(Choice(method="threshold", threshold=0.3)).endswith("written, threshold 0.3")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"layer": -1}, "layer -1"),
+        ({"head": 1}, "which layer"),
+        ({"threshold": 0.0}, "threshold 0"),
+        ({"threshold": float("nan")}, "threshold nan"),
+    ],
+)
+def test_numbers_out_of_range_are_told(given: dict, told: str):
+    with pytest.raises(ConfigurationError, match=told):
+        Choice(**given)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    made = configurations.parse(
+        "[data]\ntrain.tsv='a'\nvalid.tsv='b'\n[model]\nkind='transformer'", "x", []
+    )
+    return Run(tmp_path, made)
+
+
+@pytest.mark.parametrize("choice", [Choice(1, 2, "read", True, "threshold", 0.15), Choice()])
+def test_a_choice_is_found_again(run: Run, choice: Choice):
+    assert choices.find(run) is None
+    kept = Kept(choice, 'gold "one"\n.jsonl', 41, 47.41)
+    path = choices.keep(run, kept)
+    assert path == run.folder / "alignment.toml"
+    assert choices.find(run) == replace(kept, gold="gold _one__.jsonl")
+    (run.folder / "model.safetensors").write_bytes(b"others")
+    again = choices.find(run)
+    assert again is not None
+    assert (again.choice, again.current) == (choice, False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("layer = 1", "layer = true"),
+        ("layer = 1", "layer = -1"),
+        ('rows = "read"', 'rows = "columns"'),
+        ('method = "argmax"', 'method = "magic"'),
+        ("balanced = false", "balance = false"),
+        ("[choice]", "[chosen]"),
+        ("sentences = 41", "sentences = 'x'"),
+        ("threshold = 0.25", "threshold = 7.0"),
+        ("aer", "\x00"),
+    ],
+)
+def test_a_file_that_is_no_choice_is_told(run: Run, old: str, new: str):
+    path = choices.keep(run, Kept(Choice(1, None, "read"), "gold", 41, 47.41))
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(ModelError, match=r"alignment\.toml"):
+        choices.find(run)

@@ -1,0 +1,134 @@
+"""From pieces to words, from rows of steps to rows of words."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.translation.aligning.standing_in import Scripted, ahead, tokenizers
+
+from regard.translation.aligning.aligner import Aligner, grown, weights_of
+from regard.translation.aligning.balance import balance
+from regard.translation.aligning.choice import Choice
+from regard.translation.aligning.reading import readings
+from regard.translation.aligning.words import in_pieces, words_of
+from regard.translation.errors import ConfigurationError
+from regard.translation.evaluation.alignment import symmetrise
+
+BOTH = tokenizers()
+
+
+def test_every_piece_has_its_word():
+    found = in_pieces(BOTH.source, ["uno", "xyzzy", "azul"])
+    pieces = BOTH.source.pieces(found.ids)
+    joined = ["", "", ""]
+    for piece, owner in zip(pieces, found.owners, strict=True):
+        joined[owner] += piece.replace("▁", "")
+    assert joined == ["uno", "xyzzy", "azul"]
+    assert found.unread == 0
+    assert found.first(1).unread == 2
+
+
+def test_words_that_are_none_or_several_keep_their_numbers():
+    found = in_pieces(BOTH.source, ["uno", "\x07", "dos tres", "ñ", "azul"])
+    assert set(found.owners) == {0, 2, 3, 4}
+    assert found.owners == sorted(found.owners)
+    assert found.ids == BOTH.source.encode("uno dos tres ñ azul")
+    assert in_pieces(BOTH.source, []).ids == []
+
+
+def test_words_are_those_of_the_normalised_line():
+    assert words_of("\ufeff uno\u00a0dos\u2028tres\n") == ["uno", "dos", "tres"]
+    assert words_of(" ") == []
+
+
+def test_pieces_add_up_over_source_words_and_average_over_target_words():
+    torch.manual_seed(0)
+    made = torch.rand(2, 40, 40)
+
+    def script(layer: int, rows: int, columns: int) -> torch.Tensor:
+        return made[:, :rows, :columns] * (layer + 1)
+
+    source, target = ["uno", "xyzzy"], ["zz", "rojo", "q"]
+    (found,) = readings(Scripted(script), BOTH, [(source, target)])
+    ours, theirs = in_pieces(BOTH.source, source), in_pieces(BOTH.target, target)
+    for word in range(3):
+        rows = [place for place, owner in enumerate(theirs.owners) if owner == word]
+        for read in range(2):
+            columns = [place for place, owner in enumerate(ours.owners) if owner == read]
+            for layer in (0, 1):
+                block = made[:, rows][:, :, columns] * (layer + 1)
+                expected = block.sum(-1).mean(-1)
+                torch.testing.assert_close(found.written[layer][:, word, read], expected)
+                later = made[:, [row + 1 for row in rows]][:, :, columns] * (layer + 1)
+                torch.testing.assert_close(found.read[layer][:, word, read], later.sum(-1).mean(-1))
+
+
+def test_company_in_a_batch_changes_nothing():
+    pairs = [(["uno", "dos"], ["rojo"]), (["tres"], ["azul", "x", "y"]), ([], ["x"])]
+    together = readings(Scripted(ahead), BOTH, pairs)
+    for pair, found in zip(pairs, together, strict=True):
+        (alone,) = readings(Scripted(ahead), BOTH, [pair])
+        assert alone.written.keys() == found.written.keys()
+        for layer, weights in alone.written.items():
+            torch.testing.assert_close(weights, found.written[layer])
+
+
+def test_only_layers_asked_for_are_read_and_others_told():
+    (found,) = readings(Scripted(ahead), BOTH, [(["uno"], ["dos"])], [1])
+    assert list(found.written) == list(found.read) == [1]
+    with pytest.raises(ConfigurationError, match="layer 2: the decoder has layers 0 to 1"):
+        readings(Scripted(ahead), BOTH, [(["uno"], ["dos"])], [2])
+    with pytest.raises(ConfigurationError, match="no attention"):
+        readings(Scripted(ahead, layers=0), BOTH, [(["uno"], ["dos"])])
+
+
+def test_layer_head_and_rows_are_the_ones_chosen():
+    words = ["uno", "dos", "tres"]
+    (found,) = readings(Scripted(ahead), BOTH, [(words, words)])
+    eye = torch.eye(3)
+    torch.testing.assert_close(weights_of(found, Choice(0, 0)), 0.9 * eye)
+    one_on = weights_of(found, Choice(0, 0, "read"))
+    assert one_on[0].argmax() == 1  # having read the first word it looks at the second
+    torch.testing.assert_close(
+        weights_of(found, Choice(0)), (found.written[0][0] + found.written[0][1]) / 2
+    )
+    every = weights_of(found, Choice())
+    torch.testing.assert_close(every, (found.written[0].mean(0) + found.written[1].mean(0)) / 2)
+    with pytest.raises(ConfigurationError, match="head 2: the layer has heads 0 to 1"):
+        weights_of(found, Choice(0, 2))
+
+
+def test_links_and_words_out_of_reach():
+    model = Scripted(ahead)
+    model.longest = 3  # two pieces and the end
+    words = ["uno", "dos", "tres"]
+    aligned, empty = Aligner(model, BOTH, Choice(0, 0)).align([(words, words), (words, [])])
+    reached = set(in_pieces(BOTH.source, words).first(2).owners)
+    assert aligned.links == {(word, word) for word in reached}
+    assert aligned.unread == 2 * (3 - len(reached)) > 0
+    assert empty.links == set()
+    assert empty.weights.shape == (0, 3)
+
+
+def test_two_directions_grow_together():
+    words = ["uno", "dos", "tres"]
+    forward = Aligner(Scripted(ahead), BOTH, Choice(0, 0)).align([(words, words)])
+    backward = Aligner(Scripted(ahead), BOTH, Choice(1, 0)).align([(words, words)])
+    assert backward[0].links == {(0, 0), (0, 1), (0, 2)}
+    straight, turned = {(0, 0), (1, 1), (2, 2)}, {(0, 0), (1, 0), (2, 0)}
+    expected = symmetrise(straight, turned, "grow-diag-final-and")
+    assert grown(forward, backward) == [expected]
+    assert straight <= expected <= straight | turned
+    with pytest.raises(ConfigurationError, match="1 sentences one way, 0 the other"):
+        grown(forward, [])
+
+
+def test_balanced_rows_sum_to_one_and_columns_share_alike():
+    torch.manual_seed(1)
+    weights = balance(torch.rand(4, 5, 3))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(4, 5))
+    torch.testing.assert_close(weights.sum(-2), torch.full((4, 3), 5 / 3), atol=1e-3, rtol=0)
+    # The full stop that everyone looks at loses the word that looks at another one most.
+    greedy = torch.tensor([[0.3, 0.7], [0.0, 1.0]])
+    assert balance(greedy).argmax(-1).tolist() == [0, 1]
+    assert torch.isfinite(balance(torch.zeros(2, 2))).all()
