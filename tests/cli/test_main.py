@@ -15,7 +15,7 @@ from regard.cli.main import _failed, _take_debug
 from regard.cli.signals import Interrupted, Signals
 from regard.translation.errors import ConfigurationError, DataError
 
-COMMANDS = ("translate", "train", "evaluate", "look", "models")
+COMMANDS = ("translate", "train", "evaluate", "align", "data", "look", "models")
 
 
 def test_help_names_every_command_and_ends_with_examples():

@@ -28,13 +28,14 @@ app = typer.Typer(
     help="Look at data before training on it.",
     rich_markup_mode=None,
     epilog=EXAMPLES,
-    no_args_is_help=True,
+    invoke_without_command=True,
 )
 
 
 @app.callback()
-def _data() -> None:
-    """Look at data before training on it."""
+def _data(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command(epilog=EXAMPLES)

@@ -26,7 +26,8 @@ class Finding:
     where: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        places = ", ".join(self.where) + (", ..." if self.count > len(self.where) else "")
+        more = self.where and self.count > len(self.where)
+        places = ", ".join([*self.where, *(["..."] if more else [])])
         count = f" ({self.count:,})" if self.count > 1 else ""
         return f"{self.level}: {self.what}{count}" + (f": {places}" if places else "")
 

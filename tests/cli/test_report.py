@@ -1,0 +1,26 @@
+"""Tables for people and JSON for machines."""
+
+from __future__ import annotations
+
+import json
+
+from tests.journeys.commands import run
+
+from regard.cli import report
+
+
+def test_columns_stand_under_one_another():
+    rows = [["", "AER", ""], ["head 0", "47.4", "x"], ["a", "9.0", ""]]
+    assert report.table(rows) == "        AER\nhead 0 47.4 x\na       9.0"
+
+
+def test_numbers_that_are_none_are_null():
+    given = {"a": float("nan"), "b": [float("inf"), (1, 2.5)], 3: "é"}
+    assert json.loads(report.as_json(given)) == {"a": None, "b": [None, [1, 2.5]], "3": "é"}
+
+
+def test_data_alone_shows_what_there_is_to_do():
+    result = run("data")
+    assert result.code == 0
+    assert "\n  check " in result.out
+    assert result.out == run("data", "--help").out
