@@ -1,0 +1,17 @@
+"""torch's attention and Transformer layers as ours and back: the same numbers out, and ours can be looked into."""
+
+from regard.interop.torch.attention import attention_from_torch, attention_to_torch
+from regard.interop.torch.convert import from_torch, to_torch
+from regard.interop.torch.masks import masks_from_torch
+from regard.interop.torch.stacks import Decoder, Encoder, EncoderDecoder
+
+__all__ = [
+    "Decoder",
+    "Encoder",
+    "EncoderDecoder",
+    "attention_from_torch",
+    "attention_to_torch",
+    "from_torch",
+    "masks_from_torch",
+    "to_torch",
+]

@@ -1,0 +1,104 @@
+"""Stacks of our layers without embeddings: what torch calls TransformerEncoder, TransformerDecoder and Transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.translation.models.protocol import Looks
+from regard.translation.models.transformer import DecoderLayer, EncoderLayer, TransformerEncoded
+from regard.translation.models.transformer.layers import Watched
+
+
+class Encoder(nn.Module):
+    """Encoder layers one after the other, and a norm at the end where there is one."""
+
+    def __init__(self, layers: Iterable[EncoderLayer], norm: nn.LayerNorm | None = None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = nn.Identity() if norm is None else norm
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch source width"],
+        mask: Bool[Tensor, "..."] | None = None,
+        watched: Watched | None = None,
+    ) -> Float[Tensor, "batch source width"]:
+        """The states; ``mask`` says what may be read, ``(batch, 1, source)`` for padding."""
+        for layer in self.layers:
+            x = layer(x, mask, watched)
+        output: Tensor = self.norm(x)
+        return output
+
+    def looks(
+        self, x: Float[Tensor, "batch source width"], mask: Bool[Tensor, "..."] | None = None
+    ) -> Looks:
+        """Every layer's look at itself, "encoder.0.self" and so on."""
+        watched = Watched()
+        self(x, mask, watched)
+        return watched.looks
+
+
+class Decoder(nn.Module):
+    """Decoder layers, each causal in what it wrote, and a norm at the end where there is one."""
+
+    def __init__(self, layers: Iterable[DecoderLayer], norm: nn.LayerNorm | None = None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = nn.Identity() if norm is None else norm
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch target width"],
+        states: Float[Tensor, "batch source width"],
+        readable: Bool[Tensor, "batch 1 source"] | None = None,
+        watched: Watched | None = None,
+    ) -> Float[Tensor, "batch target width"]:
+        """What the decoder holds; ``readable`` says which states may be read."""
+        source = TransformerEncoded(states, readable)
+        for layer in self.layers:
+            x = layer(x, source, watched)
+        output: Tensor = self.norm(x)
+        return output
+
+    def looks(
+        self,
+        x: Float[Tensor, "batch target width"],
+        states: Float[Tensor, "batch source width"],
+        readable: Bool[Tensor, "batch 1 source"] | None = None,
+    ) -> Looks:
+        """Every layer's looks, "decoder.0.self", "decoder.0.cross" and so on."""
+        watched = Watched()
+        self(x, states, readable, watched)
+        return watched.looks
+
+
+class EncoderDecoder(nn.Module):
+    """An encoder, and a decoder that reads it."""
+
+    def __init__(self, encoder: Encoder, decoder: Decoder) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def forward(
+        self,
+        source: Float[Tensor, "batch source width"],
+        target: Float[Tensor, "batch target width"],
+        readable: Bool[Tensor, "batch 1 source"] | None = None,
+    ) -> Float[Tensor, "batch target width"]:
+        """What the decoder holds after each step; ``readable`` says which sources may be read."""
+        output: Tensor = self.decoder(target, self.encoder(source, readable), readable)
+        return output
+
+    def looks(
+        self,
+        source: Float[Tensor, "batch source width"],
+        target: Float[Tensor, "batch target width"],
+        readable: Bool[Tensor, "batch 1 source"] | None = None,
+    ) -> Looks:
+        """Every look of encoder and decoder."""
+        watched = Watched()
+        self.decoder(target, self.encoder(source, readable, watched), readable, watched)
+        return watched.looks

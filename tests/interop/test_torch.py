@@ -1,0 +1,232 @@
+"""torch's modules as ours and back, in float64: values, masks of both polarities, both norms, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.translation.models.test_transformer import LENGTHS, SOURCE, TARGET, small
+from torch import Tensor, nn
+
+import regard
+from regard.attention import normalisers, scores
+from regard.interop.torch import from_torch, masks_from_torch, to_torch
+from regard.translation.models.transformer import TransformerEncoded
+
+WIDTH, HEADS, INNER = 16, 4, 24
+later = nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64)
+AFTER = torch.arange(5) > 0  # one key at least is never hidden: there a row of nothing is NaN
+HIDDEN = torch.arange(5) >= torch.tensor([5, 3, 1])[:, None]
+
+
+def seeded(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def shaken(module: nn.Module) -> Any:
+    """In evaluation, in float64, with biases and gains that are not 0 and 1."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.double().eval().parameters():
+            parameter.uniform_(-0.5, 0.5)
+    return module
+
+
+def same(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("widths", [{}, {"kdim": 6, "vdim": 10}, {"vdim": 16, "kdim": 6}])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_attention_there_and_back(bias, widths, batch_first):
+    theirs = shaken(
+        nn.MultiheadAttention(WIDTH, HEADS, bias=bias, batch_first=batch_first, **widths)
+    )
+    query, key = seeded(3, 4, WIDTH), seeded(3, 5, theirs.kdim, seed=1)
+    value = seeded(3, 5, theirs.vdim, seed=2)
+    ours = from_torch(theirs)
+    given = (query, key, value)
+    if not batch_first:
+        given = tuple(each.transpose(0, 1) for each in given)
+    expected, weights = theirs(*given, average_attn_weights=False)
+    output, look = ours.read(query, key, value)
+    same(output, expected if batch_first else expected.transpose(0, 1))
+    same(look.weights(), weights)
+    back = to_torch(ours)
+    same(back(query, key, value)[0], output)
+    assert back.state_dict().keys() == theirs.state_dict().keys()
+    assert not back.training
+
+
+MASKS: dict[str, dict[str, Tensor]] = {
+    "queries and keys": {"attn_mask": torch.ones(4, 5, dtype=torch.bool).triu(2)},
+    "each head": {"attn_mask": seeded(12, 4, 5).gt(0.8) & AFTER},
+    "numbers": {"attn_mask": seeded(4, 5)},
+    "numbers each head": {"attn_mask": seeded(12, 4, 5)},
+    "padding": {"key_padding_mask": HIDDEN},
+    "padding as numbers": {"key_padding_mask": seeded(3, 5)},
+    "both": {"attn_mask": torch.ones(4, 5, dtype=torch.bool).triu(2), "key_padding_mask": HIDDEN},
+    "both each head": {"attn_mask": seeded(12, 4, 5).gt(0.8) & AFTER, "key_padding_mask": HIDDEN},
+    "both as numbers": {"attn_mask": seeded(12, 4, 5), "key_padding_mask": seeded(3, 5)},
+}
+
+
+@pytest.mark.parametrize("given", MASKS.values(), ids=MASKS)
+def test_masks_are_turned_round_at_the_door(given):
+    theirs = shaken(nn.MultiheadAttention(WIDTH, HEADS, batch_first=True))
+    query, key = seeded(3, 4, WIDTH), seeded(3, 5, WIDTH, seed=1)
+    expected, weights = theirs(query, key, key, average_attn_weights=False, **given)
+    output, look = from_torch(theirs).read(query, key, **masks_from_torch(**given, heads=HEADS))
+    same(output, expected)
+    same(look.weights(), weights)
+    assert not weights.isnan().any()
+
+
+def test_no_mask_is_none():
+    assert masks_from_torch(heads=2) == {"mask": None, "bias": None}
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu", nn.SiLU()], ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+def test_layers_there_and_back(norm_first, activation, bias):
+    how = {
+        "activation": activation,
+        "norm_first": norm_first,
+        "bias": bias,
+        "batch_first": True,
+        "layer_norm_eps": 1e-3,
+    }
+    encoder = shaken(nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, **how))
+    decoder = shaken(nn.TransformerDecoderLayer(WIDTH, HEADS, INNER, **how))
+    x, states = seeded(3, 4, WIDTH), seeded(3, 5, WIDTH, seed=1)
+    ours = from_torch(encoder)
+    expected = encoder(states, src_key_padding_mask=HIDDEN)
+    same(ours(states, ~HIDDEN[:, None])[~HIDDEN], expected[~HIDDEN])
+    same(to_torch(ours)(x), encoder(x))
+    read = decoder(x, states, tgt_mask=later, memory_key_padding_mask=HIDDEN)
+    same(from_torch(decoder)(x, TransformerEncoded(states, ~HIDDEN[:, None])), read)
+    again = to_torch(from_torch(decoder))
+    same(again(x, states, tgt_mask=later, memory_key_padding_mask=HIDDEN), read)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_whole_transformer_there_and_back_with_looks(norm_first):
+    theirs = shaken(
+        nn.Transformer(WIDTH, HEADS, 2, 3, INNER, norm_first=norm_first, batch_first=True)
+    )
+    source, target = seeded(3, 5, WIDTH), seeded(3, 4, WIDTH, seed=1)
+    masks = {"src_key_padding_mask": HIDDEN, "memory_key_padding_mask": HIDDEN}
+    expected = theirs(source, target, tgt_mask=later, **masks)
+    ours = from_torch(theirs)
+    readable = ~HIDDEN[:, None]
+    same(ours(source, target, readable), expected)
+    back = to_torch(ours)
+    same(back(source, target, tgt_mask=later, **masks), expected)
+    for part in ("encoder", "decoder"):
+        found = getattr(back, part).state_dict()
+        for name, tensor in getattr(theirs, part).state_dict().items():
+            assert torch.equal(found[name], tensor), name
+    looks = ours.looks(source, target, readable)
+    assert len(looks) == 2 + 2 * 3
+    assert looks.keys() >= {"encoder.1.self", "decoder.2.cross"}
+    _, weights = theirs.encoder.layers[0].self_attn(
+        *[theirs.encoder.layers[0].norm1(source) if norm_first else source] * 3,
+        key_padding_mask=HIDDEN,
+        average_attn_weights=False,
+    )
+    same(looks["encoder.0.self"].weights(), weights)
+    assert ours.encoder.looks(source, readable).keys() < looks.keys()
+    assert ours.decoder.looks(target, source, readable).keys() < looks.keys()
+
+
+def test_an_encoder_without_a_last_norm():
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, batch_first=True)
+    theirs = shaken(nn.TransformerEncoder(layer, 2))
+    x = seeded(3, 5, WIDTH)
+    ours = from_torch(theirs)
+    same(ours(x), theirs(x))
+    assert to_torch(ours).norm is None
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@torch.no_grad()
+def test_a_translation_model_is_torchs_transformer_between_its_embeddings(norm):
+    ours = small(norm=norm, attention_bias=True)
+    theirs = to_torch(ours)
+    hidden = SOURCE == 0
+    hidden[1, 2:], hidden[2, 3:] = True, True
+    states = theirs(
+        ours._embed(ours.source_embedding, SOURCE),
+        ours._embed(ours.target_embedding, TARGET),
+        tgt_mask=later[:3, :3],
+        src_key_padding_mask=hidden,
+        memory_key_padding_mask=hidden,
+    )
+    same(states, ours.hidden(SOURCE, LENGTHS, TARGET))
+
+
+def test_weights_are_copies_and_keep_type_and_mode():
+    theirs = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, dropout=0.25).bfloat16()
+    ours = from_torch(theirs)
+    assert ours.training
+    assert {p.dtype for p in ours.parameters()} == {torch.bfloat16}
+    before = theirs.self_attn.in_proj_weight.clone()
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            parameter.zero_()
+    assert torch.equal(theirs.self_attn.in_proj_weight, before)
+    assert to_torch(ours).dropout1.p == 0.25
+
+
+def attention(**options: Any) -> regard.MultiHeadAttention:
+    return regard.MultiHeadAttention(8, 2, **options)
+
+
+REFUSED = {
+    "bias_k": (nn.MultiheadAttention(8, 2, add_bias_kv=True), "made with add_bias_kv"),
+    "zeros": (nn.MultiheadAttention(8, 2, add_zero_attn=True), "made with add_zero_attn"),
+    "activation": (
+        nn.TransformerEncoderLayer(8, 2, 8, activation=nn.ELU()),
+        "its activation is ELU",
+    ),
+    "tanh": (
+        nn.TransformerEncoderLayer(8, 2, 8, activation=nn.GELU(approximate="tanh")),
+        "ours are relu, gelu, silu, exact",
+    ),
+    "norm": (
+        nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 8), 1, norm=nn.RMSNorm(8)),
+        "its last norm is RMSNorm",
+    ),
+}
+
+
+@pytest.mark.parametrize(("module", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_has_no_counterpart_here_is_refused(module, reason):
+    with pytest.raises(ValueError, match=reason):
+        from_torch(module)
+
+
+@pytest.mark.parametrize(
+    ("ours", "reason"),
+    [
+        (attention(score=scores.Dot()), "scaled dot products and softmax only"),
+        (attention(normaliser=normalisers.Sparsemax()), "scaled dot products and softmax only"),
+        (attention(merge="sum"), "torch lays heads side by side"),
+        (attention(d_head=3), "heads together are 6 and 6 wide"),
+        (attention(d_output=9), "the output 9"),
+    ],
+)
+def test_what_has_no_counterpart_there_is_refused(ours, reason):
+    with pytest.raises(ValueError, match=reason):
+        to_torch(ours)
+    to_torch(attention(score=scores.ScaledDot(), normaliser=normalisers.Softmax()))
+
+
+def test_other_modules_are_refused():
+    with pytest.raises(TypeError, match="got a Linear: pass nn"):
+        from_torch(nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="got a Linear: pass a MultiHeadAttention"):
+        to_torch(nn.Linear(2, 2))
