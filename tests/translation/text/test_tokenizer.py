@@ -68,8 +68,8 @@ def test_the_same_text_gives_the_same_bytes(lines, tokenizer):
 def sentencepiece_kind(tokenizer: Tokenizer) -> int:
     from regard.translation.text import vocabulary
 
-    trainer = dict(vocabulary._fields(tokenizer.model))[2]
-    return dict(vocabulary._fields(trainer)).get(3, 1)
+    trainer = dict(vocabulary.fields(tokenizer.model))[2]
+    return dict(vocabulary.fields(trainer)).get(3, 1)
 
 
 @pytest.mark.parametrize("seed", [0, 2**31, 2**32, 2**63 - 1])

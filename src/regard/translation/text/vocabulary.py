@@ -32,17 +32,17 @@ def check(model: bytes) -> None:
     """Raise ValueError, saying what is wrong, unless `model` is a unigram or BPE model as we train them."""
     pieces: list[bytes] = []
     parts: dict[int, dict[int, Value]] = {}
-    for field, value in _fields(model):
+    for field, value in fields(model):
         if field == _PIECE:
-            pieces.append(_bytes(value))
+            pieces.append(content(value))
         elif field in (_TRAINER, _NORMALISER, _DENORMALISER) and field not in parts:
-            parts[field] = dict(_fields(_bytes(value)))
+            parts[field] = dict(fields(content(value)))
         else:
             raise ValueError(f"field {field} is unknown or given twice")
     _check_settings(parts)
     if not 4 < len(pieces) <= _LARGEST_VOCABULARY:
         raise ValueError(f"it holds {len(pieces)} pieces")
-    _check_pieces([_piece(i, data) for i, data in enumerate(pieces)])
+    _check_pieces([piece(i, data) for i, data in enumerate(pieces)])
 
 
 def _check_settings(parts: dict[int, dict[int, Value]]) -> None:
@@ -72,13 +72,13 @@ def _check_pieces(pieces: list[tuple[str, int]]) -> None:
         raise ValueError("it does not hold each byte once")
 
 
-def _piece(number: int, data: bytes) -> tuple[str, int]:
+def piece(number: int, data: bytes) -> tuple[str, int]:
     """The text and the type of one piece."""
-    given = dict(_fields(data))
-    text = _bytes(given.get(_TEXT, b""))
+    given = dict(fields(data))
+    text = content(given.get(_TEXT, b""))
     if not 0 < len(text) <= _LONGEST_PIECE or 0 in text:
         raise ValueError(f"piece {number} is empty, too long or holds NUL")
-    bits = _bytes(given.get(_SCORE, bytes(4)))
+    bits = content(given.get(_SCORE, bytes(4)))
     score = struct.unpack("<f", bits)[0] if len(bits) == 4 else math.nan
     if not math.isfinite(score) or abs(score) > _LARGEST_SCORE:
         raise ValueError(f"piece {number} has the score {score}")
@@ -88,7 +88,7 @@ def _piece(number: int, data: bytes) -> tuple[str, int]:
     return text.decode("utf-8"), kind
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
+def fields(data: bytes) -> Iterator[tuple[int, Value]]:
     """Each field's number and value: whole numbers as such, all else as its bytes."""
     at = 0
     while at < len(data):
@@ -124,7 +124,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number of more than 64 bits")
 
 
-def _bytes(value: Value) -> bytes:
+def content(value: Value) -> bytes:
     if not isinstance(value, bytes):
         raise ValueError("a number where text belongs")
     return value
