@@ -41,13 +41,10 @@ class Learner:
 
     def sum_gradients(self) -> None:
         """Make the gradients those of the whole batch, where each process has worked on its part."""
-        if self._processes.size == 1:
-            return
-        parameters = [p for p in self.objective.parameters() if p.requires_grad]
-        for parameter in parameters:
-            if parameter.grad is None:  # another process may have used it
-                parameter.grad = torch.zeros_like(parameter)
-        self._processes.sum(p.grad for p in parameters if p.grad is not None)
+        if self._processes.size > 1:
+            # Every process has gradients of the same weights: an idle one goes through the model, too.
+            parameters = self.objective.parameters()
+            self._processes.sum(p.grad for p in parameters if p.grad is not None)
 
     def clip(self, limit: float) -> float:
         """Scale the gradients down to a norm of at most `limit`; their norm before."""
