@@ -27,7 +27,11 @@ def linked(alignment: Alignment, links: Iterable[tuple[int, int]], theme: str = 
 
     targets, sources = alignment.weights.shape
     figure = pictures.heat_map(alignment, theme)
-    frame: dict[str, Any] = {"fill": False, "edgecolor": colours.theme(theme).accent, "linewidth": 1.6}
+    frame: dict[str, Any] = {
+        "fill": False,
+        "edgecolor": colours.theme(theme).accent,
+        "linewidth": 1.6,
+    }
     for source, target in links:
         if not (0 <= source < sources and 0 <= target < targets):
             raise ValueError(
