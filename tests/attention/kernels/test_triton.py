@@ -33,6 +33,10 @@ def some(*shape: int) -> Tensor:
     return mask
 
 
+def cut(*shape: int) -> Tensor:
+    return torch.randn(shape).masked_fill(torch.rand(shape) < 0.3, -torch.inf)
+
+
 def case(name: str, **changed: Any) -> Case:
     shapes = {"query": (2, 5, 4), "key": (2, 7, 3), "d_value": 3, "score": additive}
     return Case(name, **{**shapes, **changed})
@@ -60,6 +64,20 @@ CASES = [
     case("booleans of keys", mask=torch.tensor([1, 0, 1, 1, 0, 1, 1]).bool()),
     case("a function of positions", mask=lambda row, column: (row + column) % 3 > 0),
     case("temperature", normaliser=normalisers.Softmax(0.5)),
+    case("packed", mask=masks.packed([2, 0, 3], [3, 1, 3])),
+    case("capped", score=lambda: scores.SoftCap(additive(), 0.4), mask=some(5, 7)),
+    case("bias", bias=lambda: torch.randn(2, 5, 7)),
+    case("bias shared", bias=lambda: cut(5, 7), mask=TRIANGLE),
+    case("bias of keys past a block", bias=lambda: torch.randn(2, 1, 21), **ACROSS),
+    case("bias of queries past a block", bias=lambda: cut(19, 1), mask=TRIANGLE, **ACROSS),
+    case("bias of entries", bias=lambda: torch.randn(2, 1, 1)),
+    case(
+        "grouped",
+        query=(2, 3, 4, 4),
+        key=(2, 1, 5, 3),
+        score=lambda: scores.SoftCap(additive(), 2.0),
+        bias=lambda: torch.randn(3, 1, 5),
+    ),
 ]
 
 
@@ -107,13 +125,20 @@ def draw(dtype: torch.dtype = SINGLE) -> dict[str, Any]:
 
 
 @needs_triton
-def test_a_bias_is_added_and_cuts() -> None:
-    bias = torch.randn(5, 7).masked_fill(torch.rand(5, 7) < 0.3, -torch.inf)
-    arguments = {**draw(), "bias": bias.to(DEVICE)}
-    arguments["value"].requires_grad_()
-    exact, got = answer("reference", arguments), answer("triton", arguments)
-    for name in ("reading", "value gradient", "query_weight gradient"):
-        compare(name, got[name], exact[name], TOLERANCE[SINGLE])
+@pytest.mark.parametrize("garbage", [float("nan"), float("inf")])
+def test_what_may_not_be_read_may_hold_anything(garbage: float) -> None:
+    arguments = {**draw(), "mask": torch.arange(7, device=DEVICE) != 5}
+    if DEVICE == "cuda":
+        pytest.skip("asking whether numbers are finite would hold up a GPU")
+    for name in ("query", "key", "value"):
+        arguments[name].requires_grad_()
+    clean = answer("triton", arguments)
+    for name in ("key", "value"):
+        spoilt = arguments[name].detach().clone()
+        spoilt[5] = garbage
+        arguments[name] = spoilt.requires_grad_()
+    for name, got in answer("triton", arguments).items():
+        compare(name, got, clean[name], 1e-6)
 
 
 @needs_triton
@@ -132,10 +157,9 @@ def test_two_runs_are_the_same_to_the_bit() -> None:
         ({"score": scores.Dot()}, "Dot is not an additive score"),
         ({"normaliser": normalisers.Sparsemax()}, "Sparsemax is not a softmax"),
         ({"dropout": 0.1}, "no dropout"),
-        ({"bias": torch.zeros(5, 7, requires_grad=True)}, "no gradient for a bias"),
         ({"value": torch.zeros(7, 0)}, "an axis has size 0"),
     ],
-    ids=["score", "normaliser", "dropout", "bias", "size"],
+    ids=["score", "normaliser", "dropout", "size"],
 )
 def test_what_it_cannot_serve_is_refused(changed: dict[str, Any], reason: str) -> None:
     with regard.kernel("triton"), pytest.raises(KernelRefusedError, match=reason):
@@ -182,17 +206,20 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from regard.attention.kernels.triton.backward import backward
+from regard.attention.kernels.triton.bias import bias_slopes
 from regard.attention.kernels.triton.forward import forward
 
-POINTERS = {"where": "*i64", "low": "*i32", "high": "*i32", "asking": "*i64", "stored": "*i64",
-            "mask": "*u8", "v": "*bf16"}
+POINTERS = {"where": "*i64", "order": "*i64", "starts": "*i64", "low": "*i32", "high": "*i32",
+            "asking": "*i64", "stored": "*i64", "mask": "*u8", "v": "*bf16"}
 WHOLE = {"queries", "keys", "hidden", "width"} | {
     f"{plane}_{axis}" for plane in ("mask", "bias") for axis in ("entry", "row", "column")}
-for kernel, more in ((forward, {}), (backward, {"BY_KEYS": True}), (backward, {"BY_KEYS": False})):
-    fixed = {"DOCUMENTS": True, "MASK": True, "BIAS": True, "ROWS": 32, "COLUMNS": 32, "WIDE": 64}
+for kernel, more in ((forward, {}), (backward, {"BY_KEYS": True}), (backward, {"BY_KEYS": False}),
+                     (bias_slopes, {"ONE_ROW": True, "ONE_COLUMN": False}),
+                     (bias_slopes, {"ONE_ROW": False, "ONE_COLUMN": False})):
+    fixed = {"DOCUMENTS": True, "MASK": True, "BIAS": True, "CAPPED": True, "ROWS": 32, "COLUMNS": 32, "WIDE": 64}
     fixed |= more
     types = {name: "constexpr" if name in fixed else "i32" if name in WHOLE
-             else "fp32" if name == "factor" else POINTERS.get(name, "*fp32")
+             else "fp32" if name in ("factor", "cap") else POINTERS.get(name, "*fp32")
              for name in kernel.arg_names}
     made = triton.compile(ASTSource(kernel, types, fixed), target=GPUTarget("cuda", 80, 32))
     print("atomics", len(re.findall(r"\b(atom|red)\.", made.asm["ptx"])))
@@ -210,4 +237,4 @@ def test_it_compiles_for_a_gpu_without_atomics() -> None:
         timeout=600,
         env=surroundings,
     )
-    assert ran.stdout.split("\n") == ["atomics 0"] * 3 + [""], ran.stderr
+    assert ran.stdout.split("\n") == ["atomics 0"] * 5 + [""], ran.stderr

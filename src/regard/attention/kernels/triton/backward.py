@@ -1,6 +1,7 @@
 """The gradients, without atomics: whoever adds up a gradient adds up all of it, in one order.
 
-    p = exp(z - norm),  dp = upstream . v,  dz = p (dp - upstream . reading),  ds = dz / T
+    p = exp(z - norm),  dp = upstream . v,  dz = p (dp - upstream . reading)
+    ds = dz / T (1 - (cap(s) / cap)^2), the last factor where there is a cap
     da_h = w_h sum_keys ds 4 r (1 - r),   dc_h = w_h sum_queries ds 4 r (1 - r)
     dw_h = sum ds (1 - 2 r),   dv = sum_queries p upstream
 
@@ -16,6 +17,7 @@ import triton.language as tl
 
 from regard.attention.kernels.triton.tiles import (
     LOG2E,
+    cap_tile,
     half_slope,
     load_values,
     open_tile,
@@ -29,7 +31,7 @@ from regard.attention.kernels.triton.tiles import (
 def slope_tile(
     weights, upstream, v, means, rows, columns, queries, keys, width, factor, WIDE: tl.constexpr
 ):
-    """ds of a tile."""
+    """dz / T of a tile."""
     slopes = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
     for start in range(0, width, WIDE):
         wide = start + tl.arange(0, WIDE)
@@ -44,8 +46,8 @@ def slope_tile(
 def backward(
     where, a, c, w, v, low, high, asking, stored,
     mask, mask_entry, mask_row, mask_column, bias, bias_entry, bias_row, bias_column,
-    norms, upstream, means, for_a, for_w, for_c, for_v, queries, keys, hidden, width, factor,
-    DOCUMENTS: tl.constexpr, MASK: tl.constexpr, BIAS: tl.constexpr,
+    norms, upstream, means, for_a, for_w, for_c, for_v, queries, keys, hidden, width, factor, cap,
+    DOCUMENTS: tl.constexpr, MASK: tl.constexpr, BIAS: tl.constexpr, CAPPED: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr, BY_KEYS: tl.constexpr,
 ):  # fmt: skip
     """Program (block of queries, or of keys, and batch entry); by keys also a stretch of width."""
@@ -88,8 +90,9 @@ def backward(
             reached = position < keys
         if reached:
             scores = score_tile(a, c, w, rows, columns, queries, keys, hidden)
+            capped = cap_tile(scores, cap, CAPPED)
             scores = open_tile(
-                scores, rows, columns, queries, keys, low, high, asking, stored,
+                capped, rows, columns, queries, keys, low, high, asking, stored,
                 mask, mask_row, mask_column, bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS,
             )  # fmt: skip
             norm = tl.load(norms + rows, mask=rows < queries, other=0.0)
@@ -101,6 +104,8 @@ def backward(
                 slopes = slope_tile(
                     weights, upstream, v, means, rows, columns, queries, keys, width, factor, WIDE
                 )
+                if CAPPED:
+                    slopes *= 1.0 - (capped / cap) * (capped / cap)
                 tl.debug_barrier()
                 for h in range(hidden):
                     weight = tl.load(w + h)

@@ -10,6 +10,7 @@ import triton.language as tl
 
 from regard.attention.kernels.triton.tiles import (
     LOG2E,
+    cap_tile,
     load_values,
     open_tile,
     score_tile,
@@ -21,8 +22,8 @@ from regard.attention.kernels.triton.tiles import (
 def forward(
     where, a, c, w, v, low, high, asking, stored,
     mask, mask_entry, mask_row, mask_column, bias, bias_entry, bias_row, bias_column,
-    reading, norms, queries, keys, hidden, width, factor,
-    DOCUMENTS: tl.constexpr, MASK: tl.constexpr, BIAS: tl.constexpr,
+    reading, norms, queries, keys, hidden, width, factor, cap,
+    DOCUMENTS: tl.constexpr, MASK: tl.constexpr, BIAS: tl.constexpr, CAPPED: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """Program (query block, batch entry, stretch of the value's width)."""
@@ -47,6 +48,7 @@ def forward(
     for position in range(begin // COLUMNS * COLUMNS, end, COLUMNS):
         columns = position + tl.arange(0, COLUMNS)
         scores = score_tile(a, c, w, rows, columns, queries, keys, hidden)
+        scores = cap_tile(scores, cap, CAPPED)
         scores = open_tile(
             scores, rows, columns, queries, keys, low, high, asking, stored,
             mask, mask_row, mask_column, bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS,

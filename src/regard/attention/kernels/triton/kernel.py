@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.rules import rules_of
 from regard.attention.normalisers import Softmax
-from regard.attention.scores import Additive
+from regard.attention.scores import Additive, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive
 
 STORED = (torch.float32, torch.float16, torch.bfloat16)
@@ -22,15 +22,13 @@ class Triton:
     name = "triton"
 
     def supports(self, request: Request, value: Tensor) -> str | None:
-        score = request.score
+        score = _within(request.score)
         if not isinstance(score, Additive | PreparedAdditive):
             return f"{_name(score)} is not an additive score"
         if type(request.normaliser) is not Softmax:
             return f"{_name(request.normaliser)} is not a softmax"
         if request.dropout:
             return "it has no dropout"
-        if request.bias is not None and request.bias.requires_grad:
-            return "it has no gradient for a bias"
         if value.dtype not in STORED:
             return f"it computes in float32, which is less than {value.dtype}"
         if not all(t.numel() for t in (request.query, request.key, value)) or not _hidden(score):
@@ -40,7 +38,7 @@ class Triton:
     def attend(self, request: Request, value: Tensor) -> Tensor:
         from regard.attention.kernels.triton.operator import additive
 
-        score, key = request.score, request.key.float()
+        score, key = _within(request.score), request.key.float()
         if isinstance(score, PreparedAdditive):
             parts, features = score.score, key
         else:
@@ -54,7 +52,12 @@ class Triton:
             request.bias,
             rules_of(request.mask, request.frame),
             1.0 / cast(Softmax, request.normaliser).temperature,
+            request.score.cap if isinstance(request.score, SoftCap) else 0.0,
         )
+
+
+def _within(score: object) -> object:
+    return score.score if isinstance(score, SoftCap) else score
 
 
 def _hidden(score: Additive | PreparedAdditive) -> int:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.attention.kernels.rules import Rules, batch_of
 from regard.attention.kernels.triton.backward import backward
+from regard.attention.kernels.triton.bias import bias_slopes
 from regard.attention.kernels.triton.forward import forward
 from regard.attention.shapes import Shape
 
@@ -35,6 +36,7 @@ class Problem:
     mask: Tensor | None
     bias: Tensor | None
     factor: float
+    cap: float  # 0 is none
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -56,6 +58,7 @@ class Problem:
             "DOCUMENTS": self.asking is not None,
             "MASK": self.mask is not None,
             "BIAS": self.bias is not None,
+            "CAPPED": self.cap > 0,
             "ROWS": ROWS,
             "COLUMNS": COLUMNS,
             "WIDE": min(max(width, NARROW), WIDE),
@@ -71,7 +74,14 @@ def _plane(plane: Tensor | None, stand_in: Tensor) -> list[Any]:
 
 
 def _problem(
-    a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules, factor: float
+    a: Tensor,
+    c: Tensor,
+    w: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    rules: Rules,
+    factor: float,
+    cap: float,
 ) -> Problem:
     queries, keys, device = a.shape[-2], c.shape[-2], a.device
     batch, entries = batch_of(a, c, w, v, bias, rules), []
@@ -112,27 +122,31 @@ def _problem(
         None if rules.mask is None else mask,
         None if bias is None else extra,
         factor,
+        cap,
     )
 
 
 class _Additive(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, a: Tensor, c: Tensor, w: Tensor, v: Tensor, *rest: Any) -> Tensor:
-        problem = _problem(a, c, w, v, *rest)
+    def forward(
+        ctx: Any, a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, *rest: Any
+    ) -> Tensor:
+        problem = _problem(a, c, w, v, bias, *rest)
         queries, width = problem.sizes[0], problem.sizes[3]
         entries, switches = len(problem.where), problem.switches()
         reading = a.new_empty(entries, queries, width)
         norms = a.new_empty(entries, queries)
         grid = (-(-queries // ROWS), entries, -(-width // switches["WIDE"]))
-        sizes = (*problem.sizes, problem.factor)
+        sizes = (*problem.sizes, problem.factor, problem.cap)
         forward[grid](*problem.inputs(), reading, norms, *sizes, **switches)
-        ctx.save_for_backward(a, c, w, v, reading, norms)
+        ctx.save_for_backward(a, c, w, v, bias, reading, norms)
         ctx.rest = rest
         return reading.reshape(*problem.batch, queries, width).to(v.dtype)
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> Any:
-        slopes = _Slopes.apply(ctx.rest, upstream, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        needs = (ctx.rest, ctx.needs_input_grad[4], *upstream)
+        slopes = _Slopes.apply(*needs, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
         return *slopes, *(None,) * len(ctx.rest)
 
 
@@ -140,9 +154,9 @@ class _Slopes(torch.autograd.Function):
     """The gradients, as a function that says so when it is to be differentiated itself."""
 
     @staticmethod
-    def forward(ctx: Any, rest: Any, upstream: Tensor, *saved: Tensor) -> Any:
-        a, c, w, v, reading, norms = saved
-        problem = _problem(a, c, w, v, *rest)
+    def forward(ctx: Any, rest: Any, wants_bias: bool, upstream: Tensor, *saved: Any) -> Any:
+        a, c, w, v, bias, reading, norms = saved
+        problem = _problem(a, c, w, v, bias, *rest)
         queries, keys, hidden, width = problem.sizes
         entries, switches = len(problem.where), problem.switches()
         upstream = upstream.reshape(entries, queries, width).float().contiguous()
@@ -150,16 +164,22 @@ class _Slopes(torch.autograd.Function):
         blocks = -(-queries // ROWS)
         for_a, for_c = a.new_zeros(entries, hidden, queries), a.new_zeros(entries, hidden, keys)
         for_w, for_v = a.new_zeros(entries, blocks, hidden), a.new_empty(entries, keys, width)
-        arguments = [*problem.inputs(), norms, upstream, means, for_a, for_w, for_c, for_v]
-        arguments += [*problem.sizes, problem.factor]
+        given = [*problem.inputs(), norms, upstream, means]
+        sizes = [*problem.sizes, problem.factor, problem.cap]
+        arguments = [*given, for_a, for_w, for_c, for_v, *sizes]
         backward[(blocks, entries, 1)](*arguments, **switches, BY_KEYS=False)
         grid = (-(-keys // COLUMNS), entries, -(-width // switches["WIDE"]))
         backward[grid](*arguments, **switches, BY_KEYS=True)
         slopes = (for_a.mT, for_c.mT, for_w.sum(1), for_v)
-        return tuple(
+        summed = [
             slope.reshape(*problem.batch, *slope.shape[1:]).sum_to_size(like.shape).to(like.dtype)
             for slope, like in zip(slopes, (a, c, w, v), strict=True)
-        )
+        ]
+        for_bias = None
+        if wants_bias and problem.bias is not None:
+            flat = _bias_slopes(problem, problem.bias, given, sizes)
+            for_bias = flat.reshape(bias.shape).to(bias.dtype)
+        return *summed, for_bias
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
@@ -168,16 +188,38 @@ class _Slopes(torch.autograd.Function):
         )
 
 
+def _bias_slopes(problem: Problem, bias: Tensor, given: list[Any], sizes: list[Any]) -> Tensor:
+    """The gradient of the flat bias, each of its entries from all batch entries that share it."""
+    shared = problem.where[:, 8]
+    counts = torch.bincount(shared, minlength=len(bias))
+    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    order, slopes = shared.argsort(stable=True), torch.zeros_like(bias)
+    one_row, one_column = bias.shape[1] == 1, bias.shape[2] == 1
+    rows, columns = -(-bias.shape[1] // ROWS), -(-bias.shape[2] // COLUMNS)
+    bias_slopes[(rows, columns, len(bias))](
+        *given, order, starts, slopes, *sizes,
+        **problem.switches(), ONE_ROW=one_row, ONE_COLUMN=one_column,
+    )  # fmt: skip
+    return slopes
+
+
 def additive(
-    a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules, factor: float
+    a: Tensor,
+    c: Tensor,
+    w: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    rules: Rules,
+    factor: float,
+    cap: float = 0.0,
 ) -> Tensor:
-    """softmax((w . tanh(a + c) + bias) factor, masked) v.
+    """softmax((cap(w . tanh(a + c)) + bias) factor, masked) v.
 
     a: (queries, hidden); c: (keys, hidden); w: (hidden), all float32; v: (keys, d_value). Any may
-    have batch axes in front, which broadcast. A bias of -inf is a mask.
+    have batch axes in front, which broadcast. A bias of -inf is a mask. cap 0 is none.
     """
     if bias is not None:
         finite = bias != -torch.inf
         rules = replace(rules, mask=finite if rules.mask is None else rules.mask & finite)
-    reading: Tensor = _Additive.apply(a, c, w, v, bias, rules, factor)  # type: ignore[no-untyped-call]
+    reading: Tensor = _Additive.apply(a, c, w, v, bias, rules, factor, cap)  # type: ignore[no-untyped-call]
     return reading

@@ -36,6 +36,14 @@ def score_tile(a, c, w, rows, columns, queries, keys, hidden):
 
 
 @triton.jit
+def cap_tile(scores, cap, CAPPED: tl.constexpr):
+    """cap tanh(score / cap), where there is a cap."""
+    if CAPPED:
+        scores = cap * (1.0 - 2.0 / (1.0 + tl.exp2(scores / cap * DOUBLE_LOG2E)))
+    return scores
+
+
+@triton.jit
 def open_tile(
     scores, rows, columns, queries, keys,
     low, high, asking, stored, mask, mask_row, mask_column, bias, bias_row, bias_column,
