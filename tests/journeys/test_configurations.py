@@ -50,7 +50,6 @@ def test_a_slip_of_the_hand_is_named(old, new, named, own, tmp_path):
         ("nothing", "section.key=value"),
         ("seed.deeper=1", "seed is no section"),
         ('data.train.tsv="x.tsv"', "either"),
-        ('model={kind="recurrent",score="dot",decoder_width=24}', "compares vectors of one width"),
         ('model.positions="learned"\x00', "model.positions"),
     ],
 )
@@ -60,6 +59,14 @@ def test_a_value_out_of_range_is_refused_before_anything_is_read(change, named, 
     result = run("train", own / "tiny.toml", "--run", "run", "--set", change)
     check_refused(result, named, code=2, seconds=5)
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+def test_parts_of_a_model_that_do_not_fit_are_refused(corpus, tmp_path):
+    change = 'model={kind="recurrent",score="dot",decoder_width=24}'
+    result = run("train", corpus / "tiny.toml", "--run", "run", "--set", change)
+    check_refused(result, "compares vectors of one width", code=2, seconds=5)
+    assert result.out == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_number_may_be_written_with_an_exponent():

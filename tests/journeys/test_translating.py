@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import resource
 import unicodedata
 
 import pytest
-from tests.journeys.commands import check_refused, run, virtual
+from tests.journeys.commands import check_refused, run
 
 from regard.cli import shipped
 
@@ -128,14 +127,6 @@ def test_a_seed_repeats_what_chance_drew(trained):
     one = translate(trained, "El gato\n" * 5, *drawing, "--seed", "7")
     assert translate(trained, "El gato\n" * 5, *drawing, "--seed", "7") == one
     assert translate(trained, "El gato\n" * 5, *drawing, "--seed", "8") != one
-
-
-def test_too_little_memory_is_told_with_what_to_lower(trained):
-    limits = {resource.RLIMIT_AS: virtual() + 24 * 2**20}
-    text = b"El gato ve el mar hoy.\n" * 40  # whose next words alone, for a thousand hypotheses, are 50 MB
-    result = run("translate", "--model", trained, "--beam", "1000", stdin=text, limits=limits)
-    check_refused(result, "out of memory", "--beam")
-    assert run("translate", "--model", trained, "--beam", "1", "El gato", limits=limits).code == 0
 
 
 @pytest.mark.parametrize(

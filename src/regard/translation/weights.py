@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from regard import files
 from regard.translation.errors import CheckpointError
 
-# The longest header that a file of ours could have.
-_LONGEST_HEADER = 10_000_000
+# The longest header that a file of ours could have, and the most tensors: each takes time to make, even of nothing.
+_LONGEST_HEADER, _MOST_TENSORS = 10_000_000, 20_000
 
 
 def save(tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -69,6 +69,8 @@ def _check_table(path: Path, header: bytes, data: int) -> None:
         if not isinstance(table, dict):
             raise ValueError("its header is no table")
         table.pop("__metadata__", None)
+        if len(table) > _MOST_TENSORS:
+            raise ValueError(f"its header names {len(table)} tensors")
         spans = sorted(tuple(entry["data_offsets"]) for entry in table.values())
         end = 0
         for start, stop in spans:
