@@ -12,6 +12,8 @@ from regard.attention.kernels.choose import KERNELS
 from regard.attention.looks import StoredLook
 from regard.attention.looks import look as look_module
 
+CAUSAL = regard.masks.causal(align="end")
+
 
 @pytest.fixture
 def tensors() -> list[torch.Tensor]:
@@ -51,10 +53,17 @@ def test_any_window(
         assert torch.allclose(seen.weights(rows=rows, columns=columns), expected, atol=1e-6)
 
 
-def test_windows_in_blocks(monkeypatch: pytest.MonkeyPatch, tensors: list[torch.Tensor]) -> None:
-    look = regard.look(*tensors[:2])
+@pytest.mark.parametrize("learning", [False, True])
+def test_windows_in_blocks(
+    learning: bool, monkeypatch: pytest.MonkeyPatch, tensors: list[torch.Tensor]
+) -> None:
+    look = regard.look(tensors[0].requires_grad_(learning), tensors[1], mask=CAUSAL)
     monkeypatch.setattr(look_module, "BLOCK", 14)
-    assert torch.allclose(look.weights(columns=[6, 1]), look.weights()[..., [6, 1]])
+    monkeypatch.setattr("regard.attention.looks.source.BLOCK", 14)
+    window = look.weights(columns=[6, 1])
+    assert window.requires_grad == learning
+    assert torch.allclose(window, look.weights()[..., [6, 1]])
+    assert torch.allclose(look.weights(rows=[3, 0]), look.weights()[..., [3, 0], :])
 
 
 def test_positions_that_are_not_there(tensors: list[torch.Tensor]) -> None:

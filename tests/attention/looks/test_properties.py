@@ -116,16 +116,17 @@ def test_a_map_adds_up() -> None:
     levels=st.integers(1, 30),
     seed=st.integers(0, 99),
     wide=st.booleans(),
+    worth=st.sampled_from([1, 1 << 19]),
 )
 def test_ranking_is_a_stable_sort(
-    length: int, count: int, levels: int, seed: int, wide: bool
+    length: int, count: int, levels: int, seed: int, wide: bool, worth: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(-levels, levels, (2, length), generator=generator).float()
     scores = scores.double() if wide else scores
     scores[scores == -levels] = -torch.inf
     scores[0, ::3] = -0.0
-    with patch.multiple(ranking, RANKED=4, SHORT=100, FEW=2, MANY=4):
+    with patch.multiple(ranking, RANKED=4, SHORT=100, FEW=2, MANY=4, WORTH=worth):
         values, found = first(scores, count)
     ordered, order = scores.sort(dim=-1, descending=True, stable=True)
     kept = min(count, length)
@@ -190,15 +191,59 @@ def test_progress_is_told(name: str, learning: bool) -> None:
     assert len(told) > 3
 
 
+@pytest.mark.parametrize("name", ["entropy", "received", "log_normaliser"])
+def test_progress_is_told_of_what_a_function_of_the_callers_learns(name: str) -> None:
+    told: list[tuple[int, int]] = []
+    query, weight = torch.randn(2, 9, 4), torch.ones(4, requires_grad=True)
+    look = regard.look(query, torch.randn(2, 7, 4), score=lambda q, k: (q * weight) @ k.mT)
+    with patch("regard.attention.looks.answers.BLOCK", 20):
+        getattr(look, name)(progress=lambda *at: told.append(at))
+    assert told == [(2 * (i + 1), 18) for i in range(9)]
+
+
+def test_progress_is_told_of_windows() -> None:
+    told: list[tuple[int, int]] = []
+    look = regard.look(torch.randn(2, 9, 4), torch.randn(2, 7, 4))
+    look.weights(columns=[2], progress=lambda *at: told.append(at))
+    look.weights(progress=lambda *at: told.append(at))
+    assert told[-1] == told[-2] == (18, 18)
+
+
+class Counting(regard.scores.Additive):
+    """Counts how often pairs of queries and keys are scored."""
+
+    calls = 0
+
+    def combine(self, query_features: Tensor, key_features: Tensor) -> Tensor:
+        self.calls += 1
+        return super().combine(query_features, key_features)
+
+
 def test_a_second_answer_uses_the_normalisers_of_the_first() -> None:
     query, key = torch.randn(9, 4) * 30, torch.randn(7, 4) * 30
-    look = regard.look(query, key)
+    mask = torch.rand(9, 7) > 0.3
+    look = regard.look(query, key, mask=mask)
     before = look.log_normaliser()
     assert look._known is not None
+    assert torch.equal(look.log_normaliser(), before)
     assert torch.equal(look.received(), look.received())
-    query += 1  # what was kept no longer holds
+    for changed in (lambda: query.add_(1), lambda: mask.logical_not_()):
+        changed()  # what was kept no longer holds
+        assert not torch.allclose(look.log_normaliser(), before)
+        before = look.log_normaliser()
+        alone = regard.look(query, key, mask=mask).log_normaliser()
+        assert torch.allclose(before, alone)
+
+
+def test_so_does_that_of_a_score_which_takes_long() -> None:
+    score = Counting(4, 4, 3).requires_grad_(False)
+    look = regard.look(torch.randn(9, 4), torch.randn(7, 4), score=score)
+    look.entropy()
+    scored, before = score.calls, look.log_normaliser()
+    assert score.calls == scored
+    with torch.no_grad():
+        score.weight.mul_(2)
     assert not torch.allclose(look.log_normaliser(), before)
-    assert torch.allclose(look.log_normaliser(), regard.look(query, key).log_normaliser())
 
 
 def test_answers_that_went_through_some_rows_keep_nothing() -> None:
@@ -257,6 +302,9 @@ def test_the_mean_of_heads_is_a_look() -> None:
     assert mean.shape == (3, 5, 7)
     assert torch.allclose(mean.weights(rows=[1, 4]), exact.weights.mean(1)[:, [1, 4]])
     assert torch.allclose(mean.received(), exact.received().mean(1))
+    assert torch.allclose(
+        mean.weights(rows=[1, 4], columns=[6, 0]), exact.weights.mean(1)[:, [1, 4]][..., [6, 0]]
+    )
     assert mean.mean_heads().shape == (5, 7)
     with pytest.raises(TypeError, match="each head"):
         mean.log_normaliser()

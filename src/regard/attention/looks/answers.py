@@ -93,6 +93,9 @@ class Answers(ABC):
             look = self._learner()
             part = learned.log_normaliser(look._scores)
             return look._learned(part, lambda: self.log_normaliser(progress), progress)
+        known = self._remembered(self._stamp())
+        if known is not None:
+            return known[0] + known[1].log()
         return self._each(lambda block: block.log_normaliser(), progress)
 
     def entropy(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -265,7 +268,7 @@ class Answers(ABC):
     def _blocks(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Block]:
         """The blocks, whose normalisers are kept when all rows have gone by, and used again."""
         stamp = self._stamp()
-        known = self._known[1] if stamp and self._known and self._known[0] == stamp else None
+        known = self._remembered(stamp)
         keep = rows is None and known is None and bool(stamp)
         found = (self._empty(*self.shape[:-1]), self._empty(*self.shape[:-1])) if keep else None
         done, total = 0, self._rows_asked(rows)
@@ -282,6 +285,10 @@ class Answers(ABC):
                 progress(done, total)
         if found:
             self._known = (stamp, found)
+
+    def _remembered(self, stamp: object) -> Known | None:
+        """The row normalisers, where an answer before has found them and they still hold."""
+        return self._known[1] if stamp and self._known and self._known[0] == stamp else None
 
     def _rows_asked(self, rows: Tensor | None) -> int:
         return prod(self.shape[:-2]) * (self.shape[-2] if rows is None else len(rows))

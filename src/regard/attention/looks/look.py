@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels.reference import weigh, widen
@@ -175,27 +175,24 @@ class Look(Answers):
         return Look(replace(request, score=score, query=query, key=key))
 
     def _learns(self) -> bool:
-        request = self._request
         if not torch.is_grad_enabled():
             return False
-        tensors = (request.query, request.key, request.bias)
-        if any(each is not None and each.requires_grad for each in tensors):
-            return True
-        plain = isinstance(request.score, DotLike) and not isinstance(request.score, nn.Module)
-        if plain and type(request.normaliser) is Softmax:
-            return False
+        leaves = self._leaves()
+        if leaves is not None:
+            return any(each.requires_grad for each in leaves)
         # Parameters may hide anywhere in a module or function of the caller's: one row tells.
-        one = torch.zeros(min(1, request.queries), dtype=torch.long, device=self.device)
+        one = torch.zeros(min(1, self._request.queries), dtype=torch.long, device=self.device)
         return self._rows(one).requires_grad
 
     def _stamp(self) -> object:
-        request = self._request
-        if not isinstance(request.score, DotLike) or type(request.normaliser) is not Softmax:
+        leaves = self._leaves() if type(self._request.normaliser) is Softmax else None
+        if leaves is None:
             return None
-        tensors = [request.query, request.key, request.bias]
-        if isinstance(request.score, nn.Module):
-            tensors += request.score.parameters()
-        return tuple(0 if t is None or t.is_inference() else t._version for t in tensors)
+        if isinstance(self._request.mask, Tensor):
+            leaves = [*leaves, self._request.mask]
+        if any(each.is_inference() for each in leaves):
+            return None
+        return tuple(each._version for each in leaves)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape})"
