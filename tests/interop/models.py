@@ -28,7 +28,7 @@ def tokenizer(words: list[str] | None = None) -> Tokenizer:
 
 
 def translator(folder: Path, joint: bool = True, **changes: Any) -> Translator:
-    """A Transformer of 2+2 layers and width 16, untrained; with `output_bias` its translations end at different lengths."""
+    """A Transformer of 2+2 layers and width 16, untrained. With `output_bias` its translations end soon."""
     source = tokenizer()
     target = source if joint else tokenizer([line.upper() for line in LINES])
     settings = TransformerSettings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import json
 import os
 import re
@@ -29,6 +30,9 @@ CONFIGURATION = "config.toml"
 CARD = "card.md"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
+# Folders of other projects: the file that tells one, and what reads it. The reader stands above this room, so it is
+# named here and imported only when such a folder is opened; it answers a run like any other.
+FOREIGN = {"config.json": ("regard.interop.marian.run", "MarianRun")}
 _CHECKPOINT = re.compile("step-([0-9]{1,18})(-unvalidated)?")
 
 
@@ -58,9 +62,17 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path) -> Run:
-        """An existing run. Raises `ModelError` when the folder is none."""
+        """An existing run, or the folder of another project that is read like one.
+
+        Raises:
+            ModelError: the folder is none.
+        """
         file = folder / CONFIGURATION
         if not os.path.isfile(file):  # False, not an error, in folders that may not be searched
+            for name, (room, reader) in FOREIGN.items():
+                if os.path.isfile(folder / name):
+                    found: Run = getattr(importlib.import_module(room), reader).open(folder)
+                    return found
             raise ModelError(f"{folder}: no run folder or model: it has no {CONFIGURATION}")
         return cls(folder, configurations.read(file))
 

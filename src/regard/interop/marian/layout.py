@@ -9,6 +9,7 @@ turned into the other by permuting whatever reads or writes them: the same model
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import torch
 from jaxtyping import Int
@@ -23,7 +24,12 @@ OUTPUT, OUTPUT_BIAS = "lm_head.weight", "final_logits_bias"
 # Tables that can be worked out; older files hold them.
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
+ACTIVATIONS: dict[str, Literal["relu", "gelu", "silu"]] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "silu": "silu",
+    "swish": "silu",
+}
 
 _PROJECTIONS = {
     "query_projection": "q_proj",
