@@ -29,7 +29,9 @@ def serve(request: Request, value: Tensor) -> Tensor:
             return one_by_one(sentences, request, value, serve)
     if not value.is_cpu or transformed():
         return kernel.attend(request, value)
-    if torch.is_grad_enabled() and not _is_finite(request.key):
+    # A decoder's single query is spared this: its keys are as many numbers as its scores take.
+    several = request.queries > 1
+    if several and torch.is_grad_enabled() and not _is_finite(request.key):
         return _apart(kernel, request, value, kernel.attend(request, value))
     reading = kernel.attend(request, value)
     return reading if _is_finite(reading) else _apart(kernel, request, value, reading)
