@@ -47,7 +47,8 @@ class Sharded(Learner):
         self._take_moments()
         if not processes.first:
             optimiser.state.clear()
-            model.to("meta")
+            for parameter in model.parameters():
+                parameter.data = parameter.data.new_empty(0)
 
     def sum_gradients(self) -> None:
         """They were summed where each piece is held."""
