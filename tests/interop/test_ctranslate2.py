@@ -112,6 +112,10 @@ def test_the_engine_needs_no_folder_and_searches_as_the_model_was_told(spanish):
     assert found[1].text == spanish.translate([SPANISH[0]])[0].text
     assert found[0].text == found[2].text == ""
     assert found[1].source_pieces[-1] == found[1].target_pieces[-1] == "</s>"
+    with pytest.raises(ConfigurationError, match="beam 0"):
+        engine.translate(texts, beam=0)
+    with pytest.raises(TypeError, match="pass a list of sentences"):
+        engine.translate("hola")
 
 
 def test_a_source_without_end_is_cut(spanish, exported):

@@ -11,6 +11,7 @@ from typing import Any, Self
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.translation.decoding.hypothesis import penalty
+from regard.translation.decoding.search import Search
 from regard.translation.errors import ModelError
 from regard.translation.runs import Tokenizers
 from regard.translation.text.tokenizer import EOS, Tokenizer
@@ -93,9 +94,15 @@ class Engine:
             texts: one sentence an entry.
             beam: hypotheses kept; 1 is greedy.
             length_penalty: alpha of ((5 + n) / 6)^alpha.
+
+        Raises:
+            ConfigurationError: settings out of range.
         """
+        if isinstance(texts, str):
+            raise TypeError("got one text: pass a list of sentences, [text]")
         size = self.beam if beam is None else beam
         alpha = self.length_penalty if length_penalty is None else length_penalty
+        Search(beam=size, length_penalty=alpha)  # refuses what is out of range
         source = self.tokenizers.source
         pieces = [source.pieces(source.encode(text)[:_LONGEST_SOURCE]) for text in texts]
         rows = [row for row, found in enumerate(pieces) if found]
