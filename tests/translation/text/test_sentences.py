@@ -51,6 +51,10 @@ def test_nothing_is_lost(text):
     assert all(not (part.before + part.after).strip("-*#1.) \n\r\t\u2028\x85") for part in parts)
 
 
+def test_what_is_no_text_becomes_text():
+    assert [part.text for part in split("a \ud800. B", "es")] == ["a \ufffd.", "B"]
+
+
 def test_translations_take_the_places_of_sentences():
     parts = split("  Uno. Dos.\n\n- Tres\n", "es")
     numbers = iter("123")

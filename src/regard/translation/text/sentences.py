@@ -12,6 +12,7 @@ from regard.translation.errors import ConfigurationError
 _LONGEST_PARAGRAPH = 2**16
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # The mark of an item of a list or of a heading, with the white space around it.
 _MARK = re.compile(r"\s*(?:[-*+•]|#{1,6}|\d{1,3}[.)])[ \t]+(?=\S)")
 # Before each line that begins with one.
@@ -31,7 +32,8 @@ def split(text: str, language: str) -> list[Sentence]:
 
     Sentencex finds them, by the rules and abbreviations that it has for the language, or English ones
     where it has none. An empty line ends a sentence, a single line break alone does not, unless a list
-    goes on after it; the mark of an item ("-", "*", "1.") is no part of its sentence.
+    goes on after it; the mark of an item ("-", "*", "1.") is no part of its sentence. A lone surrogate,
+    which is no text, becomes U+FFFD.
 
     Args:
         language: its ISO 639 code, "es".
@@ -46,7 +48,7 @@ def split(text: str, language: str) -> list[Sentence]:
             "cutting text into sentences needs sentencex: pip install 'regard[paragraphs]'"
         ) from None
     found: list[Sentence] = []
-    for block in _ITEMS.split(text):
+    for block in _ITEMS.split(_SURROGATE.sub("\ufffd", text)):
         mark = _MARK.match(block)
         start = mark.end() if mark else 0
         parts = [_bare(part) for part in segment(language, block[start:])]
