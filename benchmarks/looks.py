@@ -85,7 +85,7 @@ def measure(name: str, length: int, heads: int, mask: str) -> dict[str, float]:
         calls.append(rows)  # type: ignore[arg-type]
 
     query, key, _ = draw(length, heads)
-    ANSWERS[name](regard.look(query[..., :300, :], key[..., :300, :], mask=MASKS[mask]))
+    ANSWERS[name](regard.look(query[..., :1024, :], key[..., :1024, :], mask=MASKS[mask]))
     Path("/proc/self/clear_refs").write_text("5")
     before, start = resident("VmRSS"), time.perf_counter()
     ANSWERS[name](regard.look(query, key, mask=MASKS[mask]), progress=progress)
