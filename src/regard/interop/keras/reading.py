@@ -1,0 +1,169 @@
+"""Keras' layers as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.heads import MultiHeadAttention
+from regard.attention.scores import Additive, Dot, ScaledDot
+from regard.interop.keras.layer import KerasLayer, projections
+
+
+def from_keras(layer: Any) -> Any:
+    """Our counterpart of a layer of Keras.
+
+    ==========================  ===========================================================================
+    Attention, "dot"            `Dot`, or `ScaledDot(scale)` where it has a scale: for ``regard.attend(..., score=)``
+    Attention, "concat"         `Additive`, with scale x identity as both projections and its one scalar as v
+    AdditiveAttention           `Additive`, with identities as both projections: it has none
+    MultiHeadAttention          `regard.MultiHeadAttention`
+    GroupQueryAttention         `regard.MultiHeadAttention`, each key head repeated for its group of queries
+    ==========================  ===========================================================================
+
+    Args:
+        layer: a layer that was built, or a `KerasLayer`.
+
+    Raises:
+        TypeError: If it is another layer.
+        ValueError: If it does what ours do not, which is named, or has not been built.
+
+    Example:
+        >>> from_keras(KerasLayer("Attention", {"use_scale": True}, [torch.tensor(0.5)]))
+        ScaledDot(scale=0.5)
+    """
+    kind = _kind(layer.kind if isinstance(layer, KerasLayer) else type(layer).__name__)
+    config = layer.config if isinstance(layer, KerasLayer) else _config(layer)
+    weights = layer.weights if isinstance(layer, KerasLayer) else layer.get_weights()
+    given = [torch.as_tensor(weight).detach() for weight in weights]
+    return _READERS[kind](config, given)
+
+
+def _config(layer: Any) -> dict[str, Any]:
+    """What a layer says of itself, and the width of the queries that it was built for."""
+    config: dict[str, Any] = layer.get_config()
+    shapes = (layer.get_build_config() or {}).get("input_shape")
+    if isinstance(shapes, list | tuple) and shapes and isinstance(shapes[0], list | tuple):
+        config["width"] = shapes[0][-1]
+    return config
+
+
+def _kind(name: str) -> str:
+    name = {"GroupedQueryAttention": "GroupQueryAttention"}.get(
+        name, name
+    )  # the class and its public name
+    if name not in _READERS:
+        raise TypeError(f"got a {name}: known are {', '.join(_READERS)}")
+    return name
+
+
+def _attention(config: dict[str, Any], weights: Sequence[Tensor]) -> Dot | ScaledDot | Additive:
+    scaled, mode = config.get("use_scale", False), config.get("score_mode", "dot")
+    _count("Attention", weights, scaled + (mode == "concat"))
+    scale = weights[0].item() if scaled else 1.0
+    if mode == "dot":
+        return ScaledDot(scale) if scaled else Dot()
+    if "width" not in config:
+        raise ValueError(
+            'score_mode is "concat": its weights do not tell the width of its queries and keys: '
+            'pass a KerasLayer whose config also has "width"'
+        )
+    width = int(config["width"])
+    return _additive(scale * torch.eye(width, dtype=weights[-1].dtype), weights[-1].expand(width))
+
+
+def _additive_attention(config: dict[str, Any], weights: Sequence[Tensor]) -> Additive:
+    scaled = config.get("use_scale", True)
+    _count("AdditiveAttention", weights, int(scaled))
+    if not scaled and "width" not in config:
+        raise ValueError(
+            "use_scale is False, so no weight tells the width of its queries and keys: "
+            'pass a KerasLayer whose config also has "width"'
+        )
+    weight = weights[0] if scaled else torch.ones(int(config["width"]))
+    return _additive(torch.eye(len(weight)), weight)
+
+
+@torch.no_grad()
+def _additive(projection: Tensor, weight: Tensor) -> Additive:
+    width = len(weight)
+    score = Additive(width, width, width).to(weight)
+    score.query_weight.copy_(projection)
+    score.key_weight.copy_(projection)
+    score.weight.copy_(weight)
+    return score
+
+
+def _multi_head(config: dict[str, Any], weights: Sequence[Tensor]) -> MultiHeadAttention:
+    axes = config.get("attention_axes")
+    if axes is not None and tuple(axes) != (1,):
+        raise ValueError(
+            f"attention_axes is {axes}: ours attends along the one axis before the last"
+        )
+    output = config.get("output_shape")
+    if output is not None and not isinstance(output, int) and len(output) != 1:
+        raise ValueError(f"output_shape is {output}: ours has one axis of output")
+    return _heads("MultiHeadAttention", config, weights)
+
+
+def _grouped(config: dict[str, Any], weights: Sequence[Tensor]) -> MultiHeadAttention:
+    each = 2 if config.get("use_bias", True) else 1
+    times = config["num_query_heads"] // config["num_key_value_heads"]
+    # Query, key, value, output: of keys and values a kernel (width, heads, head) and a bias (heads, head).
+    repeated = [
+        weight.repeat_interleave(times, -2) if place // each in (1, 2) else weight
+        for place, weight in enumerate(weights)
+    ]
+    return _heads("GroupQueryAttention", config, repeated)
+
+
+@torch.no_grad()
+def _heads(kind: str, config: dict[str, Any], weights: Sequence[Tensor]) -> MultiHeadAttention:
+    if config.get("use_gate"):
+        raise ValueError("use_gate is True: ours has no gate on its readings")
+    window = config.get("sliding_window")
+    if window is not None:
+        raise ValueError(
+            f"sliding_window is {window}: ours takes it at every call, as a mask; make the layer without and pass "
+            f"mask=masks.band({window - 1}, {window - 1})"
+        )
+    bias = config.get("use_bias", True)
+    _count(kind, weights, 8 if bias else 4)
+    kernels = list(weights[::2] if bias else weights)
+    (d_query, heads, d_head), (d_key, _, _) = kernels[0].shape, kernels[1].shape
+    d_value, _, d_head_value = kernels[2].shape
+    ours = MultiHeadAttention(
+        d_query,
+        heads,
+        d_key=d_key,
+        d_value=d_value,
+        d_head=d_head,
+        d_head_value=d_head_value,
+        d_output=kernels[3].shape[-1],
+        bias=bias,
+        dropout=config.get("dropout", 0.0),
+    ).to(kernels[0])
+    for projection, kernel in zip(projections(ours), kernels, strict=True):
+        projection.weight.copy_(kernel.reshape(projection.in_features, -1).T)
+    if bias:
+        for projection, given in zip(projections(ours), weights[1::2], strict=True):
+            projection.bias.copy_(given.flatten())
+    return ours.eval()
+
+
+def _count(kind: str, weights: Sequence[Tensor], expected: int) -> None:
+    if len(weights) != expected:
+        raise ValueError(
+            f"{kind} has {len(weights)} weights, its configuration asks for {expected}: call or build it first"
+        )
+
+
+_READERS: dict[str, Callable[[dict[str, Any], Sequence[Tensor]], Any]] = {
+    "Attention": _attention,
+    "AdditiveAttention": _additive_attention,
+    "MultiHeadAttention": _multi_head,
+    "GroupQueryAttention": _grouped,
+}

@@ -1,0 +1,146 @@
+"""Ours as Keras' layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention.heads import MultiHeadAttention
+from regard.attention.normalisers import Softmax
+from regard.attention.scores import Additive, Dot, ScaledDot
+from regard.interop.keras.layer import Array, KerasLayer, projections
+
+
+@torch.no_grad()
+def to_keras(ours: Any, *, width: int | None = None, key_heads: int | None = None) -> KerasLayer:
+    """A layer of Keras that computes what ours does.
+
+    Args:
+        ours: a `Dot`, `ScaledDot`, `Additive` or `MultiHeadAttention`.
+        width: of queries and keys; needed for the dots, which have none of their own.
+        key_heads: give a GroupQueryAttention with so many heads of keys and values; the heads of a group must be
+            equal.
+
+    Raises:
+        TypeError: If it is something else.
+        ValueError: If Keras has no such layer; the part is named.
+    """
+    if isinstance(ours, Dot | ScaledDot):
+        return _dot_to_keras(ours, width)
+    if isinstance(ours, Additive):
+        return _additive_to_keras(ours)
+    if isinstance(ours, MultiHeadAttention):
+        return _heads_to_keras(ours, key_heads)
+    raise TypeError(
+        f"got a {type(ours).__name__}: pass a Dot, ScaledDot, Additive or MultiHeadAttention of regard"
+    )
+
+
+def _dot_to_keras(ours: Dot | ScaledDot, width: int | None) -> KerasLayer:
+    if width is None:
+        raise ValueError(
+            "a dot product has no width of its own: pass width=, that of queries and keys"
+        )
+    shapes = ((None, width), (None, width))
+    if isinstance(ours, Dot):
+        return KerasLayer("Attention", {}, [], shapes)
+    scale = width**-0.5 if ours.scale is None else ours.scale
+    return KerasLayer("Attention", {"use_scale": True}, [np.float32(scale)], shapes)  # type: ignore[list-item]
+
+
+def _additive_to_keras(ours: Additive) -> KerasLayer:
+    width = ours.d_query
+    projection = ours.query_weight
+    plain = projection.shape == (width, width) and ours.key_weight.shape == (width, width)
+    if not plain or ours.bias is not None or ours.weight.dim() != 1:
+        raise ValueError(
+            "its hidden layer has another width than its queries and keys, a bias, or heads: "
+            "Keras' layers add query and key as they are; project them before"
+        )
+    scale = projection[0, 0]
+    same = torch.equal(projection, scale * torch.eye(width).to(projection))
+    if not same or not torch.equal(ours.key_weight, projection):
+        raise ValueError(
+            "it projects queries and keys: Keras' layers add them as they are; project them before"
+        )
+    shapes = ((None, width), (None, width))
+    if scale == 1:
+        return KerasLayer("AdditiveAttention", {}, [_array(ours.weight)], shapes)
+    if not bool((ours.weight == ours.weight[0]).all()):
+        raise ValueError(
+            f"it scales what is added by {scale:g} and weighs it by a vector: Keras' concat has one number for all, "
+            "its AdditiveAttention no scale"
+        )
+    config = {"use_scale": True, "score_mode": "concat"}
+    return KerasLayer("Attention", config, [_array(scale), _array(ours.weight[0])], shapes)
+
+
+def _heads_to_keras(ours: MultiHeadAttention, key_heads: int | None) -> KerasLayer:
+    if not (ours.score is None or ours.score == ScaledDot()):
+        raise ValueError(f"score {ours.score}: Keras has scaled dot products only")
+    if not (ours.normaliser is None or ours.normaliser == Softmax()) or ours.merge != "concat":
+        raise ValueError(
+            f"normaliser {ours.normaliser} and merge {ours.merge!r}: Keras has softmax and heads side by side only"
+        )
+    widths = ours.d_head, ours.d_head, ours.d_head_value
+    kernels = [
+        projection.weight.T.reshape(projection.in_features, ours.heads, width)
+        for projection, width in zip(projections(ours)[:3], widths, strict=True)
+    ]
+    last = ours.output_projection
+    kernels.append(last.weight.T.reshape(ours.heads, ours.d_head_value, ours.d_output))
+    weights = kernels
+    bias = last.bias is not None
+    if bias:
+        biases = [
+            projection.bias.view(ours.heads, width)
+            for projection, width in zip(projections(ours)[:3], widths, strict=True)
+        ]
+        weights = [each for two in zip(kernels, [*biases, last.bias], strict=True) for each in two]
+    shapes = ((None, ours.d_query), (None, ours.d_value), (None, ours.d_key))
+    if key_heads is not None:
+        return _grouped_to_keras(ours, key_heads, weights, shapes)
+    config = {
+        "num_heads": ours.heads,
+        "key_dim": ours.d_head,
+        "value_dim": ours.d_head_value,
+        "output_shape": ours.d_output,
+        "use_bias": bias,
+        "dropout": ours.dropout,
+    }
+    return KerasLayer("MultiHeadAttention", config, [_array(w) for w in weights], shapes)
+
+
+def _grouped_to_keras(
+    ours: MultiHeadAttention, key_heads: int, weights: list[Tensor], shapes: Any
+) -> KerasLayer:
+    if key_heads < 1 or ours.heads % key_heads:
+        raise ValueError(f"key_heads is {key_heads}: pass a divisor of {ours.heads}, the heads")
+    if ours.d_head_value != ours.d_head or ours.d_output != ours.d_query:
+        raise ValueError(
+            "grouped heads of Keras have values as wide as keys, and give back the width they got"
+        )
+    each, times = len(weights) // 4, ours.heads // key_heads
+    for place in range(each, 3 * each):
+        groups = weights[place].unflatten(-2, (key_heads, times))
+        if not torch.equal(groups, groups[..., :1, :].expand_as(groups)):
+            raise ValueError(
+                f"the {times} heads of a group differ: they cannot share one head of keys and values"
+            )
+        weights[place] = groups[..., 0, :]
+    config = {
+        "head_dim": ours.d_head,
+        "num_query_heads": ours.heads,
+        "num_key_value_heads": key_heads,
+        "use_bias": each == 2,
+        "dropout": ours.dropout,
+    }
+    return KerasLayer("GroupQueryAttention", config, [_array(w) for w in weights], shapes)
+
+
+def _array(tensor: Tensor) -> Array:
+    found: Array = tensor.detach().cpu().numpy().copy()
+    return found
