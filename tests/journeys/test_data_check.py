@@ -66,6 +66,20 @@ def test_files_are_looked_for_among_the_corpora(tmp_path, monkeypatch):
     assert result.lines[-1] == "nothing to object to"
 
 
+def test_names_lose_the_folder_they_share_and_nothing_else(tmp_path):
+    for name in ("a/data/a.tsv", "a/other/b.tsv"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("x\ty\n", encoding="utf-8")
+    result = run("data", "check", "a/data/a.tsv", "a/other/b.tsv")
+    assert result.lines[0].startswith("a/ ")
+    assert [line.split()[0] for line in result.lines[1:3]] == ["data/a.tsv", "other/b.tsv"]
+    assert "other/b.tsv in data/a.tsv" in result.out
+    # One of them from the root on, as from REGARD_DATA, and the other from here.
+    mixed = run("data", "check", tmp_path / "a/data/a.tsv", "a/other/b.tsv")
+    assert mixed.code == 0, mixed
+    assert mixed.lines[1].startswith(str(tmp_path / "a/data/a.tsv"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

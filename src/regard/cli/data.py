@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -174,15 +175,20 @@ class _Short:
     """Names without the folder that all of them begin with."""
 
     folder: str
+    names: re.Pattern[str]
 
     @classmethod
     def of(cls, found: Report) -> _Short:
-        files = [Path(name) for split in found.splits for name in split.files]
-        folder = os.path.commonpath([str(file.parent) for file in files]) if files[1:] else ""
-        return cls(f"{folder}/" if folder else "")
+        files = sorted({name for split in found.splits for name in split.files}, reverse=True)
+        names = re.compile("|".join(map(re.escape, files)))
+        # Some names may begin at the root and others here: those have no folder in common.
+        if not files[1:] or len({os.path.isabs(name) for name in files}) > 1:
+            return cls("", names)
+        folder = os.path.commonpath([os.path.dirname(name) for name in files]).rstrip("/")
+        return cls(f"{folder}/" if folder else "", names)
 
     def __call__(self, text: object) -> str:
-        return str(text).replace(self.folder, "") if self.folder else str(text)
+        return self.names.sub(lambda name: name[0].removeprefix(self.folder), str(text))
 
 
 def _lengths(splits: list[dict[str, Any]], short: _Short) -> str:
