@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 
 import pytest
 from tests.journeys.commands import check_refused, leftovers, run
@@ -165,6 +167,8 @@ def test_links_alone_need_the_sentences(model, tmp_path):
         ([*PAIR, "--flip"], "--choose", 2),
         (["--choose", "gold", "--layer", "0"], "--choose", 2),
         (["--choose", "none"], "none: no such file", 1),
+        (["--choose", "none", "--limit", "-1"], "--limit -1", 2),
+        (["El gato " * 50, "The cat"], "--text", 1),  # longer than a file's name may be
     ],
 )
 def test_what_cannot_be_meant_is_refused(trained, arguments, named, code):
@@ -177,3 +181,16 @@ def test_unequal_files_are_told_before_the_first_link(trained, tmp_path):
     result = run("align", "a", "b", "--model", trained)
     check_refused(result, "a has 2 lines and b has 1")
     assert result.out == ""
+
+
+def test_a_pipe_is_read_once_and_linked_like_a_file(trained, tmp_path):
+    (tmp_path / "a").write_text("El gato\nEl sol\n", encoding="utf-8")
+    (tmp_path / "b").write_text("The cat\nThe sun\n", encoding="utf-8")
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(
+        target=(tmp_path / "pipe").write_bytes, args=((tmp_path / "a").read_bytes(),), daemon=True
+    )
+    writer.start()
+    result = run("align", "pipe", "b", "--model", trained)
+    assert result.code == 0, result
+    assert result.out == run("align", "a", "b", "--model", trained).out

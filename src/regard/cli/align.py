@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
@@ -111,7 +112,11 @@ def align(
             raise ConfigurationError(
                 "--choose tries every layer, head and method of one model: give no others, no --text, no --out"
             )
-        lines = None if source is None or target is None else (Path(source), Path(target))
+        if limit is not None and limit < 1:
+            raise ConfigurationError(f"--limit {limit}: use a whole number, 1 or more")
+        lines = None
+        if source is not None and target is not None:
+            lines = corpora.found(Path(source)), corpora.found(Path(target))
         choosing.choose(model, corpora.found(choose), lines, flip, limit, store, format, device)
         return
     if source is None or target is None:
@@ -156,21 +161,30 @@ def _texts(source: str, target: str) -> Iterator[tuple[Words, Words]]:
 
 
 def _lines(source: str, target: str) -> Iterator[tuple[Words, Words]]:
-    """The pairs of two files, each read twice: an unequal count is told before the first link."""
+    """The pairs of two files, each read twice: an unequal count is told before the first link.
+
+    What can be read only once, such as a pipe, is kept.
+    """
     from regard.translation.aligning.words import words_of
     from regard.translation.text.corpora import read_lines
 
     paths = [corpora.found(Path(streams.argument(each))) for each in (source, target)]
     for path in paths:
-        if not path.exists() and any(c.isspace() for c in str(path)):
+        if not os.path.exists(path) and any(c.isspace() for c in str(path)):
             raise DataError(f"{path}: no such file; for two sentences add --text")
-    counts = [sum(1 for _ in read_lines(path)) for path in paths]
+    kept = [None if os.path.isfile(path) else list(read_lines(path)) for path in paths]
+
+    def lines(side: int) -> Iterable[str]:
+        held = kept[side]
+        return read_lines(paths[side]) if held is None else held
+
+    counts = [sum(1 for _ in lines(side)) for side in (0, 1)]
     if counts[0] != counts[1]:
         raise DataError(
             f"{paths[0]} has {counts[0]} lines and {paths[1]} has {counts[1]}: "
             "line n of one must be the translation of line n of the other"
         )
-    both = zip_longest(*(read_lines(path) for path in paths), fillvalue="")
+    both = zip_longest(lines(0), lines(1), fillvalue="")
     return ((words_of(ours), words_of(theirs)) for ours, theirs in both)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 def found(path: Path) -> Path:
     """The file itself, or else the one of that name in the folder that REGARD_DATA names."""
     folder = os.environ.get("REGARD_DATA")
-    if folder and not path.exists() and (Path(folder) / path).exists():
+    # False, not an error, for names that no file can have: a whole sentence, for one.
+    if folder and not os.path.exists(path) and os.path.exists(Path(folder) / path):
         return Path(folder) / path
     return path

@@ -103,11 +103,8 @@ def links_of(weights: Float[Tensor, "target source"], choice: Choice) -> set[Lin
 
 def _aligned(reading: Reading, choice: Choice) -> Aligned:
     source, target = reading.source, reading.target
-    readable = bool(reading.written)
     weights = weights_of(reading, choice)
-    links = {
-        (s, t)
-        for s, t in (links_of(weights, choice) if readable else set())
-        if s in set(source.owners) and t in set(target.owners)
-    }
+    found = links_of(weights, choice) if reading.written else set()
+    read = set(source.owners), set(target.owners)
+    links = {(s, t) for s, t in found if s in read[0] and t in read[1]}
     return Aligned(source.words, target.words, links, weights, source.unread + target.unread)
