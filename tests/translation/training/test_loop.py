@@ -15,7 +15,7 @@ from regard.translation.errors import TrainingError
 from regard.translation.runs import MODEL
 from regard.translation.text.batches import collate
 from regard.translation.training.epochs import Part
-from regard.translation.training.events import Observer
+from regard.translation.training.events import Observer, Validated
 from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare
 from regard.translation.training.validation import Quality
@@ -96,6 +96,26 @@ def test_a_validation_that_was_stopped_is_made_before_anything_else(tmp_path, st
     assert (again.progress.best, again.progress.step) == (straight.progress.best, 8)
     kept = [path.name for _, path in again.run.checkpoints()]
     assert kept == [path.name for _, path in straight.run.checkpoints()] == ["step-4", "step-8"]
+
+
+def test_a_validation_that_was_told_but_not_saved_is_told_once(tmp_path):
+    """A kill between the line of a validation that is made again and its checkpoint."""
+    stop_at(trainer(tmp_path, *PATIENT), 4)
+    again = resumed(tmp_path, *PATIENT)
+
+    class Killed(Observer):
+        def validated(self, event: Validated) -> None:
+            raise KeyboardInterrupt
+
+    again.observer = Killed()
+    with pytest.raises(KeyboardInterrupt):
+        again.train()
+    assert metrics(again)[-1]["kind"] == "validation"
+    with (again.run.folder / "metrics.jsonl").open("ab") as file:
+        file.write(b"\xff\n")  # a block that a power cut spoilt
+    again = resumed(tmp_path, *PATIENT)
+    again.train()
+    assert [m["step"] for m in metrics(again) if m["kind"] == "validation"] == [4, 8]
 
 
 def test_steps_after_the_checkpoint_are_made_again_and_counted_once(tmp_path):

@@ -79,7 +79,7 @@ class Trainer:
                 f"{self.progress.step}: all need the same run folder"
             )
         if newest is not None and self.processes.first:
-            metrics.forget(self.run, self.progress.step)
+            metrics.forget(self.run, self.progress.step, unvalidated=self.progress.unvalidated)
         return newest is not None
 
     def train(self, should_stop: Callable[[], bool] = lambda: False) -> Outcome:

@@ -19,15 +19,17 @@ def write(run: Run, line: dict[str, object]) -> None:
         ) from None
 
 
-def forget(run: Run, step: int) -> None:
-    """Drop the lines of later steps, which will be made again."""
+def forget(run: Run, step: int, *, unvalidated: bool = False) -> None:
+    """Drop the lines that will be made again: of later steps, and of this step's validation if it is to come."""
     path = run.folder / METRICS
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            if json.loads(line)["step"] <= step:
+            made = json.loads(line)
+            again = unvalidated and made["step"] == step and made["kind"] == "validation"
+            if made["step"] <= step and not again:
                 kept.append(line)
         except (ValueError, KeyError, TypeError):
             continue  # cut off by a kill
