@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -242,6 +243,23 @@ def test_a_second_trainer_hears_who_the_first_is(tmp_path):
         os.close(reading)
     with run.locked():  # a lock dies with its process
         assert lock.read_text() == str(os.getpid())
+
+
+def test_a_lock_that_leads_elsewhere_or_cannot_be_had_is_no_other_trainer(tmp_path, monkeypatch):
+    run, mine = trainer(tmp_path).run, tmp_path / "mine"
+    mine.write_text("mine")
+    (run.folder / ".lock").symlink_to(mine)
+    with pytest.raises(TrainingError, match="cannot be written"), run.locked():
+        pass
+    assert mine.read_text() == "mine"
+    (run.folder / ".lock").unlink()
+
+    def without_locks(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(runs.fcntl, "flock", without_locks)
+    with pytest.raises(TrainingError, match="cannot be locked: No locks available"), run.locked():
+        pass
 
 
 def test_enormous_sizes_are_refused_before_memory_is_taken(run):

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -204,19 +204,25 @@ class Run:
         """Keep other trainers out of the folder while this one works in it."""
         path = self.folder / ".lock"
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            # Its content is replaced: a link in somebody's folder must not lead to another file.
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as fault:
             raise TrainingError(f"{path}: cannot be written: {fault.strerror}") from None
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 holder = os.read(handle, 32).decode("ascii", "replace").strip() or "unknown"
                 raise TrainingError(
                     f"{self.folder}: process {holder} is training in it: wait for it or choose another --run"
                 ) from None
-            os.ftruncate(handle, 0)
-            os.write(handle, str(os.getpid()).encode())
+            except OSError as fault:  # a file system without locks, for one
+                raise TrainingError(f"{path}: cannot be locked: {fault.strerror}") from None
+            with suppress(
+                OSError
+            ):  # who holds it is good to know, no more: a full disk is told by what matters
+                os.ftruncate(handle, 0)
+                os.write(handle, str(os.getpid()).encode())
             yield
         finally:
             os.close(handle)
