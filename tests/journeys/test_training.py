@@ -173,6 +173,22 @@ def test_a_budget_may_grow_when_resuming(model, corpus):
     assert card.count("regard train ") == 2  # the first command, and this one
 
 
+def test_what_was_published_before_the_budget_grew_is_published_anew(model, corpus):
+    names = ("model.safetensors", "card.md", "checksums.json")
+    before = {name: (model / name).read_bytes() for name in names}
+    more = ["--resume", "--data", corpus, "--set", "training.max_steps=14"]
+    assert run("train", model, *more).code == 0
+    grown = (model / "model.safetensors").read_bytes()
+    for name, content in before.items():  # as a kill before the second time would have left it
+        (model / name).write_bytes(content)
+    result = run("train", model, *more)
+    assert result.code == 0, result
+    assert "already finished" not in result.out
+    assert (model / "model.safetensors").read_bytes() == grown
+    assert "Trained for 14 steps" in (model / "card.md").read_text(encoding="utf-8")
+    assert "already finished" in run("train", model, *more).out
+
+
 def test_a_configuration_that_changed_is_not_resumed(model, own):
     before = weights(model, 12)
     text = (own / "tiny.toml").read_text(encoding="utf-8").replace("width = 16", "width = 32")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from regard.translation.configuration import Configuration
+    from regard.translation.training.checkpoints import Progress
     from regard.translation.training.loop import Trainer
     from regard.translation.training.validation import Quality
 
@@ -44,7 +45,7 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
             f"- Data: {_data(configuration)}",
             f"- Licence and attribution of the data: {data.attribution or 'none given'}",
             f"- Weights: {weights}",
-            f"- Trained for {progress.step} steps, {progress.epoch + 1} passes, "
+            f"{_trained(progress)}, {progress.epoch + 1} passes, "
             f"{progress.target_tokens:,} target tokens, {progress.seconds / 3600:.2f} hours of steps",
             f"- Machine: {_machine(str(trainer.device))}{_beside(trainer)}, {progress.precision} arithmetic, "
             f"torch {torch.__version__}",
@@ -57,6 +58,15 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
     )
 
 
+def tells(folder: Path, progress: Progress) -> bool:
+    """Whether the card in a folder is that of a training that came so far."""
+    try:
+        text = (folder / "card.md").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return f"{_trained(progress)}," in text
+
+
 def summary(folder: Path) -> list[str]:
     """The first paragraph of a model's card and its scores; nothing where there is no card."""
     try:
@@ -66,6 +76,10 @@ def summary(folder: Path) -> list[str]:
     lines = [line.strip() for line in text.split("\n")]
     plain = [line for line in lines if line and not line.startswith(("#", SCORES))]
     return plain[:1] + [line for line in lines if line.startswith(SCORES)]
+
+
+def _trained(progress: Progress) -> str:
+    return f"- Trained for {progress.step} steps"
 
 
 def _architecture(configuration: Configuration) -> str:

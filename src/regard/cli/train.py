@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +127,8 @@ def train(
                     _say_what_next(plan, _repeating(plan, trainer, folder, device, start))
             processes.wait()  # nobody ends before all is written: torchrun would end the others
     if outcome == "stopped":
-        raise typer.Exit(128 + signals.received)
+        # Of several processes another one may have heard it.
+        raise typer.Exit(128 + (signals.received or signal.SIGTERM))
 
 
 def _prepare(
@@ -229,7 +231,10 @@ def _published(trainer: Trainer) -> bool:
     except ModelError:
         return False
     names = ("model.safetensors", "card.md", "checksums.json")
-    return all((run.folder / name).exists() for name in names)
+    # Published, but when the training was shorter, is not published.
+    return all((run.folder / name).exists() for name in names) and card.tells(
+        run.folder, trainer.progress
+    )
 
 
 def _finish(plan: _Plan, trainer: Trainer, reporter: Reporter, *, nothing_new: bool) -> None:
