@@ -153,12 +153,13 @@ def test_a_bare_locale_reads_and_writes_utf8(trained):
         "PYTHONCOERCECLOCALE": "0",
         "LC_ALL": "C",
     }
-    arguments = ["translate", "--model", str(trained), "--look"]
-    started = process(*arguments, "El niño".encode(), b"\xed\xa0\x80 gato", env=bare)
-    result = finish(started)
+    arguments = ["translate", "--model", str(trained), "--look", "--prefix"]
+    texts = "Él".encode(), "El niño".encode(), b"\xed\xa0\x80 gato"
+    result = finish(process(*arguments, *texts, env=bare))
     assert result.code == 0, result
+    assert result.out.startswith("Él")
     assert "niño" in result.out
-    assert result.out.startswith(run(*arguments, "El niño").out)
+    assert result.out.startswith(run(*arguments, "Él", "El niño").out)
 
 
 def test_a_closed_pipe_ends_silently(trained, tmp_path):

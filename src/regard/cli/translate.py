@@ -173,6 +173,7 @@ def translate(
     _search(Search(), beam, given)
     if paragraphs:
         sentences.split("", "")
+    prefix = None if prefix is None else streams.argument(prefix)
     lines, at_once = _lines(texts, line_buffered)
     translator = options.open_translator(models, device)
     settings: dict[str, Any] = {"search": _search(translator.search, beam, given)}
