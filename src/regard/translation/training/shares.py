@@ -23,7 +23,7 @@ def share(costs: NDArray[np.int64], rank: int, size: int) -> NDArray[np.int64]:
     Example:
         >>> costs = np.array([9, 5, 4, 3, 2])
         >>> share(costs, 0, 2).tolist(), share(costs, 1, 2).tolist()
-        ([0, 4], [1, 2, 3])
+        ([0, 3], [1, 2, 4])
     """
     if size == 1:
         return np.arange(len(costs))
