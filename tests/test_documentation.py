@@ -46,12 +46,12 @@ def test_the_rooms_were_found_and_hold_examples():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_python_sessions_in_documents_run(document, capsys):
+def test_python_with_a_prompt_in_documents_runs(document, capsys):
     text = "\n".join(
         b for b in blocks(document.read_text(encoding="utf-8"), "python") if ">>>" in b
     )
-    session = doctest.DocTestParser().get_doctest(text, {}, document.name, str(document), 0)
-    failed = doctest.DocTestRunner(optionflags=RULES).run(session).failed
+    typed = doctest.DocTestParser().get_doctest(text, {}, document.name, str(document), 0)
+    failed = doctest.DocTestRunner(optionflags=RULES).run(typed).failed
     assert failed == 0, capsys.readouterr().out
 
 
