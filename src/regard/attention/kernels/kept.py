@@ -15,29 +15,42 @@ from regard.attention.shapes import Frame
 
 SMALL = 1 << 20  # pairs of query and key up to which a form is kept
 FORMS = 8  # of one mask
+TRACED = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY)
 
 Form = TypeVar("Form")
 _kept: WeakKeyDictionary[Mask, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
 def kept(mask: object, frame: Frame, kind: Hashable, make: Callable[[], Form]) -> Form:
-    """What `make` makes of a mask, or made of it before; padding and bands only."""
+    """What `make` makes of a mask, or made of it before; padding and bands on a processor only.
+
+    Elsewhere a form belongs to the queue that fills it: to another it may still be empty, and in a
+    captured graph it is filled when that is replayed.
+    """
     if not isinstance(mask, Padding | Band) or frame.queries * frame.keys > SMALL:
         return make()
-    if transformed() or (isinstance(mask, Padding) and mask.lengths.is_inference()):
+    if frame.device.type != "cpu" or transformed():
         return make()
-    changes = mask.lengths._version if isinstance(mask, Padding) else 0
     forms = _kept.setdefault(mask, {})
-    key = (kind, frame, changes)
-    if key not in forms:
+    key = (kind, frame, _numbers(mask))
+    form: Form | None = forms.get(key)
+    if form is None:
         if len(forms) >= FORMS:
             forms.clear()
         with torch.inference_mode(False):  # so that it may be kept for a backward pass
-            forms[key] = make()
-    form: Form = forms[key]
+            form = forms[key] = make()
     return form
+
+
+def _numbers(mask: Padding | Band) -> Hashable:
+    """What a mask says as long as nobody writes to its tensor, by whatever name."""
+    return tuple(mask.lengths.flatten().tolist()) if isinstance(mask, Padding) else None
 
 
 def transformed() -> bool:
     """Whether a compiler or transform looks on, so that no number can be asked for."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or any(torch._C._get_dispatch_mode(mode) is not None for mode in TRACED)
+    )
