@@ -16,6 +16,12 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import entropy_of
+from regard.attention.masks import Mask
+from regard.attention.masks.documents import Documents
+from regard.attention.masks.mask import Both, Either, Given
+from regard.attention.masks.packed import Packed
+from regard.attention.masks.padding import Padding
+from regard.attention.masks.positions import Band
 from regard.attention.normalisers import Rows
 from regard.attention.scores import Additive, DotLike, General, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive, Projected
@@ -93,6 +99,25 @@ def leaves_of(request: Request) -> list[Tensor] | None:
         return None
     tensors = [request.query, request.key, request.bias, *parameters]
     return unique([each for each in tensors if each is not None])
+
+
+def tensors_of(mask: Mask | Tensor | None) -> list[Tensor] | None:
+    """What a mask depends on; None where a function of the caller's may hide some of it."""
+    match mask:
+        case None | Band() | Packed():
+            return []
+        case Tensor():
+            return [mask]
+        case Given():
+            return [mask.tensor]
+        case Padding():
+            return [mask.lengths]
+        case Documents():
+            return [mask.query_ids, mask.key_ids]
+        case Both() | Either():
+            left, right = tensors_of(mask.left), tensors_of(mask.right)
+            return None if left is None or right is None else left + right
+    return None
 
 
 def unique(tensors: list[Tensor]) -> list[Tensor]:

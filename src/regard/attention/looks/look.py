@@ -186,13 +186,13 @@ class Look(Answers):
 
     def _stamp(self) -> object:
         leaves = self._leaves() if type(self._request.normaliser) is Softmax else None
-        if leaves is None:
+        masks = learned.tensors_of(self._request.mask)
+        if leaves is None or masks is None:
             return None
-        if isinstance(self._request.mask, Tensor):
-            leaves = [*leaves, self._request.mask]
-        if any(each.is_inference() for each in leaves):
+        if any(each.is_inference() for each in [*leaves, *masks]):
             return None
-        return tuple(each._version for each in leaves)
+        autocast = torch.is_autocast_enabled(self.device.type)
+        return autocast, *(each._version for each in [*leaves, *masks])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape})"
