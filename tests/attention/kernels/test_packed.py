@@ -74,6 +74,16 @@ def test_queries_of_one_packing_read_keys_of_another(kernel: str) -> None:
         compare("gradient", own, exact, 1e-12)
 
 
+@pytest.mark.parametrize("lengths", [[3, 0, 4], [3, 4]])
+@pytest.mark.parametrize("kernel", ["sdpa", "matmul"])
+def test_a_sentence_of_nothing_does_not_widen_the_others(kernel: str, lengths: list[int]) -> None:
+    single = torch.ones(2, 7, 4)
+    with torch.autocast("cpu", torch.bfloat16), regard.kernel(kernel):
+        reading = regard.attend(single, single, single, mask=masks.packed(lengths))
+        double = regard.attend(*[single.double()] * 3, mask=masks.packed(lengths))
+    assert (reading.dtype, double.dtype) == (torch.bfloat16, torch.float64)
+
+
 def test_a_padded_batch_reads_the_same() -> None:
     lengths = torch.tensor([4, 2, 5])
     packs = draw((8, 11, 6), (8, 11, 6), (8, 11, 3))  # heads first
