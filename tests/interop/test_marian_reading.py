@@ -247,6 +247,11 @@ def vocabulary(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None
     return spoil
 
 
+def rename(words: dict[str, Any], name: str) -> None:
+    """Give the first piece that is none of Marian's own another name."""
+    words[name] = words.pop(next(word for word in words if not word.startswith("<")))
+
+
 def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         found = safetensors.torch.load_file(folder / "model.safetensors")
@@ -290,6 +295,10 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "negative": (vocabulary(lambda v: v.update(the=-1)), "'the' has the id -1, the embedding"),
     "same": (vocabulary(lambda v: v.update(zz=0)), "'zz' and '</s>' have one id, 0"),
     "text": (vocabulary(lambda v: v.update(zz="1")), "'zz' has no whole number as its id"),
+    "begins": (
+        vocabulary(lambda v: [rename(v, name) for name in ("<s>", "<start>", "<regard:start>")]),
+        "no name is left for ours",
+    ),
     "unknown": (vocabulary(lambda v: v.pop("<unk>")), "it has no <unk>"),
     "missing": (tensors(lambda t: t.pop(FC1)), f"tensor {FC1} is missing"),
     "extra": (tensors(lambda t: t.update(x=torch.zeros(1))), "tensor x has no place"),

@@ -67,9 +67,12 @@ class Words:
         names = [named.get(id, f"<{id}>") for id in rows]
         copied = start in (pad, end)
         if copied:
-            names[BOS] = next(
-                name for name in ("<s>", "<start>", "<regard:start>") if name not in names
-            )
+            free = [name for name in ("<s>", "<start>", "<regard:start>") if name not in names]
+            if not free:
+                raise ValueError(
+                    "<s>, <start> and <regard:start> are pieces: no name is left for ours"
+                )
+            names[BOS] = free[0]
         if len(set(names)) < len(names):
             raise ValueError("a piece is named as an id without a name is")
         return cls(rows, names, copied)
