@@ -124,3 +124,17 @@ def test_a_mask_that_does_not_fit(mask: Any, error: type[Exception], message: st
 def test_an_alignment_that_does_not_exist() -> None:
     with pytest.raises(ValueError, match='pass "start" or "end"'):
         masks.causal(align="middle")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("far", [2**40, 2**63 - 1])
+@pytest.mark.parametrize("align", ["start", "end"])
+@pytest.mark.parametrize(("queries", "keys"), [(4, 7), (7, 4)])
+def test_bounds_beyond_all_positions_stay_small_numbers(
+    far: int, align: Any, queries: int, keys: int
+) -> None:
+    frame, columns = Frame((), queries, keys, torch.device("cpu")), torch.arange(keys)
+    for bounds in ((far, 0), (0, far), (far, -1), (-2, far), (far, far), (-far, far), (far, -far)):
+        mask = masks.band(*bounds, align=align)
+        low, high = (side.unsqueeze(-1) for side in mask.spans(frame))
+        assert torch.equal((columns >= low) & (columns < high), mask.dense((), queries, keys))
+        assert max(int(side.abs().max()) for side in (low, high)) < 2**31

@@ -50,8 +50,13 @@ class Band(Mask):
         here = torch.arange(frame.queries, device=frame.device)
         if self.align == "end":
             here = here + (frame.keys - frame.queries)
-        low = torch.zeros_like(here) if self.before is None else here - self.before
-        high = torch.full_like(here, frame.keys) if self.after is None else here + self.after + 1
+        low, high = torch.zeros_like(here), torch.full_like(here, frame.keys)
+        # No two positions are further apart; beyond, whole numbers of a kernel might overflow.
+        furthest = frame.queries + frame.keys
+        if self.before is not None:
+            low = here - max(-furthest, min(self.before, furthest))
+        if self.after is not None:
+            high = here + max(-furthest, min(self.after, furthest)) + 1
         return low, high
 
     def within(self, rows: range, columns: range, frame: Frame) -> Band:
