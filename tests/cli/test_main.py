@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from regard.cli.main import _failed, _take_debug
 from regard.cli.signals import Interrupted, Signals
 from regard.translation.errors import ConfigurationError, DataError
 
-COMMANDS = ("translate", "train", "evaluate", "align", "data", "look", "models")
+COMMANDS = ("translate", "train", "evaluate", "align", "data", "look", "export", "models")
 
 
 def test_help_names_every_command_and_ends_with_examples():
@@ -32,7 +33,7 @@ def test_each_command_has_help_that_ends_with_examples(command):
     assert result.code == 0
     examples = result.out.partition("Examples:\n")[2].rstrip("\n").split("\n")
     assert len(examples) >= 3
-    assert all(line.strip().startswith("regard ") for line in examples)
+    assert all(re.match("(torchrun .* -- )?regard ", line.strip()) for line in examples)
 
 
 def test_help_and_lists_import_nothing_heavy():
