@@ -124,6 +124,17 @@ def test_a_source_without_end_is_cut(spanish, exported):
     assert len(found.target_pieces) <= 257
 
 
+def test_learned_positions_are_not_overrun(tmp_path):
+    made = translator(tmp_path, positions="learned", longest=12, output_bias=True)
+    exporter.export(made, tmp_path / "exported")
+    texts = ["the cat sees the sea and the small dog wants to eat", "a child"]
+    ours = made.translate(texts, search=Search(beam=1))
+    theirs = Engine(tmp_path / "exported", workers=1).translate(texts, beam=1)
+    assert len(ours[0].source_pieces) == 12
+    for one, other in zip(theirs, ours, strict=True):
+        assert (one.source_pieces, one.text) == (other.source_pieces, other.text)
+
+
 def test_two_tokenizers_go_with_the_model(tmp_path):
     made = translator(tmp_path, joint=False, tied="target", output_bias=True)
     exporter.export(made, tmp_path / "exported")

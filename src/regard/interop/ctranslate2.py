@@ -32,6 +32,8 @@ Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8", "int8_
 
 # Rows of the table of positions: CTranslate2 cuts sources at 1,024 pieces unless told otherwise.
 _POSITIONS = 1025
+# What config.json calls the positions that a model has learned; the engine stops with a fault beyond.
+LONGEST = "learned_positions"
 # What a search of ours never writes gets a logit so low that its probability is 0; float16 still holds it.
 _NEVER = -30000.0
 
@@ -119,6 +121,8 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
     _linear(spec.decoder.projection, model.output)
     spec.decoder.projection.bias = _output_bias(model)
     _vocabularies(spec, source, target)
+    if model.longest is not None:
+        spec.config.add_attribute(LONGEST, model.longest)
     return spec
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,6 +60,9 @@ class Engine:
         target = self.tokenizers.target
         self._ids = {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
         self._engine = _open(folder, workers or _cores(), compute_type)
+        learned = _learned(folder)
+        self._longest_source = min(_LONGEST_SOURCE, learned)
+        self._longest_target = min(_LONGEST_TARGET, learned)
 
     @classmethod
     def of(
@@ -104,7 +108,7 @@ class Engine:
         alpha = self.length_penalty if length_penalty is None else length_penalty
         Search(beam=size, length_penalty=alpha)  # refuses what is out of range
         source = self.tokenizers.source
-        pieces = [source.pieces(source.encode(text)[:_LONGEST_SOURCE]) for text in texts]
+        pieces = [source.pieces(source.encode(text)[: self._longest_source]) for text in texts]
         rows = [row for row, found in enumerate(pieces) if found]
         answers = self._engine.translate_batch(
             [pieces[row] for row in rows],
@@ -112,7 +116,7 @@ class Engine:
             num_hypotheses=size,
             length_penalty=0,
             min_decoding_length=0,
-            max_decoding_length=_LONGEST_TARGET,
+            max_decoding_length=self._longest_target,
             max_input_length=0,
             max_batch_size=_BATCH_PIECES,
             batch_type="tokens",
@@ -163,6 +167,16 @@ def _open(folder: Path, workers: int, compute_type: str) -> Any:
         )
     except (RuntimeError, ValueError) as fault:
         raise ModelError(f"{folder}: {' '.join(str(fault).split())[:200]}") from None
+
+
+def _learned(folder: Path) -> int:
+    """The pieces that fit into learned positions beside an end; as many as we read where any length goes."""
+    try:
+        said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return _LONGEST_SOURCE
+    learned = said.get(exporter.LONGEST) if isinstance(said, dict) else None
+    return learned - 1 if type(learned) is int and learned > 1 else _LONGEST_SOURCE
 
 
 def _tokenizers(folder: Path) -> Tokenizers:
