@@ -61,6 +61,14 @@ def test_nothing_is_kept_where_another_queue_may_read_it_before_it_is_filled() -
     assert len(made) == 2
 
 
+@pytest.mark.parametrize(("queries", "entries", "times"), [(1 << 13, 4, 1), (1, 1 << 13, 2)])
+def test_a_form_is_small_by_the_numbers_it_has(queries: int, entries: int, times: int) -> None:
+    mask, frame, made = masks.padding([5] * entries), Frame((entries,), queries, 1024, CPU), []
+    for _ in range(2):
+        kept(mask, frame, "form", lambda: made.append(1) or torch.ones(1))
+    assert len(made) == times
+
+
 @pytest.fixture
 def restless() -> Iterator[None]:
     before = sys.getswitchinterval()

@@ -13,7 +13,7 @@ from regard.attention.masks.padding import Padding
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
 
-SMALL = 1 << 20  # pairs of query and key up to which a form is kept
+SMALL = 1 << 20  # booleans up to which a form is kept
 FORMS = 8  # of one mask
 TRACED = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY)
 
@@ -27,7 +27,7 @@ def kept(mask: object, frame: Frame, kind: Hashable, make: Callable[[], Form]) -
     Elsewhere a form belongs to the queue that fills it: to another it may still be empty, and in a
     captured graph it is filled when that is replayed.
     """
-    if not isinstance(mask, Padding | Band) or frame.queries * frame.keys > SMALL:
+    if not isinstance(mask, Padding | Band) or _size(mask, frame) > SMALL:
         return make()
     if frame.device.type != "cpu" or transformed():
         return make()
@@ -40,6 +40,11 @@ def kept(mask: object, frame: Frame, kind: Hashable, make: Callable[[], Form]) -
         with torch.inference_mode(False):  # so that it may be kept for a backward pass
             form = forms[key] = make()
     return form
+
+
+def _size(mask: Padding | Band, frame: Frame) -> int:
+    rows = mask.lengths.numel() if isinstance(mask, Padding) else frame.queries
+    return rows * frame.keys
 
 
 def _numbers(mask: Padding | Band) -> Hashable:
