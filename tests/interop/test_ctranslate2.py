@@ -119,7 +119,7 @@ def test_the_engine_needs_no_folder_and_searches_as_the_model_was_told(spanish):
 
 
 def test_a_source_without_end_is_cut(spanish, exported):
-    (found,) = Engine(exported, workers=1).translate(["gato " * 5000], beam=1)
+    (found,) = Engine(str(exported), workers=1).translate(["gato " * 5000], beam=1)
     assert len(found.source_pieces) == 513
     assert len(found.target_pieces) <= 257
 

@@ -47,7 +47,7 @@ class Engine:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | Path,
         tokenizers: Tokenizers | None = None,
         *,
         beam: int = 5,
@@ -55,6 +55,7 @@ class Engine:
         workers: int | None = None,
         compute_type: str = "default",
     ) -> None:
+        folder = Path(folder)
         self.beam, self.length_penalty = beam, length_penalty
         self.tokenizers = _tokenizers(folder) if tokenizers is None else tokenizers
         target = self.tokenizers.target
