@@ -1,43 +1,60 @@
-"""Additive attention: the compiled kernel beside the same equations in eager torch.
+"""Additive attention: the compiled kernel beside the same equations in eager torch, under
+torch.compile, and in keras (torch and jax), in turns; and how time and memory grow.
 
-python benchmarks/additive.py [--threads 2] [--rounds 5] [--quick] [--out benchmarks/results/additive.json]
+python benchmarks/additive.py --parts times,sizes,keras,growth --out benchmarks/results/additive.json
+
+Parts that are not asked for keep what the file holds of them. Peers that are not installed are left
+out with a note. `--plot` draws the file as a PNG beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
+import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from _measure import interleaved, write
+from _measure import interleaved, machine
 
 from regard.attention.kernels.cpu.operator import additive
 
 # batch, queries, keys, hidden, value width
 STANDARD = (4, 512, 512, 128, 64)
 OTHERS = [(64, 30, 30, 256, 256), (1, 2048, 2048, 128, 64), (64, 4, 30, 256, 256)]
+LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+EAGER = 2048  # the longest that eager torch is asked for: hidden layers of 2 GB, several of them
 
-MEMORY = """
-import sys, torch
+GROWTH = """
+import sys, time, torch
 from regard.attention.kernels.cpu.operator import additive
-torch.set_num_threads(int(sys.argv[2]))
+kind, length = sys.argv[1], int(sys.argv[2])
+torch.set_num_threads(int(sys.argv[3]))
+def cpu(a, c, w, v):
+    return additive(a, c, w, v, *(None,) * 6, 0.0, 1.0)[0]
+def eager(a, c, w, v):
+    return torch.softmax(torch.tanh(a[:, :, None] + c[:, None]) @ w, -1) @ v
 def run(n):
     a, c, v = (torch.randn(1, n, d).requires_grad_() for d in (128, 128, 64))
-    w = torch.randn(128, requires_grad=True)
-    additive(a, c, w, v, *(None,) * 6, 0.0, 1.0)[0].sum().backward()
-def memory(kind):  # kilobytes: VmRSS now, VmHWM at most since the peak was forgotten
+    w = (torch.randn(128) / 128**0.5).requires_grad_()
+    start = time.perf_counter()
+    {"cpu": cpu, "eager": eager}[kind](a, c, w, v).sum().backward()
+    return time.perf_counter() - start
+def memory(which):  # kilobytes: VmRSS now, VmHWM at most since the peak was forgotten
     with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith(kind))
+        return next(int(line.split()[1]) for line in status if line.startswith(which))
 run(64)
 # Compiling takes far more than the loops: its peak must not hide theirs.
 with open("/proc/self/clear_refs", "w") as forget:
     forget.write("5")
 before = memory("VmRSS")
-run(int(sys.argv[1]))
-print((memory("VmHWM") - before) / 1024)
+seconds = [run(length) for _ in range(1 if length > 8192 else 3)]
+print(sorted(seconds)[len(seconds) // 2], (memory("VmHWM") - before) / 1024)
 """
 
 
@@ -54,13 +71,21 @@ def eager(a: torch.Tensor, c: torch.Tensor, w: torch.Tensor, v: torch.Tensor) ->
     return torch.softmax(torch.tanh(a[:, :, None] + c[:, None]) @ w, -1) @ v
 
 
-def compiled(a: torch.Tensor, c: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+def cpu(a: torch.Tensor, c: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return additive(a, c, w, v, *(None,) * 6, 0.0, 1.0)[0]
 
 
-def times(size: tuple[int, ...], rounds: int) -> dict[str, Any]:
-    """Seconds of forward, and of forward and backward, and how many times as fast as eager."""
+@cache
+def compiled() -> Any:
+    return torch.compile(eager, fullgraph=True, dynamic=False)
+
+
+def times(size: tuple[int, ...], rounds: int, compile_too: bool) -> dict[str, Any]:
+    """Seconds of forward, and of forward and backward, and how many times as fast as each peer."""
     given = tensors(size)
+    functions = {"eager": eager, "cpu": cpu} | (
+        {"torch.compile": compiled()} if compile_too else {}
+    )
 
     def forward(function: Any) -> Any:
         with torch.no_grad():
@@ -69,41 +94,149 @@ def times(size: tuple[int, ...], rounds: int) -> dict[str, Any]:
     def both(function: Any) -> None:
         torch.autograd.grad(function(*given).sum(), given)
 
-    taken = interleaved(
-        {
-            "eager forward": lambda: forward(eager),
-            "cpu forward": lambda: forward(compiled),
-            "eager both": lambda: both(eager),
-            "cpu both": lambda: both(compiled),
-        },
-        rounds,
-    )
-    ratios = {w: taken[f"eager {w}"] / taken[f"cpu {w}"] for w in ("forward", "both")}
-    return {"size": size, "seconds": taken, "times as fast": ratios}
+    runs = {}
+    for name, function in functions.items():
+        runs[f"{name} forward"] = lambda function=function: forward(function)
+        runs[f"{name} both"] = lambda function=function: both(function)
+    return {"size": size, **_compared(interleaved(runs, rounds))}
 
 
-def memory(length: int, threads: int) -> float:
-    """Peak resident megabytes of a fresh process over its baseline, forward and backward."""
-    command = [sys.executable, "-c", MEMORY, str(length), str(threads)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def _compared(taken: dict[str, float]) -> dict[str, Any]:
+    ratios = {
+        name: taken[name] / taken[f"cpu {name.rsplit(' ', 1)[1]}"]
+        for name in taken
+        if not name.startswith("cpu")
+    }
+    return {"seconds": taken, "times as fast as": ratios}
+
+
+def keras_times(backend: str, rounds: int) -> dict[str, Any]:
+    """keras.layers.AdditiveAttention, given the same features and its `scale` the same weights."""
+    for needed in ("keras", backend):
+        if importlib.util.find_spec(needed) is None:
+            return {"left out": f"{needed} is not installed"}
+    os.environ["KERAS_BACKEND"] = backend
+    import keras
+
+    given = tensors(STANDARD)
+    a, c, w, v = given
+    layer = keras.layers.AdditiveAttention()
+    layer.build([a.shape, v.shape, c.shape])
+    layer.scale.assign(w.detach().numpy())
+    runs = {"cpu forward": lambda: _forward(cpu, given), "cpu both": lambda: _both(cpu, given)}
+    if backend == "torch":
+        weights = [a, c, layer.scale.value, v]
+
+        def read(a: Any, c: Any, _: Any, v: Any) -> Any:
+            return layer([a, v, c])
+
+        runs["keras forward"] = lambda: _forward(read, weights)
+        runs["keras both"] = lambda: _both(read, weights)
+        theirs = _forward(read, weights).detach()
+    else:
+        import jax
+
+        numbers = [jax.numpy.asarray(x.detach().numpy()) for x in given]
+
+        def pure(a: Any, c: Any, w: Any, v: Any) -> Any:
+            return layer.stateless_call([w], [], [a, v, c])[0]
+
+        quick = jax.jit(pure)
+        slopes = jax.jit(jax.grad(lambda *x: pure(*x).sum(), argnums=(0, 1, 2, 3)))
+        runs["keras forward"] = lambda: jax.block_until_ready(quick(*numbers))
+        runs["keras both"] = lambda: jax.block_until_ready(slopes(*numbers))
+        theirs = torch.tensor(quick(*numbers).__array__())
+    error = (theirs - _forward(cpu, given)).abs().max().item()
+    compared = _compared(interleaved(runs, rounds))
+    return {"keras": keras.__version__, "largest difference": error, **compared}
+
+
+def _forward(function: Any, given: list[Any]) -> torch.Tensor:
+    with torch.no_grad():
+        return function(*given)
+
+
+def _both(function: Any, given: list[Any]) -> None:
+    torch.autograd.grad(function(*given).sum(), given)
+
+
+def growth(kind: str, length: int, threads: int) -> dict[str, float]:
+    """Forward and backward in a fresh process: seconds, and peak megabytes over its baseline."""
+    command = [sys.executable, "-c", GROWTH, kind, str(length), str(threads)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    seconds, megabytes = map(float, printed.split())
+    return {"seconds": seconds, "megabytes": megabytes}
+
+
+def plot(path: Path) -> None:
+    """Bars of the times, and lines of what grows."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    results = json.loads(path.read_text())
+    figure, (bars, time, memory) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    for shift, kind in enumerate(("forward", "both")):
+        taken = {n: s for n, s in results["times"]["seconds"].items() if n.endswith(kind)}
+        names = [name.rsplit(" ", 1)[0] for name in taken]
+        places = [k + 0.4 * shift for k in range(len(names))]
+        label = "forward" if kind == "forward" else "forward and backward"
+        drawn = bars.bar(places, [1000 * s for s in taken.values()], 0.38, label=label)
+        bars.bar_label(drawn, fmt="%.3g")
+        bars.set_xticks([place - 0.2 * shift + 0.2 * (1 - shift) for place in places], names)
+    bars.set(yscale="log", ylabel="milliseconds", title="batch 4, 512 x 512, hidden 128")
+    bars.legend()
+    for kind in ("cpu", "eager"):
+        rows = results["growth"][kind]
+        lengths = [int(n) for n in rows]
+        time.plot(lengths, [row["seconds"] for row in rows.values()], "o-", label=kind)
+        memory.plot(lengths, [row["megabytes"] for row in rows.values()], "o-", label=kind)
+    title = "forward and backward, batch 1"
+    for axes, what in ((time, "seconds"), (memory, "peak megabytes")):
+        axes.set(xscale="log", yscale="log", xlabel="queries = keys", ylabel=what, title=title)
+        axes.set_xticks(LENGTHS, [str(n) for n in LENGTHS], rotation=45)
+        axes.legend()
+    figure.savefig(path.with_suffix(".png"), dpi=110)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="the standard size only, no memory")
+    parser.add_argument("--parts", default="times", help="of times, sizes, keras, jax, growth")
+    parser.add_argument("--lengths", help="of growth; default all")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--plot", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    sizes = [STANDARD] if options.quick else [STANDARD, *OTHERS]
-    results: dict[str, Any] = {"times": [times(size, options.rounds) for size in sizes]}
-    if not options.quick:
-        lengths = (256, 1024, 4096)
-        results["megabytes"] = {n: memory(n, options.threads) for n in lengths}
-    print(results)
+    parts = set(filter(None, options.parts.split(",")))
+    results: dict[str, Any] = {}
+    if options.out and options.out.exists():
+        results = json.loads(options.out.read_text())
+    if "times" in parts:
+        results["times"] = times(STANDARD, options.rounds, True)
+    if "sizes" in parts:
+        results["sizes"] = [times(size, options.rounds, False) for size in OTHERS]
+    for backend in ("torch", "jax"):
+        if ("keras" if backend == "torch" else "jax") in parts:
+            results[f"keras on {backend}"] = keras_times(backend, options.rounds)
+    if "growth" in parts:
+        lengths = tuple(map(int, options.lengths.split(","))) if options.lengths else LENGTHS
+        table = results.setdefault("growth", {"cpu": {}, "eager": {}})
+        for length in lengths:
+            for kind in ("cpu", "eager") if length <= EAGER else ("cpu",):
+                table[kind][str(length)] = growth(kind, length, options.threads)
+    for part in parts:
+        results.setdefault("machines", {})[part] = machine()
+    print(
+        json.dumps({name: part for name, part in results.items() if name != "machines"}, indent=1)
+    )
     if options.out:
-        write(options.out, results)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(results, indent=2) + "\n")
+        if options.plot:
+            plot(options.out)
 
 
 if __name__ == "__main__":

@@ -43,3 +43,11 @@ def test_what_is_no_number_ranks_nowhere() -> None:
     assert torch.equal(values[1], scores[1].topk(4).values)
     assert not values.isnan().any()
     assert 70 not in found[0].tolist()
+
+
+def test_a_number_that_is_none_hides_none_of_its_neighbours():
+    scores = torch.arange(192.0)[None].clone()
+    scores[0, 190] = torch.nan
+    values, found = highest(scores, 3)
+    assert values.tolist() == [[191.0, 189.0, 188.0]]
+    assert found.tolist() == [[191, 189, 188]]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from regard.attention.kernels.cpu.chain import (
+    add_product,
     bias_gradient,
     dot,
     hand_over,
@@ -20,7 +21,7 @@ from regard.attention.kernels.cpu.chain import (
     through_softmax,
     write_scaled,
 )
-from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, clear
+from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, clear, copy
 from regard.attention.kernels.cpu.forward import (
     SPAN,
     A,
@@ -50,6 +51,7 @@ class Bench(NamedTuple):
     p: Any
     e: Any
     raw: Any
+    room: Any
     kept: Any
     powers: Any
     plain: Any
@@ -104,8 +106,7 @@ def load_stretch(
     clear(bench.for_w, 0, padded)
     for i in range(count):
         start = (first + i) * width
-        for d in range(width):
-            bench.coming[i // ROWS, i % ROWS * width + d] = upstream[entry, start + d]
+        copy(bench.coming[i // ROWS], i % ROWS * width, upstream[entry], start, width)
         bench.means[i] = dot(upstream[entry], start, out[entry], start, width)
         total = totals[entry, first + i]
         bench.inverses[i] = 1 / total if total != 0 else 0
@@ -155,7 +156,7 @@ def slopes_of_scores(
         weigh(p, row * STRIDE + left, n, peaks[corner + row], bench.inverses[tile * ROWS + row])
     value_gradient(slopes.v[slot[2]], position * width, p, left, inside, coming, width)
     start = block * wide * STRIDE
-    weight_gradient(e, rows, left, n, coming, width, wide, turned, start)
+    weight_gradient(e, left, n, coming, width, turned, start)
     total = 0.0
     for row in range(rows):
         to = row * STRIDE + left
@@ -227,7 +228,7 @@ def stretch(
                 given.keys,
                 hidden,
                 padded,
-                given.limit,
+                given.ceiling,
                 block,
                 left,
                 right,
@@ -235,6 +236,7 @@ def stretch(
                 bench.for_a[tile],
                 bench.for_c,
                 bench.for_w,
+                bench.room,
             )
         for h in range(padded):
             to, of = (block * padded + h) * STRIDE + edge, h * STRIDE + edge
@@ -292,9 +294,9 @@ def backward(
         )
         weights = given.w[at[W]]
         for i in range(count):
-            for h in range(hidden):
-                part = bench.for_a[i // ROWS, i % ROWS * padded + h]
-                slopes.a[slot[0], (first + i) * hidden + h] += four * weights[h] * part
+            part = bench.for_a[i // ROWS]
+            row = (first + i) * hidden
+            add_product(slopes.a[slot[0]], row, part, i % ROWS * padded, weights, hidden, four)
         for h in range(hidden):
             slopes.w[at[W], h] += total - 2 * bench.for_w[h]
     if owner >= 0:

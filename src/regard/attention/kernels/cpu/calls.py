@@ -12,10 +12,11 @@ from torch import Tensor
 
 from regard.attention.kernels.cpu import backward as back
 from regard.attention.kernels.cpu import forward as ahead
-from regard.attention.kernels.cpu.exponentials import BLOCK, GROUP, STRIDE, STRIP
+from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, STRIP
 from regard.attention.kernels.cpu.hidden import ROWS
+from regard.attention.kernels.cpu.pairs import CEILINGS, GROUP, LIMITS
 from regard.attention.kernels.cpu.pool import run, split
-from regard.attention.kernels.cpu.problem import LIMITS, Array, Problem
+from regard.attention.kernels.cpu.problem import Array, Problem
 
 GRAIN = 1 << 20  # triples of query, key and channel that are worth a thread
 TORCH = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
@@ -34,11 +35,12 @@ def _workers(problem: Problem) -> int:
 
 def _given(problem: Problem, cap: float, factor: float) -> ahead.Given:
     p = problem
-    limit = p.a.dtype.type(LIMITS[TORCH[p.a.dtype]])
+    number = p.a.dtype.type
     return ahead.Given(
-        *(p.where, p.a, p.c, p.w, p.scales, p.sums, p.v),
+        *(p.where, p.a, p.c, p.w, *p.pairs, p.sums, p.v),
         *(p.low, p.high, p.bias, p.mask, p.asking, p.stored),
-        *(p.keys, p.hidden, p.width, float(cap), float(factor), limit),
+        *(p.keys, p.hidden, p.width, float(cap), float(factor)),
+        *(number(LIMITS[number]), number(CEILINGS[number])),
     )
 
 
@@ -83,7 +85,7 @@ def _desk(problem: Problem) -> ahead.Desk:
         scores=make(ROWS * STRIDE),
         raw=make(GROUP * STRIDE),
         kept=make(1),
-        powers=make(ROWS * problem.padded),
+        powers=make((ROWS + 1) * problem.padded),
         plain=make(ROWS * problem.padded),
         best=make(STRIP),
         peak=make(ROWS),
@@ -98,8 +100,9 @@ def _bench(problem: Problem, cap: float) -> back.Bench:
         p=make(ROWS * STRIDE),
         e=make(ROWS * STRIDE),
         raw=make(GROUP * STRIDE),
+        room=make(BLOCK),
         kept=make(ROWS * STRIDE if cap else 1),
-        powers=make(tiles, ROWS * problem.padded),
+        powers=make(tiles, (ROWS + 1) * problem.padded),
         plain=make(tiles, ROWS * problem.padded),
         for_a=make(tiles, ROWS * problem.padded),
         for_c=make(problem.padded * STRIDE),

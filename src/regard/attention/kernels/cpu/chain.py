@@ -47,6 +47,15 @@ def add(total: Any, to: Any, part: Any, at: Any, n: Any) -> None:
         total[s + j] += part[k + j]
 
 
+@inner
+def add_product(total: Any, to: Any, part: Any, at: Any, weights: Any, n: Any, factor: Any) -> None:
+    """total += factor weights part, number by number."""
+    lanes()
+    s, k = np.uint64(to), np.uint64(at)
+    for h in range(np.uint64(n)):
+        total[s + h] += factor * weights[h] * part[k + h]
+
+
 @inner_sum
 def sum_of(row: Any, at: Any, n: Any) -> Any:
     lanes()

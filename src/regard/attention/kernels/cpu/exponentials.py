@@ -28,9 +28,8 @@ from regard.attention.kernels.cpu.machine import (
     single_of_bits,
 )
 
-BLOCK = 256  # keys in a block: eight rows of them fit the first-level cache
+BLOCK = 512  # keys in a block: eight channels and eight rows of scores fit the first-level cache
 STRIDE = BLOCK + 16  # where the next row starts: not a power of two on, which would contend
-GROUP = 8  # channels that share one division
 STRIP = 16  # keys are counted in strips, a vector of float32 each
 REACH = 20.79  # e^(2 REACH) = 2^60
 
@@ -88,6 +87,38 @@ def _exponential64(x: Any) -> Any:
     return p * double_of_bits(power)
 
 
+@inner
+def _rounded64(x: Any) -> Any:
+    """e^x in float64, within 3e-10: enough to be rounded once to float32."""
+    shifted = x * LOG2E64 + MAGIC64
+    n = shifted - MAGIC64
+    f = (x - n * HIGH64) - n * LOW64
+    p = f * D8 + D7
+    p = p * f + D6
+    p = p * f + D5
+    p = p * f + D4
+    p = p * f + D3
+    p = p * f + D2
+    p = (p * f + 1.0) * f + 1.0
+    power = (bits_of_double(shifted) + np.int64(1023)) << np.int64(52)
+    return p * double_of_bits(power)
+
+
+def exponential_for(row: Any, x: Any) -> Any:
+    """e^x of a float64 within reach, as exact as a row's numbers can hold."""
+    return np.exp(x)
+
+
+@overload(exponential_for, jit_options={"fastmath": {"contract"}})
+def _overload_for(row: Any, x: Any) -> Any:
+    compiled = _rounded64 if row.dtype == types.float32 else _exponential64
+
+    def chosen(row: Any, x: Any) -> Any:
+        return compiled(x)
+
+    return chosen
+
+
 def exponential(x: Any) -> Any:
     """e^x in the precision of x; NaN stays NaN."""
     return np.exp(x)
@@ -108,6 +139,13 @@ def clear(row: Any, at: Any, n: Any) -> None:
     lanes_inlined()
     for j in range(np.uint64(n)):
         row[np.uint64(at) + j] = 0
+
+
+@inner
+def copy(row: Any, to: Any, given: Any, at: Any, n: Any) -> None:
+    lanes()
+    for j in range(np.uint64(n)):
+        row[np.uint64(to) + j] = given[np.uint64(at) + j]
 
 
 @inner
@@ -146,7 +184,7 @@ def row_of_exponentials(
     for h in range(np.uint64(hidden)):
         x = np.float64(features[np.uint64(offset) + h]) + sign * np.float64(middle[h])
         reached = abs(x) <= REACH
-        power = _exponential64(2.0 * x)
+        power = exponential_for(row, 2.0 * x)
         row[np.uint64(at) + h] = power if reached else np.inf
 
 
@@ -179,15 +217,16 @@ def spread_keys(
                 else:
                     for h in range(padded):
                         strip[k * padded + h] = 0
-                _raise(strip, k * padded, top, block * padded, padded)
+                raise_to(top, block * padded, strip, k * padded, padded)
             turn(strip, padded, spread, corner + start)
 
 
 @inner
-def _raise(strip: Any, at: Any, top: Any, to: Any, padded: Any) -> None:
+def raise_to(top: Any, to: Any, row: Any, at: Any, n: Any) -> None:
+    """top = max(top, row), number by number."""
     lanes()
-    for h in range(np.uint64(padded)):
-        x, best = strip[np.uint64(at) + h], top[np.uint64(to) + h]
+    for h in range(np.uint64(n)):
+        x, best = row[np.uint64(at) + h], top[np.uint64(to) + h]
         top[np.uint64(to) + h] = x if x > best else best
 
 

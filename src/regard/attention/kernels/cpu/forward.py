@@ -15,7 +15,9 @@ from regard.attention.kernels.cpu.exponentials import (
     BLOCK,
     STRIDE,
     clear,
+    copy,
     middles,
+    raise_to,
     row_of_exponentials,
     spread_keys,
 )
@@ -42,7 +44,11 @@ class Given(NamedTuple):
     a: Any
     c: Any
     w: Any
-    scales: Any  # the sum of a group's weights, at least 1
+    scaled: Any  # w / unit, and how it is arranged in pairs; see pairs.py
+    order: Any
+    inverse: Any
+    bounds: Any
+    unit: Any
     sums: Any  # the sum of all weights
     v: Any
     low: Any
@@ -56,7 +62,8 @@ class Given(NamedTuple):
     width: int
     cap: float
     factor: float
-    limit: Any  # of a product of eight t
+    limit: Any  # of a product in the sum over channels
+    ceiling: Any  # of a product of eight t
 
 
 class Spread(NamedTuple):
@@ -119,13 +126,14 @@ def prepare_values(first: int, last: int, given: Given, spread: Spread) -> None:
 def load_tile(
     a: Any, first: Any, rows: Any, hidden: Any, padded: Any, middle: Any, powers: Any, plain: Any
 ) -> None:
-    """A and a of a tile's queries, zeros beyond."""
+    """A and a of a tile's queries, zeros beyond, and the largest A of each channel."""
     clear(powers, 0, powers.size)
     clear(plain, 0, plain.size)
     for row in range(rows):
-        row_of_exponentials(a, (first + row) * hidden, hidden, middle, 1.0, powers, row * padded)
-        for h in range(hidden):
-            plain[row * padded + h] = a[(first + row) * hidden + h]
+        at = row * padded
+        row_of_exponentials(a, (first + row) * hidden, hidden, middle, 1.0, powers, at)
+        copy(plain, at, a, (first + row) * hidden, hidden)
+        raise_to(powers, ROWS * padded, powers, at, padded)
 
 
 @written_out
@@ -160,8 +168,10 @@ def score_tile(
         given.keys,
         given.hidden,
         given.w.shape[1],
-        given.w[at[W]],
-        given.scales[at[W]],
+        given.scaled[at[W]],
+        given.order[at[W]],
+        given.inverse[at[W]],
+        given.bounds[at[W]],
         given.limit,
         block,
         left,
@@ -173,7 +183,9 @@ def score_tile(
     low, high = given.low[at[SPAN]], given.high[at[SPAN]]
     for row in range(rows):
         query, to = first + row, row * STRIDE
-        open_scores(scores, to + left, right - left, given.sums[at[W]], given.cap)
+        open_scores(
+            scores, to + left, right - left, given.sums[at[W]], given.unit[at[W]], given.cap
+        )
         if kept.shape[0] > 1:
             for j in range(left, right):
                 kept[to + j] = scores[to + j]
@@ -254,7 +266,7 @@ def read_tile(
         fold_in(desk, rows, left, right - left, width)
         start = block * BLOCK + left
         inside = min(right - left, keys - start)
-        blend(desk.reading, desk.scores, rows, left, inside, given.v[at[V]], start * width, width)
+        blend(desk.reading, desk.scores, left, inside, given.v[at[V]], start * width, width)
 
 
 @written_out
@@ -284,8 +296,8 @@ def tiles(
             peaks[entry, first + row] = desk.peak[row]
             totals[entry, first + row] = total
             inverse = one / total if total != zero else zero
-            for d in range(width):
-                out[entry, (first + row) * width + d] = desk.reading[row * width + d] * inverse
+            scale_row(desk.reading, row * width, width, inverse)
+            copy(out[entry], (first + row) * width, desk.reading, row * width, width)
 
 
 @compiled

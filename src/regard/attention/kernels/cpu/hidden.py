@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import BLOCK, GROUP, STRIDE, clear, exponential
+from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, clear, exponential
 from regard.attention.kernels.cpu.machine import inner, lanes, lanes_inlined
+from regard.attention.kernels.cpu.pairs import GROUP
+from regard.attention.kernels.cpu.vectors import everywhere, load, store, width_of
 
 ROWS = 8  # queries in a tile
 CAP = 2.0**60  # 1 / (1 + 2^60) is 0 beside 1 in float32 and float64
@@ -21,8 +23,8 @@ FAR = 20.0  # tanh is 1 to float64's last place from here on
 
 
 @inner
-def way(a: Any, at: Any, top: Any, to: Any, scale: Any, limit: Any) -> Any:
-    """How a group may be computed for one query: FAST if no product of all its t can overflow."""
+def way(a: Any, at: Any, top: Any, to: Any, bounds: Any, half: Any, limit: Any) -> Any:
+    """How a group may be computed for one query: FAST if no product of its s and t can overflow."""
     one = a.dtype.type(1)
     i, j = np.uint64(at), np.uint64(to)
     u0, u1 = a[i] * top[j], a[i + np.uint64(1)] * top[j + np.uint64(1)]
@@ -38,43 +40,58 @@ def way(a: Any, at: Any, top: Any, to: Any, scale: Any, limit: Any) -> Any:
         a[i + np.uint64(6)] * top[j + np.uint64(6)],
         a[i + np.uint64(7)] * top[j + np.uint64(7)],
     )
-    first = ((one + u0) * (one + u1)) * ((one + u2) * (one + u3))
-    second = ((one + u4) * (one + u5)) * ((one + u6) * (one + u7))
-    if first * second * scale <= limit:
+    first = ((one + u0) * (one + u1)) * ((one + u2) * (one + u3)) * bounds[half]
+    second = ((one + u4) * (one + u5)) * ((one + u6) * (one + u7)) * bounds[half + 1]
+    if first <= limit and second <= limit and first * second <= limit:
         return FAST
     return CAPPED if (u0 + u1) + (u2 + u3) + ((u4 + u5) + (u6 + u7)) < np.inf else DIRECT
 
 
 @inner
 def eight(
-    sums: Any, to: Any, spread: Any, at: Any, a: Any, row: Any, w: Any, g: Any, n: Any
+    sums: Any,
+    to: Any,
+    spread: Any,
+    at: Any,
+    a: Any,
+    row: Any,
+    w: Any,
+    order: Any,
+    inverse: Any,
+    g: Any,
+    n: Any,
 ) -> None:
     """sums += sum of w_h / t_h over eight channels, with one division:
 
-    w1 / t1 + w2 / t2 = (w1 t2 + w2 t1) / (t1 t2), and again for pairs of pairs.
+    w1 / t1 + w2 / t2 = (t2 + w2 s) / (s t2)  with  s = t1 / w1,  and then for pairs of pairs
+    n1 / d1 + n2 / d2 = (n1 d2 + n2 d1) / (d1 d2)
     """
     lanes_inlined()
-    one = sums.dtype.type(1)
-    s = np.uint64(to)
-    c0 = np.uint64(at)
-    c1, c2, c3 = np.uint64(at + STRIDE), np.uint64(at + 2 * STRIDE), np.uint64(at + 3 * STRIDE)
-    c4, c5 = np.uint64(at + 4 * STRIDE), np.uint64(at + 5 * STRIDE)
-    c6, c7 = np.uint64(at + 6 * STRIDE), np.uint64(at + 7 * STRIDE)
-    a0, a1, a2, a3 = a[row], a[row + 1], a[row + 2], a[row + 3]
-    a4, a5, a6, a7 = a[row + 4], a[row + 5], a[row + 6], a[row + 7]
-    w0, w1, w2, w3 = w[g], w[g + 1], w[g + 2], w[g + 3]
-    w4, w5, w6, w7 = w[g + 4], w[g + 5], w[g + 6], w[g + 7]
-    for j in range(np.uint64(n)):
-        t0, t1 = a0 * spread[c0 + j] + one, a1 * spread[c1 + j] + one
-        t2, t3 = a2 * spread[c2 + j] + one, a3 * spread[c3 + j] + one
-        t4, t5 = a4 * spread[c4 + j] + one, a5 * spread[c5 + j] + one
-        t6, t7 = a6 * spread[c6 + j] + one, a7 * spread[c7 + j] + one
-        d01, d23, d45, d67 = t0 * t1, t2 * t3, t4 * t5, t6 * t7
-        n01, n23 = w0 * t1 + w1 * t0, w2 * t3 + w3 * t2
-        n45, n67 = w4 * t5 + w5 * t4, w6 * t7 + w7 * t6
-        d03, d47 = d01 * d23, d45 * d67
-        n03, n47 = n01 * d23 + n23 * d01, n45 * d67 + n67 * d45
-        sums[s + j] += (n03 * d47 + n47 * d03) / (d03 * d47)
+    p = g // 2
+    e0, f0, e1, f1 = order[g], order[g + 1], order[g + 2], order[g + 3]
+    e2, f2, e3, f3 = order[g + 4], order[g + 5], order[g + 6], order[g + 7]
+    i0, i1, i2, i3 = inverse[p], inverse[p + 1], inverse[p + 2], inverse[p + 3]
+    c0, c1, c2, c3 = at + e0 * STRIDE, at + e1 * STRIDE, at + e2 * STRIDE, at + e3 * STRIDE
+    d0, d1, d2, d3 = at + f0 * STRIDE, at + f1 * STRIDE, at + f2 * STRIDE, at + f3 * STRIDE
+    one = everywhere(a, 1)
+    u0, u1, u2, u3 = everywhere(a, i0), everywhere(a, i1), everywhere(a, i2), everywhere(a, i3)
+    a0, a1 = everywhere(a, a[row + e0] * i0), everywhere(a, a[row + e1] * i1)
+    a2, a3 = everywhere(a, a[row + e2] * i2), everywhere(a, a[row + e3] * i3)
+    b0, b1 = everywhere(a, a[row + f0]), everywhere(a, a[row + f1])
+    b2, b3 = everywhere(a, a[row + f2]), everywhere(a, a[row + f3])
+    w0, w1 = everywhere(a, w[g + f0]), everywhere(a, w[g + f1])
+    w2, w3 = everywhere(a, w[g + f2]), everywhere(a, w[g + f3])
+    for j in range(0, n, width_of(a)):
+        s0, t0 = a0 * load(spread, c0 + j) + u0, b0 * load(spread, d0 + j) + one
+        s1, t1 = a1 * load(spread, c1 + j) + u1, b1 * load(spread, d1 + j) + one
+        n0, m0, n1, m1 = w0 * s0 + t0, s0 * t0, w1 * s1 + t1, s1 * t1
+        n01, m01 = n0 * m1 + n1 * m0, m0 * m1
+        s2, t2 = a2 * load(spread, c2 + j) + u2, b2 * load(spread, d2 + j) + one
+        s3, t3 = a3 * load(spread, c3 + j) + u3, b3 * load(spread, d3 + j) + one
+        n2, m2, n3, m3 = w2 * s2 + t2, s2 * t2, w3 * s3 + t3, s3 * t3
+        n23, m23 = n2 * m3 + n3 * m2, m2 * m3
+        part = (n01 * m23 + n23 * m01) / (m01 * m23)
+        store(sums, to + j, load(sums, to + j) + part)
 
 
 @inner
@@ -139,7 +156,9 @@ def sum_channels(
     hidden: Any,
     padded: Any,
     w: Any,
-    scales: Any,
+    order: Any,
+    inverse: Any,
+    bounds: Any,
     limit: Any,
     block: Any,
     left: Any,
@@ -148,20 +167,23 @@ def sum_channels(
 ) -> None:
     """Fill `sums` for the first `rows` queries of a tile, from column `left` of a block to `right`.
 
-    a: A of the tile, ROWS x padded; plain: the features a themselves, the same shape.
+    a: A of the tile, ROWS x padded, and one more row of the largest of each channel; plain: the
+    features a themselves. What is safe for the largest is safe for all.
     """
     lanes()
     corner, count = block * padded, right - left
     for row in range(rows):
         clear(sums, row * STRIDE + left, count)
     for g in range(0, padded, GROUP):
-        filled = False
+        filled, where, half = False, (corner + g) * STRIDE + left, g // 4
+        all_rows = way(a, ROWS * padded + g, top, corner + g, bounds, half, limit)
         for row in range(rows):
             at, to = row * padded + g, row * STRIDE + left
-            chosen = way(a, at, top, corner + g, scales[g // GROUP], limit)
-            where = (corner + g) * STRIDE + left
+            chosen = all_rows
+            if chosen != FAST:
+                chosen = way(a, at, top, corner + g, bounds, half, limit)
             if chosen == FAST:
-                eight(sums, to, spread, where, a, at, w, g, count)
+                eight(sums, to, spread, where, a, at, w, order, inverse, g, count)
             elif chosen == CAPPED:
                 capped(sums, to, spread, where, a, at, w, g, count)
             else:

@@ -77,7 +77,7 @@ def rank(
         floor, least = floors[count - 1], low
         for r in range(runs):
             most = tops[np.uint64(top + r)]
-            if most < floor or not most > least:
+            if most < floor or most <= least:  # a run with a NaN has no maximum: it is read
                 continue
             for j in range(r * RUN, min(r * RUN + RUN, length)):
                 number = scores[np.uint64(base + j)]

@@ -1,60 +1,79 @@
-"""Threads for the loops, which hold no interpreter lock.
+"""Threads for the loops, which hold no interpreter lock: torch's own where they can be had.
 
-numba's own pools are either not safe for two callers at a time or do not survive a fork; data
-loaders fork, and servers call from many threads. Here the caller does a part of the work itself and
-lends the rest to threads that any caller may use; a forked child starts threads of its own.
+After each parallel loop OpenMP's threads spin for some milliseconds, in hope of the next one. Threads
+of ours would have to share the cores with them, and a call between two of torch's would take half as
+long again. So the loops run on the threads that spin. numba's own pools are either not safe for two
+callers at a time or do not survive a fork; data loaders fork, and servers call from many threads.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
-from threading import Lock
+from pathlib import Path
+from typing import Any
+
+import torch
 
 Part = Callable[[], None]
 
-_lock = Lock()
-_pool: ThreadPoolExecutor | None = None
-_size = 0
+_forked = False
 
 
-def _forget() -> None:
-    """In a forked child: the threads were left behind, and the lock perhaps held."""
-    global _lock, _pool, _size
-    _lock, _pool, _size = Lock(), None, 0
+def _remember() -> None:
+    """OpenMP's threads do not survive a fork, and it would wait for them for ever."""
+    global _forked
+    _forked = True
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_remember)
 
 
-def _threads(count: int) -> ThreadPoolExecutor:
-    """A pool of at least this many threads. One that is outgrown ends when its work is done."""
-    global _pool, _size
-    with _lock:
-        if _pool is None or _size < count:
-            if _pool is not None:
-                _pool.shutdown(wait=False)
-            _pool, _size = ThreadPoolExecutor(count, thread_name_prefix="regard-kernel"), count
-        return _pool
+@cache
+def _openmp() -> Any:
+    """GOMP_parallel(function, data, threads, flags) of the library that torch has loaded, or None."""
+    for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*")):
+        try:
+            return ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD).GOMP_parallel
+        except (OSError, AttributeError):
+            continue
+    return None
 
 
-def _submit(parts: list[Part]) -> list[Future[None]]:
-    try:
-        pool = _threads(len(parts))
-        return [pool.submit(part) for part in parts]
-    except RuntimeError:  # outgrown by another caller a moment ago, or the interpreter is closing
-        return []
+_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def run(parts: list[Part]) -> None:
-    """Run all parts, the first in this thread; the first error among them is raised."""
-    lent = _submit(parts[1:]) if len(parts) > 1 else []
-    for part in parts[:1] if lent else parts:
-        part()
-    for future in lent:
-        future.result()
+    """Run all parts, each once, on as many threads; the first error among them is raised."""
+    left, errors = deque(parts), deque[BaseException]()
+
+    def work(_: Any = None) -> None:
+        while True:
+            try:
+                part = left.popleft()
+            except IndexError:
+                return
+            try:
+                part()
+            except BaseException as error:  # it has no caller here: kept for the one outside
+                errors.append(error)
+
+    if len(parts) < 2:
+        work()
+    elif _openmp() is not None and not _forked:
+        _openmp()(_FUNCTION(work), None, ctypes.c_uint(len(parts)), ctypes.c_uint(0))
+    else:
+        with ThreadPoolExecutor(len(parts) - 1) as threads:
+            for _ in parts[1:]:
+                threads.submit(work)
+            work()
+    if errors:
+        raise errors[0]
 
 
 def split(items: int, workers: int) -> list[tuple[int, int]]:

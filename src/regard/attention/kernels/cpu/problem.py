@@ -10,13 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.cpu.pairs import GROUP, Pairs, arrange
 from regard.attention.kernels.rules import Rules, batch_of
 from regard.attention.shapes import Shape
 
 Array = np.ndarray[Any, Any]
-
-LIMITS = {torch.float32: 2.0**120, torch.float64: 2.0**1000}
-GROUP = 8
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Problem:
     a: Array
     c: Array
     w: Array
-    scales: Array
+    pairs: Pairs
     sums: Array
     v: Array
     low: Array
@@ -78,7 +76,6 @@ def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules
     for column, (tensor, own) in enumerate(sides):
         _place(where[:, column], tuple(tensor.shape[: tensor.ndim - own]), batch)
     weights = _pad(_rows(w, 1))
-    groups = np.abs(weights).reshape(len(weights), -1, GROUP).sum(-1)
     return Problem(
         batch=batch,
         queries=queries,
@@ -89,7 +86,7 @@ def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules
         a=_flat(_rows(a, 2)),
         c=_flat(_rows(c, 2)),
         w=weights,
-        scales=np.maximum(groups, 1).astype(weights.dtype),
+        pairs=arrange(weights),
         sums=weights.sum(-1, dtype=np.float64).astype(weights.dtype),
         v=_flat(_rows(v, 2)),
         low=_rows(low, 1),

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE
-from regard.attention.kernels.cpu.hidden import CAP, FAR, columns, reciprocal
+from regard.attention.kernels.cpu.hidden import CAP, FAR, ROWS, columns, reciprocal
 from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes, lanes_inlined
+from regard.attention.kernels.cpu.vectors import everywhere, fused, load, store, total, width_of
 
 FOUR = 4  # channels at once: with two queries they share one division by eight
 
@@ -32,7 +33,7 @@ def product(a: Any, at: Any, below: Any, top: Any, to: Any) -> Any:
     return ((t0 * t1) * (t2 * t3)) * ((t4 * t5) * (t6 * t7))
 
 
-@inner_sum
+@inner
 def four(
     e: Any,
     at_e: Any,
@@ -47,61 +48,63 @@ def four(
     slope_a: Any,
     slope_w: Any,
     g: Any,
+    room: Any,
 ) -> None:
+    """Two loops: waiting for the division in one would leave the other instructions no place."""
     lanes_inlined()
-    one, zero = e.dtype.type(1), e.dtype.type(0)
-    e0, e1 = np.uint64(at_e), np.uint64(at_e + STRIDE)
-    c0, c1 = np.uint64(at), np.uint64(at + STRIDE)
-    c2, c3 = np.uint64(at + 2 * STRIDE), np.uint64(at + 3 * STRIDE)
-    o0, o1 = np.uint64(to), np.uint64(to + STRIDE)
-    o2, o3 = np.uint64(to + 2 * STRIDE), np.uint64(to + 3 * STRIDE)
-    a0, a1, a2, a3 = a[row], a[row + 1], a[row + 2], a[row + 3]
-    b0, b1, b2, b3 = a[below], a[below + 1], a[below + 2], a[below + 3]
-    x0, x1, x2, x3 = zero, zero, zero, zero
-    y0, y1, y2, y3 = zero, zero, zero, zero
-    z0, z1, z2, z3 = zero, zero, zero, zero
-    for j in range(np.uint64(n)):
-        k0, k1, k2, k3 = spread[c0 + j], spread[c1 + j], spread[c2 + j], spread[c3 + j]
-        s0, s1, s2, s3 = a0 * k0 + one, a1 * k1 + one, a2 * k2 + one, a3 * k3 + one
-        t0, t1, t2, t3 = b0 * k0 + one, b1 * k1 + one, b2 * k2 + one, b3 * k3 + one
+    at_f = at_e + STRIDE
+    c1, c2, c3 = at + STRIDE, at + 2 * STRIDE, at + 3 * STRIDE
+    o1, o2, o3 = to + STRIDE, to + 2 * STRIDE, to + 3 * STRIDE
+    one, nothing = everywhere(e, 1), everywhere(e, 0)
+    a0, a1 = everywhere(a, a[row]), everywhere(a, a[row + 1])
+    a2, a3 = everywhere(a, a[row + 2]), everywhere(a, a[row + 3])
+    b0, b1 = everywhere(a, a[below]), everywhere(a, a[below + 1])
+    b2, b3 = everywhere(a, a[below + 2]), everywhere(a, a[below + 3])
+    x0 = x1 = x2 = x3 = y0 = y1 = y2 = y3 = z0 = z1 = z2 = z3 = nothing
+    for j in range(0, n, width_of(e)):
+        k0, k1 = load(spread, at + j), load(spread, c1 + j)
+        k2, k3 = load(spread, c2 + j), load(spread, c3 + j)
+        s01, t01 = (a0 * k0 + one) * (a1 * k1 + one), (b0 * k0 + one) * (b1 * k1 + one)
+        s23, t23 = (a2 * k2 + one) * (a3 * k3 + one), (b2 * k2 + one) * (b3 * k3 + one)
+        store(room, j, one / ((s01 * s23) * (t01 * t23)))
+    for j in range(0, n, width_of(e)):
+        k0, k1 = load(spread, at + j), load(spread, c1 + j)
+        k2, k3 = load(spread, c2 + j), load(spread, c3 + j)
+        s0, s1, t0, t1 = a0 * k0 + one, a1 * k1 + one, b0 * k0 + one, b1 * k1 + one
+        s2, s3, t2, t3 = a2 * k2 + one, a3 * k3 + one, b2 * k2 + one, b3 * k3 + one
         s01, s23, t01, t23 = s0 * s1, s2 * s3, t0 * t1, t2 * t3
-        s03, t03 = s01 * s23, t01 * t23
-        both = one / (s03 * t03)
-        i03, j03 = both * t03, both * s03
-        i01, i23, j01, j23 = i03 * s23, i03 * s01, j03 * t23, j03 * t01
-        r0, r1, r2, r3 = i01 * s1, i01 * s0, i23 * s3, i23 * s2
-        q0, q1, q2, q3 = j01 * t1, j01 * t0, j23 * t3, j23 * t2
-        ours, theirs = e[e0 + j], e[e1 + j]
-        g0, g1, g2, g3 = r0 - r0 * r0, r1 - r1 * r1, r2 - r2 * r2, r3 - r3 * r3
-        h0, h1, h2, h3 = q0 - q0 * q0, q1 - q1 * q1, q2 - q2 * q2, q3 - q3 * q3
-        slope_c[o0 + j] += ours * g0 + theirs * h0
-        slope_c[o1 + j] += ours * g1 + theirs * h1
-        slope_c[o2 + j] += ours * g2 + theirs * h2
-        slope_c[o3 + j] += ours * g3 + theirs * h3
-        x0 += ours * g0
-        x1 += ours * g1
-        x2 += ours * g2
-        x3 += ours * g3
-        y0 += theirs * h0
-        y1 += theirs * h1
-        y2 += theirs * h2
-        y3 += theirs * h3
-        z0 += ours * r0 + theirs * q0
-        z1 += ours * r1 + theirs * q1
-        z2 += ours * r2 + theirs * q2
-        z3 += ours * r3 + theirs * q3
-    slope_a[row] += x0
-    slope_a[row + 1] += x1
-    slope_a[row + 2] += x2
-    slope_a[row + 3] += x3
-    slope_a[below] += y0
-    slope_a[below + 1] += y1
-    slope_a[below + 2] += y2
-    slope_a[below + 3] += y3
-    slope_w[g] += z0
-    slope_w[g + 1] += z1
-    slope_w[g + 2] += z2
-    slope_w[g + 3] += z3
+        both, ours, theirs = load(room, j), load(e, at_e + j), load(e, at_f + j)
+        i03, j03 = both * (t01 * t23), both * (s01 * s23)
+        i, k = i03 * s23, j03 * t23
+        r, q = i * s1, k * t1
+        f, h = r - r * r, q - q * q
+        x0, y0, z0 = fused(ours, f, x0), fused(theirs, h, y0), fused(ours, r, fused(theirs, q, z0))
+        store(slope_c, to + j, fused(ours, f, fused(theirs, h, load(slope_c, to + j))))
+        r, q = i * s0, k * t0
+        f, h = r - r * r, q - q * q
+        x1, y1, z1 = fused(ours, f, x1), fused(theirs, h, y1), fused(ours, r, fused(theirs, q, z1))
+        store(slope_c, o1 + j, fused(ours, f, fused(theirs, h, load(slope_c, o1 + j))))
+        i, k = i03 * s01, j03 * t01
+        r, q = i * s3, k * t3
+        f, h = r - r * r, q - q * q
+        x2, y2, z2 = fused(ours, f, x2), fused(theirs, h, y2), fused(ours, r, fused(theirs, q, z2))
+        store(slope_c, o2 + j, fused(ours, f, fused(theirs, h, load(slope_c, o2 + j))))
+        r, q = i * s2, k * t2
+        f, h = r - r * r, q - q * q
+        x3, y3, z3 = fused(ours, f, x3), fused(theirs, h, y3), fused(ours, r, fused(theirs, q, z3))
+        store(slope_c, o3 + j, fused(ours, f, fused(theirs, h, load(slope_c, o3 + j))))
+    slope_a[row] += total(x0)
+    slope_a[row + 1] += total(x1)
+    slope_a[row + 2] += total(x2)
+    slope_a[row + 3] += total(x3)
+    slope_a[below] += total(y0)
+    slope_a[below + 1] += total(y1)
+    slope_a[below + 2] += total(y2)
+    slope_a[below + 3] += total(y3)
+    slope_w[g] += total(z0)
+    slope_w[g + 1] += total(z1)
+    slope_w[g + 2] += total(z2)
+    slope_w[g + 3] += total(z3)
 
 
 @inner_sum
@@ -161,18 +164,36 @@ def slopes_of_channels(
     slope_a: Any,
     slope_c: Any,
     slope_w: Any,
+    room: Any,
 ) -> None:
     """Add up the gradients of a tile against a block; rows in pairs, the last perhaps of zeros."""
     lanes()
     corner, n = block * padded, right - left
+    most = ROWS * padded
     for g in range(0, padded, FOUR):
         filled = False
+        safe = product(a, most + g, most + g, top, corner + g) <= limit
         at, to = (corner + g) * STRIDE + left, g * STRIDE + left
         for row in range(0, rows, 2):
             one, two = row * padded + g, (row + 1) * padded + g
             at_e = row * STRIDE + left
-            if product(a, one, two, top, corner + g) <= limit:
-                four(e, at_e, spread, at, a, one, two, slope_c, to, n, slope_a, slope_w, g)
+            if safe or product(a, one, two, top, corner + g) <= limit:
+                four(
+                    e,
+                    at_e,
+                    spread,
+                    at,
+                    a,
+                    one,
+                    two,
+                    slope_c,
+                    to,
+                    n,
+                    slope_a,
+                    slope_w,
+                    g,
+                    room,
+                )
                 continue
             if not filled:
                 columns(features, keys, hidden, block * BLOCK, g, FOUR, raw)

@@ -7,51 +7,68 @@ from typing import Any
 import numpy as np
 
 from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, STRIP, clear, turn
+from regard.attention.kernels.cpu.hidden import ROWS
 from regard.attention.kernels.cpu.machine import inner, lanes, lanes_inlined
+from regard.attention.kernels.cpu.vectors import everywhere, load, store, width_of
 
 
 @inner
-def blend(
-    out: Any, weights: Any, rows: Any, left: Any, n: Any, value: Any, at: Any, width: Any
-) -> None:
-    """out += weights x values, over n keys from column `left`; `at` is where their values start."""
+def blend(out: Any, weights: Any, left: Any, n: Any, value: Any, at: Any, width: Any) -> None:
+    """out += weights x values, over n keys from column `left`; `at` is where their values start.
+
+    For all ROWS of a tile; those beyond its queries hold anything.
+    """
     lanes()
-    whole = n // 8 * 8
-    for j in range(0, whole, 8):
-        for row in range(rows):
-            _eight_values(
-                out, row * width, weights, row * STRIDE + left + j, value, at + j * width, width
-            )
-    for j in range(whole, n):
-        for row in range(rows):
-            _one_value(
-                out, row * width, weights[row * STRIDE + left + j], value, at + j * width, width
-            )
+    step = width_of(out)
+    whole = width // step * step
+    for d in range(0, whole, step):
+        _blend_columns(out, d, weights, left, n, value, at + d, width)
+    for row in range(ROWS if whole < width else 0):
+        for j in range(n):
+            o, v, p = row * width, at + j * width, weights[row * STRIDE + left + j]
+            for d in range(whole, width):
+                out[o + d] += p * value[v + d]
 
 
 @inner
-def _eight_values(
-    out: Any, to: Any, weights: Any, of: Any, value: Any, at: Any, width: Any
+def _blend_columns(
+    out: Any, to: Any, weights: Any, left: Any, n: Any, value: Any, at: Any, width: Any
 ) -> None:
     lanes_inlined()
-    o, v0 = np.uint64(to), np.uint64(at)
-    v1, v2, v3 = np.uint64(at + width), np.uint64(at + 2 * width), np.uint64(at + 3 * width)
-    v4, v5 = np.uint64(at + 4 * width), np.uint64(at + 5 * width)
-    v6, v7 = np.uint64(at + 6 * width), np.uint64(at + 7 * width)
-    p0, p1, p2, p3 = weights[of], weights[of + 1], weights[of + 2], weights[of + 3]
-    p4, p5, p6, p7 = weights[of + 4], weights[of + 5], weights[of + 6], weights[of + 7]
-    for d in range(np.uint64(width)):
-        first = p0 * value[v0 + d] + p1 * value[v1 + d] + (p2 * value[v2 + d] + p3 * value[v3 + d])
-        last = p4 * value[v4 + d] + p5 * value[v5 + d] + (p6 * value[v6 + d] + p7 * value[v7 + d])
-        out[o + d] += first + last
+    w1, w2, w3 = left + STRIDE, left + 2 * STRIDE, left + 3 * STRIDE
+    w4, w5, w6, w7 = w3 + STRIDE, w3 + 2 * STRIDE, w3 + 3 * STRIDE, w3 + 4 * STRIDE
+    x0, x1, x2, x3 = _rows(out, to, width)
+    x4, x5, x6, x7 = _rows(out, to + 4 * width, width)
+    for j in range(n):
+        v = load(value, at + j * width)
+        x0 = x0 + everywhere(out, weights[left + j]) * v
+        x1 = x1 + everywhere(out, weights[w1 + j]) * v
+        x2 = x2 + everywhere(out, weights[w2 + j]) * v
+        x3 = x3 + everywhere(out, weights[w3 + j]) * v
+        x4 = x4 + everywhere(out, weights[w4 + j]) * v
+        x5 = x5 + everywhere(out, weights[w5 + j]) * v
+        x6 = x6 + everywhere(out, weights[w6 + j]) * v
+        x7 = x7 + everywhere(out, weights[w7 + j]) * v
+    _write_rows(out, to, width, x0, x1, x2, x3)
+    _write_rows(out, to + 4 * width, width, x4, x5, x6, x7)
 
 
 @inner
-def _one_value(out: Any, to: Any, p: Any, value: Any, at: Any, width: Any) -> None:
+def _rows(row: Any, at: Any, apart: Any) -> Any:
+    """Vectors of four rows."""
     lanes_inlined()
-    o, v = np.uint64(to), np.uint64(at)
-    for d in range(np.uint64(width)):
-        out[o + d] += p * value[v + d]
+    third = at + 2 * apart
+    return load(row, at), load(row, at + apart), load(row, third), load(row, third + apart)
+
+
+@inner
+def _write_rows(row: Any, at: Any, apart: Any, x0: Any, x1: Any, x2: Any, x3: Any) -> None:
+    lanes_inlined()
+    third = at + 2 * apart
+    store(row, at, x0)
+    store(row, at + apart, x1)
+    store(row, third, x2)
+    store(row, third + apart, x3)
 
 
 @inner
@@ -68,80 +85,61 @@ def value_gradient(
 ) -> None:
     """slope of the values += weights^T x upstream, over a whole tile of ROWS queries."""
     lanes()
-    for j in range(n):
-        _eight_queries(slope, to + j * width, weights, left + j, upstream, width)
+    step = width_of(slope)
+    whole = width // step * step
+    for d in range(0, whole, step):
+        _gradient_columns(slope, to + d, weights, left, n, upstream, d, width)
+    for row in range(ROWS if whole < width else 0):
+        for j in range(n):
+            o, u, p = to + j * width, row * width, weights[row * STRIDE + left + j]
+            for d in range(whole, width):
+                slope[o + d] += p * upstream[u + d]
 
 
 @inner
-def _eight_queries(slope: Any, to: Any, weights: Any, of: Any, upstream: Any, width: Any) -> None:
+def _gradient_columns(
+    slope: Any, to: Any, weights: Any, left: Any, n: Any, upstream: Any, at: Any, width: Any
+) -> None:
     lanes_inlined()
-    o = np.uint64(to)
-    u1, u2, u3 = np.uint64(width), np.uint64(2 * width), np.uint64(3 * width)
-    u4, u5 = np.uint64(4 * width), np.uint64(5 * width)
-    u6, u7 = np.uint64(6 * width), np.uint64(7 * width)
-    p0, p1 = weights[of], weights[of + STRIDE]
-    p2, p3 = weights[of + 2 * STRIDE], weights[of + 3 * STRIDE]
-    p4, p5 = weights[of + 4 * STRIDE], weights[of + 5 * STRIDE]
-    p6, p7 = weights[of + 6 * STRIDE], weights[of + 7 * STRIDE]
-    for d in range(np.uint64(width)):
-        first = (p0 * upstream[d] + p1 * upstream[u1 + d]) + (
-            p2 * upstream[u2 + d] + p3 * upstream[u3 + d]
-        )
-        last = (p4 * upstream[u4 + d] + p5 * upstream[u5 + d]) + (
-            p6 * upstream[u6 + d] + p7 * upstream[u7 + d]
-        )
-        slope[o + d] += first + last
+    w1, w2, w3 = left + STRIDE, left + 2 * STRIDE, left + 3 * STRIDE
+    w4, w5, w6, w7 = w3 + STRIDE, w3 + 2 * STRIDE, w3 + 3 * STRIDE, w3 + 4 * STRIDE
+    u0, u1, u2, u3 = _rows(upstream, at, width)
+    u4, u5, u6, u7 = _rows(upstream, at + 4 * width, width)
+    for j in range(n):
+        o = to + j * width
+        first = load(slope, o) + everywhere(slope, weights[left + j]) * u0
+        first = first + everywhere(slope, weights[w1 + j]) * u1
+        first = first + everywhere(slope, weights[w2 + j]) * u2
+        first = first + everywhere(slope, weights[w3 + j]) * u3
+        last = everywhere(slope, weights[w4 + j]) * u4
+        last = last + everywhere(slope, weights[w5 + j]) * u5
+        last = last + everywhere(slope, weights[w6 + j]) * u6
+        last = last + everywhere(slope, weights[w7 + j]) * u7
+        store(slope, o, first + last)
 
 
 @inner
 def weight_gradient(
-    slope: Any,
-    rows: Any,
-    left: Any,
-    n: Any,
-    upstream: Any,
-    width: Any,
-    padded: Any,
-    turned: Any,
-    at: Any,
+    slope: Any, left: Any, n: Any, upstream: Any, width: Any, turned: Any, at: Any
 ) -> None:
-    """slope = upstream x values^T; the values turned, widths as rows of BLOCK keys, padded to 8."""
+    """slope = upstream x values^T over all ROWS; the values turned, widths as rows of BLOCK keys."""
     lanes()
-    for row in range(rows):
-        to = row * STRIDE + left
-        clear(slope, to, n)
-        for d in range(0, padded, 8):
-            _eight_widths(
-                slope, to, n, upstream, row * width + d, width - d, turned, at + d * STRIDE + left
-            )
-
-
-@inner
-def _eight_widths(
-    slope: Any, to: Any, n: Any, upstream: Any, of: Any, count: Any, turned: Any, at: Any
-) -> None:
-    lanes_inlined()
-    zero = slope.dtype.type(0)
-    s, v0 = np.uint64(to), np.uint64(at)
-    v1, v2, v3 = np.uint64(at + STRIDE), np.uint64(at + 2 * STRIDE), np.uint64(at + 3 * STRIDE)
-    v4, v5 = np.uint64(at + 4 * STRIDE), np.uint64(at + 5 * STRIDE)
-    v6, v7 = np.uint64(at + 6 * STRIDE), np.uint64(at + 7 * STRIDE)
-    u0 = upstream[of]
-    u1 = upstream[of + 1] if count > 1 else zero
-    u2 = upstream[of + 2] if count > 2 else zero
-    u3 = upstream[of + 3] if count > 3 else zero
-    u4 = upstream[of + 4] if count > 4 else zero
-    u5 = upstream[of + 5] if count > 5 else zero
-    u6 = upstream[of + 6] if count > 6 else zero
-    u7 = upstream[of + 7] if count > 7 else zero
-    for j in range(np.uint64(n)):
-        first = (u0 * turned[v0 + j] + u1 * turned[v1 + j]) + (
-            u2 * turned[v2 + j] + u3 * turned[v3 + j]
-        )
-        last = (u4 * turned[v4 + j] + u5 * turned[v5 + j]) + (
-            u6 * turned[v6 + j] + u7 * turned[v7 + j]
-        )
-        slope[s + j] += first + last
+    u1, u2, u3 = width, 2 * width, 3 * width
+    u4, u5, u6, u7 = 4 * width, 5 * width, 6 * width, 7 * width
+    for j in range(left, left + n, width_of(slope)):
+        x0 = x1 = x2 = x3 = x4 = x5 = x6 = x7 = everywhere(slope, 0)
+        for d in range(width):
+            v = load(turned, at + d * STRIDE + j)
+            x0 = x0 + everywhere(slope, upstream[d]) * v
+            x1 = x1 + everywhere(slope, upstream[u1 + d]) * v
+            x2 = x2 + everywhere(slope, upstream[u2 + d]) * v
+            x3 = x3 + everywhere(slope, upstream[u3 + d]) * v
+            x4 = x4 + everywhere(slope, upstream[u4 + d]) * v
+            x5 = x5 + everywhere(slope, upstream[u5 + d]) * v
+            x6 = x6 + everywhere(slope, upstream[u6 + d]) * v
+            x7 = x7 + everywhere(slope, upstream[u7 + d]) * v
+        _write_rows(slope, j, STRIDE, x0, x1, x2, x3)
+        _write_rows(slope, j + 4 * STRIDE, STRIDE, x4, x5, x6, x7)
 
 
 @inner
