@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
-from tests.journeys.commands import run
+import pytest
+from tests.journeys.commands import Bytes, check_refused, finish, process, run, standing_in
+
+from regard.cli import shipped
+from regard.cli.main import main
+from regard.cli.streams import LINES
 
 SENTENCES = ["El gato ve el mar hoy.", "El niño come aquí.", "El sol busca la casa."]
 TEXT = "".join(line + "\n" for line in SENTENCES)
@@ -63,6 +73,17 @@ def test_alignments_and_confidences_go_beside_and_into_the_text(trained):
         assert all(0 <= float(confidence) <= 1 for _, _, confidence in words)
 
 
+def test_every_translation_begins_with_the_prefix(trained):
+    begun = re.compile(r"The house(?![\w'-])")
+    free = translate(trained)
+    bound = translate(trained, "--prefix", "The house")
+    assert all(begun.match(line) for line in bound)
+    assert bound != free
+    drawn = translate(trained, "--prefix", "The house", "--sample", "--seed", "5")
+    assert all(begun.match(line) for line in drawn)
+    assert drawn != bound
+
+
 def test_each_line_may_have_a_prefix_of_its_own(trained):
     text = f"{SENTENCES[0]}\tA dog\n{SENTENCES[1]}\n{SENTENCES[2]}\t\n"
     lines = translate(trained, "--prefixes", text=text)
@@ -70,3 +91,136 @@ def test_each_line_may_have_a_prefix_of_its_own(trained):
     assert lines[1:] == translate(trained)[1:]
     (argument,) = translate(trained, "--prefixes", f"{SENTENCES[0]}\tA dog")
     assert argument == lines[0]
+
+
+def test_penalties_are_part_of_the_score(trained):
+    def scored(*more: str) -> tuple[float, float]:
+        (one,) = objects(translate(*more, "--format", "json", "--beam", "4", SENTENCES[0]))
+        return one["score"], one["log_probability"]
+
+    score, log_probability = scored(trained, "--length-penalty", "0")
+    assert score == pytest.approx(log_probability)
+    score, log_probability = scored(trained, "--length-penalty", "2")
+    assert log_probability < score < 0
+    if "es-en" in shipped.models():  # a model that has learnt where to look leaves words unread
+        score, log_probability = scored(
+            "es-en", "--length-penalty", "0", "--coverage-penalty", "0.5"
+        )
+        assert score < log_probability
+
+
+def test_batches_of_any_size_say_the_same(trained):
+    plain = translate(trained)
+    for tokens in ("1", "40", "100000"):
+        assert translate(trained, "--batch-tokens", tokens) == plain
+
+
+def test_several_models_are_asked_together(corpus, trained, tmp_path):
+    def trained_anew(name: str, *changes: str) -> Path:
+        sets = [part for each in changes for part in ("--set", each)]
+        made = run("train", corpus / "tiny.toml", "--run", tmp_path / name, *sets)
+        assert made.code == 0, made
+        return tmp_path / name
+
+    second = trained_anew("second", "training.max_steps=2", "seed=9")
+    both = translate(trained, "--model", str(second), "--scores")
+    assert both != translate(trained, "--scores")
+    assert both != translate(second, "--scores")
+    assert translate(trained, "--model", str(trained)) == translate(trained)
+
+    third = trained_anew("third", "training.max_steps=1", "tokenizer.vocabulary_size=300")
+    refused = run("translate", "--model", trained, "--model", third, "El sol")
+    check_refused(refused, third, "vocabulary", trained)
+
+
+def test_paragraphs_are_laid_out_as_they_were(trained):
+    one, two, three = (translate(trained, sentence)[0] for sentence in SENTENCES)
+    text = f"{SENTENCES[0]}  {SENTENCES[1]}\n\n\n- {SENTENCES[2]}\n"
+    wrapped = text.replace("ve el mar", "ve\nel mar")
+    for given in (text, wrapped):
+        result = run("translate", "--model", trained, "--paragraphs", stdin=given.encode())
+        assert (result.code, result.out) == (0, f"{one}  {two}\n\n\n- {three}\n")
+    (argument,) = translate(trained, "--paragraphs", f"{SENTENCES[0]} {SENTENCES[1]}")
+    assert argument == f"{one} {two}"
+    assert translate(trained, text=f"{SENTENCES[0]} {SENTENCES[1]}\n") != [argument]
+
+
+def test_a_sentence_of_a_paragraph_that_is_cut_is_counted(trained):
+    text = f"El sol. {'mar ' * 3000}.\n"
+    result = run(
+        "translate", "--model", trained, "--beam", "1", "--paragraphs", stdin=text.encode()
+    )
+    assert result.code == 0
+    assert "1 of 2 sentences were longer than 512 pieces" in result.err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (["--format", "xml"], ["--format", "xml", "json"]),
+        (["--prefix", "a", "--prefixes"], ["--prefixes and --prefix"]),
+        (["--look", "--format", "json"], ["--look and --format json"]),
+        (["--look", "--model", "es-en"], ["--look and several models"]),
+        (["--paragraphs", "--nbest", "2"], ["--paragraphs and --nbest"]),
+        (["--paragraphs", "--format", "json"], ["--paragraphs and --format json"]),
+        (["--paragraphs", "--prefix", "a"], ["--paragraphs and --prefix"]),
+        (["--coverage-penalty", "-1"], ["coverage_penalty -1"]),
+        (["--coverage-penalty", "1", "--beam", "1"], ["beam of 2 or more"]),
+        (["--coverage-penalty", "1", "--sample"], ["beam search"]),
+        (["--batch-tokens", "0"], ["--batch-tokens 0"]),
+        (["--batch-tokens", "1e6"], ["--batch-tokens"]),
+        (["--prefix", "word " * 600], ["prefix 'word", "at most 512"]),
+    ],
+)
+def test_what_does_not_go_together_is_refused(wrong, named, trained):
+    check_refused(run("translate", "--model", trained, *wrong, "El gato"), *named, code=2)
+
+
+def test_a_stream_is_answered_before_it_is_read_to_its_end(trained, monkeypatch):
+    """Lines read and not yet answered are never more than one group of them."""
+    lines, read, most = 3 * LINES + 7, 0, 0
+    out = Bytes()
+
+    def readline(limit: int) -> bytes:
+        nonlocal read, most
+        most = max(most, read - out.getvalue().count(b"\n"))
+        read += read < lines
+        return b"sol %d\n" % read if read < lines else b""
+
+    with standing_in(b"", out, Bytes()):
+        monkeypatch.setattr(
+            sys, "stdin", SimpleNamespace(
+                closed=False, buffer=SimpleNamespace(readline=readline, isatty=lambda: False)
+            )
+        )  # fmt: skip
+        code = main(["translate", "--model", str(trained), "--beam", "1"])
+    assert code == 0
+    assert out.getvalue().count(b"\n") == lines - 1
+    assert LINES - 1 <= most <= LINES
+
+
+def test_memory_does_not_grow_with_the_input(trained):
+    def growth(lines: int) -> int:
+        text = "".join(f"El gato {number}\n" for number in range(lines))
+        result = run("translate", "--model", trained, "--beam", "1", stdin=text.encode())
+        assert len(result.lines) == lines
+        return result.growth
+
+    few = growth(LINES)
+    assert growth(8 * LINES) < few + 16 * 2**20
+
+
+def test_whoever_reads_only_the_first_line_hears_of_no_error(trained):
+    translating = process(
+        "translate", "--model", trained, "--beam", "1", stdin=subprocess.PIPE, bufsize=0
+    )
+    assert translating.stdin is not None
+    assert translating.stdout is not None
+    text = b"El sol\n" * (4 * LINES)
+    translating.stdin.write(text)
+    assert translating.stdout.readline() != b""
+    translating.stdout.close()
+    translating.stdin.close()
+    translating.stdout = translating.stdin = None
+    result = finish(translating)
+    assert (result.code, result.err) == (141, "")

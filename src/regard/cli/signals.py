@@ -64,9 +64,9 @@ class Signals:
             if sys.stdout is not None and sys.stdout.isatty():
                 os.write(1, _SHOW_CURSOR.encode())
             os._exit(128 + number)
+        self.received = number
         if not self._saving:
             raise Interrupted(number)
-        self.received = number
 
 
 class _Saving:

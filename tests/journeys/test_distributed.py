@@ -1,0 +1,154 @@
+"""torchrun, as a person types it: one voice, one run folder, one save for a Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.journeys.commands import PATIENCE, SOURCE, check_refused, leftovers, run
+
+from regard.cli import launched
+from regard.cli.signals import Signals
+
+PLAIN = ("--set", "model.dropout=0.0", "--set", "training.log_every=1")
+
+
+def torchrun(*arguments: str | Path) -> subprocess.Popen[str]:
+    """Two processes of a command, in surroundings that hold nothing of ours."""
+    surroundings = {
+        "PATH": os.environ.get("PATH", ""),
+        "PYTHONPATH": str(SOURCE),
+        "OMP_NUM_THREADS": "1",
+        "HOME": "/nonexistent",
+    }
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    # A busy machine takes longer to save than the 30 seconds that torchrun waits.
+    launcher += ["--shutdown-timeout", "300", "--nproc-per-node", "2", "-m", "--"]
+    command = [*launcher, "regard", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        env=surroundings,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def ended(started: subprocess.Popen[str]) -> tuple[int, str, str]:
+    try:
+        out, err = started.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)  # the processes that it started, too
+        raise
+    return started.returncode, out, err
+
+
+def newest(folder: Path) -> int:
+    """The step of the newest checkpoint. Older ones are removed, so that a step may be missed."""
+    names = (each.name for each in (folder / "checkpoints").glob("step-*"))
+    return max((int(name.split("-")[1]) for name in names), default=0)
+
+
+def losses(folder: Path) -> list[float]:
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line["loss"] for line in lines]
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_and_go_on_as_one(corpus, tmp_path):
+    alone, folder = tmp_path / "alone", tmp_path / "two"
+    assert run("train", corpus / "tiny.toml", "--run", alone, *PLAIN).code == 0
+    endless = ("--set", "training.max_steps=100000", "--set", "training.validate_every=6")
+    first = torchrun("train", corpus / "tiny.toml", "--run", folder, *PLAIN, *endless)
+    limit = time.monotonic() + PATIENCE
+    while newest(folder) < 6:
+        assert first.poll() is None, first.communicate()
+        assert time.monotonic() < limit, "nothing happened"
+        time.sleep(0.05)
+    first.send_signal(signal.SIGINT)
+    _, out, err = ended(first)
+    (stopped,) = [line for line in out.split("\n") if line.startswith("stopped and saved at step")]
+    step = int(stopped.split()[5].rstrip(";"))
+    assert f"torchrun --nproc-per-node 2 -m -- regard train {folder} --resume" in stopped
+    assert "error:" not in err
+    assert out.count("200 training pairs") == 1
+    assert (folder / "checkpoints" / f"step-{step}").exists()
+    assert leftovers(folder) == []
+    # The schedule up to here does not depend on the budget: these are the steps of one process.
+    assert losses(folder)[:6] == pytest.approx(losses(alone)[:6], rel=1e-5)
+    more = ("--data", corpus, "--set", f"training.max_steps={step + 2}")
+    finished = run("train", folder, "--resume", *more)
+    assert finished.code == 0, finished
+    assert f"resumed at step {step}" in finished.out
+    assert run("translate", "--model", folder, "--beam", "1", "El gato").code == 0
+
+
+@pytest.mark.slow
+def test_a_mistake_is_told_once(corpus, tmp_path):
+    code, out, err = ended(
+        torchrun("train", corpus / "tiny.toml", "--run", tmp_path / "run", "--data", tmp_path)
+    )
+    assert code == 1
+    assert out == ""
+    assert err.count("error: train.es: no such file") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_command_is_told_as_it_was_started(monkeypatch):
+    assert launched.command(["train", "a b"]) == "regard train 'a b'"
+    monkeypatch.setenv("WORLD_SIZE", "6")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    expected = "torchrun --nnodes 3 --nproc-per-node 2 -m -- regard train x"
+    assert launched.command(["train", "x"]) == expected
+
+
+def test_a_device_for_one_is_refused_to_several(corpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    result = run("train", corpus / "tiny.toml", "--run", tmp_path / "run", "--device", "meta")
+    check_refused(result, "--device meta", "several processes", code=2)
+
+
+def test_the_command_that_is_printed_repeats_the_run(trained, tmp_path):
+    said = (trained / "said").read_text(encoding="utf-8")
+    _, _, command = said.partition("To repeat this run:\n  ")
+    words = command.split()
+    assert words[:3] == ["regard", "train", str(trained / "config.toml")]
+    words[words.index("--run") + 1] = str(tmp_path / "again")
+    assert run(*words[1:]).code == 0
+    for name in ("model.safetensors", "tokenizer.model"):
+        assert (tmp_path / "again" / name).read_bytes() == (trained / name).read_bytes()
+
+
+def test_a_run_starts_from_another_or_goes_on_but_not_both(trained, corpus, tmp_path):
+    tuned = tmp_path / "tuned"
+    sets = ("--run", tuned, "--set", "training.max_steps=1", "--set", "seed=8")
+    result = run("train", corpus / "tiny.toml", "--from", trained, *sets)
+    assert result.code == 0, result
+    assert f"--from {trained}" in (tuned / "card.md").read_text(encoding="utf-8")
+    assert f"--from {trained}" in result.out  # the command that repeats it
+    other = ("--set", "model.width=32")
+    refused = run(
+        "train", corpus / "tiny.toml", "--from", trained, "--run", tmp_path / "no", *other
+    )
+    check_refused(refused, "model.width = 32, there 16", trained, code=2)
+    both = run("train", tuned, "--resume", "--from", trained)
+    check_refused(both, "--from starts a new run", code=2)
+    nothing = run("train", corpus / "tiny.toml", "--from", tmp_path / "none")
+    check_refused(nothing, tmp_path / "none")
+
+
+def test_a_signal_that_torchrun_passes_on_twice_is_one():
+    with Signals() as signals:
+        signals.patient = True
+        with signals.saving():
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.received == signal.SIGTERM
