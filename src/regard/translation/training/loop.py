@@ -80,6 +80,7 @@ class Trainer:
             )
         if newest is not None and self.processes.first:
             metrics.forget(self.run, self.progress.step, unvalidated=self.progress.unvalidated)
+            self._prune()  # a kill may have come between the last save and this
         return newest is not None
 
     def train(self, should_stop: Callable[[], bool] = lambda: False) -> Outcome:
@@ -145,9 +146,12 @@ class Trainer:
         self.progress.since = list(self._since.sums)
         if self.processes.first:
             checkpoints.save(self.run, self.progress, self.model, self.optimiser)
-            kept = {step for _, step in self.progress.best} | {self.progress.step}
-            checkpoints.prune(self.run, kept)
+            self._prune()
         return self.progress.step
+
+    def _prune(self) -> None:
+        best = {step for _, step in self.progress.best}
+        checkpoints.prune(self.run, best | {self.progress.step})
 
     def _shard(self) -> None:
         from regard.translation.training.sharding import Sharded  # which loads much of torch
