@@ -186,6 +186,7 @@ def plot(path: Path) -> None:
         bars.bar_label(drawn, fmt="%.3g")
         bars.set_xticks([place - 0.2 * shift + 0.2 * (1 - shift) for place in places], names)
     bars.set(yscale="log", ylabel="milliseconds", title="batch 4, 512 x 512, hidden 128")
+    bars.set_ylim(top=2e4)  # room for the legend
     bars.legend()
     for kind in ("cpu", "eager"):
         rows = results["growth"][kind]
