@@ -179,13 +179,18 @@ def test_a_header_of_100_megabytes_is_not_read(model):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\0" * 100, b"\x0a\xff\xff\xff\xff\x0f", b"[" * 10**6, bytes(range(256)) * 8],
-    ids=["empty", "zeros", "length", "deep", "noise"],
+    [b"", b"\0" * 100, b"\x0a\xff\xff\xff\xff\x0f", b"[" * 10**6, bytes(range(256)) * 8, None],
+    ids=["empty", "zeros", "length", "deep", "noise", "archive"],
 )
 def test_a_forged_tokenizer_is_refused(content, model):
     path = unsigned(model) / "tokenizer.model"
-    path.write_bytes(content)
+    if content is None:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("../../PWNED", bytes(2**20))
+    else:
+        path.write_bytes(content)
     check_refused(translate(model), path)
+    assert not (model.parent.parent / "PWNED").exists()
 
 
 def other_tokenizer(size: int, **more: object) -> bytes:

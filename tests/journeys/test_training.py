@@ -203,6 +203,14 @@ def test_a_configuration_that_changed_is_not_resumed(model, own):
     assert weights(model, 12) == before
 
 
+def test_the_precision_of_a_training_stays(model, corpus):
+    before = weights(model, 12)
+    more = ["--resume", "--data", corpus, "--set", "training.max_steps=14"]
+    other = run("train", model, *more, "--set", "training.precision=bfloat16")
+    check_refused(other, "training.precision", "bfloat16", code=2)
+    assert weights(model, 12) == before
+
+
 def test_a_run_folder_is_not_trained_into_twice(model, corpus):
     result = run("train", corpus / "tiny.toml", "--run", model)
     check_refused(result, model, "--resume")
