@@ -1,9 +1,9 @@
 """Threads for the loops, which hold no interpreter lock: torch's own where they can be had.
 
 After each parallel loop OpenMP's threads spin for some milliseconds, in hope of the next one. Threads
-of ours would have to share the cores with them, and a call between two of torch's would take half as
-long again. So the loops run on the threads that spin. numba's own pools are either not safe for two
-callers at a time or do not survive a fork; data loaders fork, and servers call from many threads.
+of ours would have to share the cores with them, so the loops run on the threads that spin. numba's
+own pools are either not safe for two callers at a time or do not survive a fork; data loaders fork,
+and servers call from many threads.
 """
 
 from __future__ import annotations

@@ -144,16 +144,6 @@ def total(context: Any, vector: Any) -> Any:
 
 
 @written
-def larger(context: Any, left: Any, right: Any) -> Any:
-    """The larger of two vectors, lane by lane; the second where the first is NaN."""
-
-    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
-
-    return left(left, right), lower
-
-
-@written
 def fused(context: Any, left: Any, right: Any, sum_: Any) -> Any:
     """left * right + sum, in one instruction where there is one, even if the product recurs."""
 
