@@ -126,7 +126,9 @@ def _failed(fault: BaseException) -> int:
     if isinstance(fault, OSError):
         return _say(f"error: {_place(fault)}: {fault.strerror or fault}", 1)
     if isinstance(fault, MemoryError) or _ran_out_of_memory(fault):
-        return _say("error: out of memory: shorter sentences take less, and a smaller --beam or batch", 1)
+        return _say(
+            "error: out of memory: shorter sentences take less, and a smaller --beam or batch", 1
+        )
     what = f"{type(fault).__name__}: {_one_line(fault)}"
     return _say(f"unexpected error: {what} (add --debug to see where, and please report it)", 1)
 
