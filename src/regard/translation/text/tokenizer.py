@@ -16,6 +16,8 @@ from regard.translation.text.normalisation import normalise
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 # A tokenizer file larger than this is no tokenizer of ours.
 _LARGEST_FILE = 64 * 2**20
+# Characters that are pieces however rare they are: numbers in sentences are few, and must be copied right.
+_ALWAYS = "0123456789"
 
 
 class Tokenizer:
@@ -72,6 +74,7 @@ class Tokenizer:
                 vocab_size=vocabulary_size,
                 model_type=kind,
                 character_coverage=character_coverage,
+                required_chars=_ALWAYS,
                 byte_fallback=True,
                 hard_vocab_limit=False,
                 normalization_rule_name="identity",
