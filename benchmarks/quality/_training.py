@@ -1,0 +1,60 @@
+"""Trainings through the command, as a user runs them: begun, gone on with, or found finished."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+TRIAL_STEPS = 60
+
+
+def settings(**changed: object) -> list[str]:
+    """Options for `regard train`: model__score="dot" becomes --set model.score=dot."""
+    return [
+        part
+        for key, value in changed.items()
+        for part in ("--set", f"{key.replace('__', '.')}={value}")
+    ]
+
+
+def train(configuration: str, run: Path, *options: str) -> Path:
+    """The run in a folder, trained to its end; what was interrupted goes on."""
+    begun = (run / "config.toml").exists()
+    what = [str(run), "--resume"] if begun else [configuration, "--run", str(run), *options]
+    subprocess.run([sys.executable, "-m", "regard", "train", *what], check=True)
+    return run
+
+
+def train_for(minutes: float, configuration: str, run: Path, *options: str) -> Path:
+    """The same, with as many steps as these minutes hold.
+
+    The number of steps is measured first, on a short trial that is thrown away: the learning rate's
+    schedule has to know its end.
+    """
+    if not (run / "config.toml").exists():
+        trial = run.with_name(run.name + "-trial")
+        shutil.rmtree(trial, ignore_errors=True)
+        short = settings(
+            training__max_steps=TRIAL_STEPS,
+            training__log_every=TRIAL_STEPS // 2,
+            training__validate_sentences=1,
+        )
+        train(configuration, trial, *options, *short)
+        seconds = progress(trial)["seconds"] / TRIAL_STEPS
+        shutil.rmtree(trial)
+        steps = int(minutes * 60 / seconds)
+        options = (
+            *options,
+            *settings(training__max_steps=steps, training__validate_every=steps // 4),
+        )
+    return train(configuration, run, *options)
+
+
+def progress(run: Path) -> dict[str, Any]:
+    """Steps, seconds and target tokens a finished run took, by its newest checkpoint."""
+    every = [json.loads(path.read_text()) for path in (run / "checkpoints").glob("*/progress.json")]
+    return max(every, key=lambda found: found["step"])
