@@ -9,7 +9,7 @@ import sentencepiece
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from regard.translation.errors import DataError, ModelError
+from regard.translation.errors import ConfigurationError, DataError, ModelError
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import EOS, Tokenizer
 
@@ -57,6 +57,43 @@ def test_control_words_in_the_training_text_stay_text(lines, kind):
         ids = tokenizer.encode(text)
         assert min(ids) > EOS
         assert tokenizer.decode(ids) == text
+
+
+@pytest.fixture(params=["unigram", "bpe"], scope="module")
+def tagged(request, lines) -> Tokenizer:
+    spoilt = [*lines, *["<2fr> <bt> <2fr><bt> 2fr"] * 200]
+    return Tokenizer.train(
+        spoilt, vocabulary_size=350, kind=request.param, tags=["2en", "2fr", "bt"]
+    )
+
+
+def test_tags_are_the_first_ids_and_come_before_the_text(tagged, lines):
+    assert dict(tagged.tags) == {"2en": 4, "2fr": 5, "bt": 6}
+    french = tagged.tagged(["2fr", "bt"])
+    assert french.encode(lines[0]) == [5, 6, *tagged.encode(lines[0])]
+    assert french.pieces([5, 6]) == ["<2fr>", "<bt>"]
+    assert french.decode(french.encode(lines[0])) == lines[0]
+    assert french.encode(" ") == [] and tagged.prefix == ()
+    assert dict(Tokenizer(tagged.model).tags) == dict(tagged.tags)
+
+
+@fixed
+@given(
+    text=st.lists(st.one_of(st.sampled_from(["<2fr>", "<bt>", "<s>", " "]), st.characters())).map(
+        "".join
+    )
+)
+def test_no_text_becomes_a_tag(tagged, text):
+    ids = tagged.encode(text)
+    assert all(i > tagged.tags["bt"] for i in ids)
+    assert tagged.decode(ids) == normalise(text)
+
+
+def test_tags_that_are_not_there_are_told(tagged, unigram):
+    with pytest.raises(ConfigurationError, match="tag 2de: .* tags are 2en, 2fr, bt"):
+        tagged.tagged(["2fr", "2de"])
+    with pytest.raises(ConfigurationError, match="tag bt: .* tags are none"):
+        unigram.tagged(["bt"])
 
 
 def test_the_same_text_gives_the_same_bytes(lines, tokenizer):

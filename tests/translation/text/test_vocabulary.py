@@ -76,6 +76,12 @@ EVIL = {
     "missing byte": (model([*SPECIAL, *BYTES[1:], *LETTERS]), "each byte once"),
     "odd byte": (model([*SPECIAL, *BYTES, piece(b"<0xZZ>", 0.0, 6)]), "each byte once"),
     "second unknown": (model([*SPECIAL, *BYTES, piece(b"u", 0.0, 2)]), "neither text nor bytes"),
+    "control in the middle": (model([*SPECIAL, *BYTES, piece(b"<a>", 0.0, 3)]), "neither text nor"),
+    "a tag without brackets": (model([*SPECIAL, piece(b"a", 0.0, 3), *BYTES]), "odd names"),
+    "many tags": (
+        model([*SPECIAL, *(piece(b"<t%d>" % i, 0.0, 3) for i in range(1001)), *BYTES]),
+        "more than 1000",
+    ),
     "user's own symbol": (model([*SPECIAL, *BYTES, piece(b"u", 0.0, 4)]), "neither text nor bytes"),
     "no such type": (model([*SPECIAL, *BYTES, piece(b"u", 0.0, 99)]), "neither text nor bytes"),
     "empty piece": (model([*SPECIAL, *BYTES, piece(b"")]), "piece 260 is empty"),

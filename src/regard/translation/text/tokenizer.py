@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, Self
 
 import sentencepiece
 
-from regard.translation.errors import DataError, ModelError
+from regard.translation.errors import ConfigurationError, DataError, ModelError
 from regard.translation.text import vocabulary
 from regard.translation.text.normalisation import normalise
 
@@ -23,9 +25,17 @@ _ALWAYS = "0123456789"
 class Tokenizer:
     """Text to word ids and back (Kudo and Richardson 2018, arXiv 1808.06226).
 
-    Ids 0 to 3 are padding, unknown, begin and end of sentence. No text ever becomes one of them: characters beyond
-    the vocabulary become bytes.
+    Ids 0 to 3 are padding, unknown, begin and end of sentence, and those after them tags, where there are any:
+    words said of a sentence, such as the language it is to be translated into. No text ever becomes one of them:
+    characters beyond the vocabulary become bytes, and `<2fr>` in a text is five characters and no tag.
+
+    Attributes:
+        tags: the id of each tag, by its name.
+        prefix: the ids of the tags that everything encoded begins with.
     """
+
+    tags: Mapping[str, int] = MappingProxyType({})
+    prefix: tuple[int, ...] = ()
 
     def __init__(self, model: bytes, name: str = "tokenizer") -> None:
         self.model = model
@@ -33,6 +43,7 @@ class Tokenizer:
             vocabulary.check(model)
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
             self._check(name)
+            self.tags = {tag: EOS + 1 + i for i, tag in enumerate(vocabulary.tags(model))}
         except (RuntimeError, ValueError, IndexError) as fault:
             raise ModelError(f"{name}: not a usable sentencepiece model: {_line(fault)}") from None
 
@@ -63,8 +74,10 @@ class Tokenizer:
         kind: Literal["unigram", "bpe"] = "unigram",
         character_coverage: float = 0.9995,
         seed: int = 1,
+        tags: Sequence[str] = (),
     ) -> Tokenizer:
         """Learn the pieces of normalised lines. The vocabulary is smaller than asked for where the text is small."""
+        reserved = {"control_symbols": [f"<{tag}>" for tag in tags]} if tags else {}
         written = io.BytesIO()
         sentencepiece.set_random_generator_seed(seed % 2**31)  # a C int
         try:
@@ -86,6 +99,7 @@ class Tokenizer:
                 num_threads=1,  # counts are summed in one order: the same text gives the same file
                 max_sentence_length=16384,
                 minloglevel=2,
+                **reserved,
             )
         except RuntimeError as fault:
             raise DataError(
@@ -96,9 +110,30 @@ class Tokenizer:
     def __len__(self) -> int:
         return int(self._pieces.get_piece_size())
 
+    def tagged(self, tags: Sequence[str]) -> Self:
+        """The same tokenizer, for sentences of which these tags are said: their ids come before the text's.
+
+        >>> learnt = Tokenizer.train(["a cat"], vocabulary_size=300, tags=["2fr", "bt"])
+        >>> french = learnt.tagged(["2fr"])
+        >>> french.pieces(french.encode("a cat"))[0], french.decode(french.encode("a cat"))
+        ('<2fr>', 'a cat')
+
+        Raises:
+            ConfigurationError: it has no such tag.
+        """
+        for tag in tags:
+            if tag not in self.tags:
+                raise ConfigurationError(
+                    f"tag {tag}: not in this tokenizer, whose tags are {', '.join(self.tags) or 'none'}"
+                )
+        other = copy.copy(self)
+        other.prefix = tuple(self.tags[tag] for tag in tags)
+        return other
+
     def encode(self, text: str) -> list[int]:
-        """The best segmentation of a text, without begin and end."""
-        return list(self._pieces.encode(normalise(text)))
+        """The best segmentation of a text after its tags, without begin and end; of an empty text nothing."""
+        ids = list(self._pieces.encode(normalise(text)))
+        return [*self.prefix, *ids] if ids else ids
 
     def segmentations(self, word: str, count: int) -> list[tuple[list[int], float]]:
         """The best segmentations of one word with their log-probabilities, best first."""
@@ -107,7 +142,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special ones are left out."""
-        kept = [int(i) for i in ids if EOS < i < len(self)]
+        kept = [int(i) for i in ids if EOS + len(self.tags) < i < len(self)]
         return normalise(self._pieces.decode(kept))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

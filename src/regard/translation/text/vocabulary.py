@@ -8,12 +8,16 @@ The format is protocol buffers: https://github.com/google/sentencepiece/blob/mas
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator
+from itertools import takewhile
 
 _LARGEST_VOCABULARY = 1_000_000
 _LONGEST_PIECE = 256
 _LARGEST_SCORE = 1e7
+_MOST_TAGS = 1000
+_TAG = re.compile("<([0-9A-Za-z][0-9A-Za-z_-]{0,63})>")
 
 # Fields of ModelProto, of a piece, of TrainerSpec and of NormalizerSpec.
 _PIECE, _TRAINER, _NORMALISER, _DENORMALISER = 1, 2, 3, 5
@@ -66,10 +70,24 @@ def _check_pieces(pieces: list[tuple[str, int]]) -> None:
         raise ValueError("padding, unknown, begin and end must be ids 0, 1, 2, 3")
     if len({text for text, _ in pieces}) != len(pieces):
         raise ValueError("it holds a piece twice")
-    if any(kind not in (_NORMAL, _BYTE) for _, kind in pieces[4:]):
+    names = _leading(pieces)
+    if len(names) > _MOST_TAGS or not all(map(_TAG.fullmatch, names)):
+        raise ValueError(f"its tags are more than {_MOST_TAGS}, or have odd names")
+    if any(kind not in (_NORMAL, _BYTE) for _, kind in pieces[4 + len(names) :]):
         raise ValueError("it holds pieces that are neither text nor bytes")
     if {text for text, kind in pieces if kind == _BYTE} != {f"<0x{b:02X}>" for b in range(256)}:
         raise ValueError("it does not hold each byte once")
+
+
+def tags(model: bytes) -> list[str]:
+    """The names of the tags of a model that was checked: control pieces, next after the four special ones."""
+    pieces = [content(value) for field, value in fields(model) if field == _PIECE]
+    return [name[1:-1] for name in _leading([piece(i, data) for i, data in enumerate(pieces)])]
+
+
+def _leading(pieces: list[tuple[str, int]]) -> list[str]:
+    after = pieces[len(_SPECIAL) :]
+    return [text for text, _ in takewhile(lambda each: each[1] == _CONTROL, after)]
 
 
 def piece(number: int, data: bytes) -> tuple[str, int]:
