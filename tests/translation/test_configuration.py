@@ -207,3 +207,65 @@ def test_a_resumed_training_may_change_budgets_only():
     ]
     recurrent = parse(LEAST.replace("transformer", "recurrent"))
     assert any(line.startswith("model.kind: 'transformer'") for line in differences(old, recurrent))
+
+
+SEVERAL = """
+[data]
+source_language = "en"
+target_language = "fr"
+valid.tsv = "valid.tsv"
+[[data.train]]
+tsv = "real.tsv"
+weight = 2
+[[data.train]]
+tsv = "synthetic.tsv"
+tag = "bt"
+source_column = 3
+[[data.train]]
+source = "a.en"
+target = "a.es"
+target_language = "es"
+[model]
+kind = "transformer"
+"""
+
+
+def test_several_corpora_have_their_own_columns_weights_and_tags():
+    data = parse(SEVERAL).data
+    assert parse(dump(parse(SEVERAL))).data == data
+    assert [files.weight for files in data.training] == [2, 1, 1]
+    assert [str(files) for files in data.validation] == ["valid.tsv"]
+    assert data.target_languages == ("fr", "es")
+    assert data.source_languages == ("en",)
+    assert data.tags == ("2fr", "2es", "bt")
+    assert [data.tags_of(files) for files in data.training] == [("2fr",), ("2fr", "bt"), ("2es",)]
+    assert data.tags_to("es") == ("2es",)
+
+
+def test_one_target_language_needs_no_tag():
+    data = parse(SEVERAL, changes=("data.train.2.target_language=fr",)).data
+    assert data.tags == ("bt",)
+    assert data.tags_to("fr") == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("data.train.1.tag=s", "data.train[1].tag = 's': a tag is a small letter"),
+        ("data.train.1.tag=2fr", "data.train[1].tag = '2fr': a tag is a small letter"),
+        ("data.train.0.wieght=2", "unknown key data.train[0].wieght: did you mean data.train[0].weight?"),
+        ("data.train.0.weight=0", "data.train[0].weight = 0: input should be greater than 0"),
+        ("data.train.0.weight=nan", "data.train[0].weight"),
+        ("data.train=[]", "data.train = []: tuple should have at least 1 item"),
+        ("data.train.3.tag=x", "there are 3 tables: say which, from 0, in place of 3"),
+        ("data.train.tsv=x", "there are 3 tables: say which, from 0, in place of tsv"),
+        ("data.train.0=x", "data.train[0] = 'x'"),
+        ("data.train.0.tsv.x=1", "tsv is no section"),
+        ("data.valid.weight=2", "valid valid.tsv: weight is for data.train"),
+        ("data.valid.tag=x", "valid valid.tsv: tag 'x' is no tag of data.train"),
+        ("data.valid.target_language=de", "target_language 'de' is none of data.train's: fr, es"),
+        ("data.train.2.target_language=e s", "target_language 'e s': of several, each is named by"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_one_of_several_corpora_is_told_with_its_number(change, told):
+    assert told in fault(SEVERAL, change)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from regard.translation.configuration import Configuration
+    from regard.translation.configuration import Configuration, FilesSection
     from regard.translation.training.checkpoints import Progress
     from regard.translation.training.loop import Trainer
     from regard.translation.training.validation import Quality
@@ -35,7 +35,8 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
         [
             f"# {name}",
             "",
-            f"{data.source_language} to {data.target_language}: {_architecture(configuration)}, "
+            f"{', '.join(data.source_languages)} to {', '.join(data.target_languages)}: "
+            f"{_architecture(configuration)}, "
             f"{parameters / 1e6:.2f} million parameters.",
             "",
             f"{SCORES}: BLEU {quality.bleu:.2f}, chrF {quality.chrf:.2f}, exact match "
@@ -100,12 +101,14 @@ def _data(configuration: Configuration) -> str:
     if data.generated is not None:
         made = data.generated
         return f"generated from the seed: {made.train} {made.task} to learn from, {made.valid} to choose by"
-    named = [
-        files.tsv or f"{files.source} and {files.target}"
-        for files in (data.train, data.valid)
-        if files is not None
-    ]
-    return f"{named[0]} to learn from, {named[-1]} to choose by"
+    learnt = ", ".join(map(_corpus, data.training))
+    return f"{learnt} to learn from, {', '.join(map(str, data.validation))} to choose by"
+
+
+def _corpus(files: FilesSection) -> str:
+    said = [] if files.tag is None else [f"tagged {files.tag}"]
+    said += [] if files.weight == 1 else [f"{files.weight:g} times a pass"]
+    return f"{files} ({', '.join(said)})" if said else str(files)
 
 
 def commands(folder: Path) -> list[str]:

@@ -199,13 +199,9 @@ def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...])
 
 def _data_folder(given: Path | None, plan: _Plan) -> Path:
     """Where the corpora are: as told, else the first of the places in which they all are."""
-    named = [
-        Path(name)
-        for files in (plan.configuration.data.train, plan.configuration.data.valid)
-        if files is not None
-        for name in (files.tsv, files.source, files.target)
-        if name is not None
-    ]
+    section = plan.configuration.data
+    corpora = (*section.training, *section.validation)
+    named = [Path(name) for files in corpora for name in files.names]
     if given is not None:
         places = [given]
     elif os.environ.get("REGARD_DATA"):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.translation.text.subwords import Ragged, Segmenter
+from regard.translation.text.tokenizer import Tokenizer
 
 rows_of_ids = st.lists(st.lists(st.integers(0, 1000), max_size=5), max_size=8)
 
@@ -88,3 +89,15 @@ def test_draws_follow_the_probabilities_to_the_power_of_alpha(unigram, alpha):
 def test_no_lines_are_no_rows(unigram):
     empty = Segmenter(unigram, [], 0.5)
     assert len(empty.best()) == len(empty.draw(np.random.default_rng(0))) == 0
+
+
+def test_tags_come_before_their_line_and_are_never_cut(lines):
+    tokenizer = Tokenizer.train(lines, vocabulary_size=420, tags=["2en", "2fr", "bt"])
+    said = [("2fr", "bt"), ("2en",), ()] * 20
+    segmenter = Segmenter(tokenizer, lines[:60], 0.5, said)
+    drawn = segmenter.draw(np.random.default_rng(3))
+    for row, (line, tags) in enumerate(zip(lines, said, strict=False)):
+        expected = tokenizer.tagged(tags).encode(line)
+        assert segmenter.best()[row].tolist() == expected
+        assert drawn[row].tolist()[: len(tags)] == expected[: len(tags)]
+        assert tokenizer.decode(drawn[row].tolist()) == line

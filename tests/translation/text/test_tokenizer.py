@@ -73,7 +73,8 @@ def test_tags_are_the_first_ids_and_come_before_the_text(tagged, lines):
     assert french.encode(lines[0]) == [5, 6, *tagged.encode(lines[0])]
     assert french.pieces([5, 6]) == ["<2fr>", "<bt>"]
     assert french.decode(french.encode(lines[0])) == lines[0]
-    assert french.encode(" ") == [] and tagged.prefix == ()
+    assert french.encode(" ") == []
+    assert tagged.prefix == ()
     assert dict(Tokenizer(tagged.model).tags) == dict(tagged.tags)
 
 
@@ -90,9 +91,9 @@ def test_no_text_becomes_a_tag(tagged, text):
 
 
 def test_tags_that_are_not_there_are_told(tagged, unigram):
-    with pytest.raises(ConfigurationError, match="tag 2de: .* tags are 2en, 2fr, bt"):
+    with pytest.raises(ConfigurationError, match=r"tag 2de: .* tags are 2en, 2fr, bt"):
         tagged.tagged(["2fr", "2de"])
-    with pytest.raises(ConfigurationError, match="tag bt: .* tags are none"):
+    with pytest.raises(ConfigurationError, match=r"tag bt: .* tags are none"):
         unigram.tagged(["bt"])
 
 

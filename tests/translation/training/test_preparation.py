@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.translation.tiny import PAIRS, configuration, trainer
+from collections import Counter
 
+import pytest
+from tests.translation.tiny import MODELS, PAIRS, REST, configuration, trainer
+
+from regard.translation.configuration import parse
 from regard.translation.errors import ConfigurationError, DataError, TrainingError
-from regard.translation.training.preparation import prepare, prepare_resumed
+from regard.translation.text.corpora import Pair
+from regard.translation.training.preparation import prepare, prepare_resumed, read_data
 from regard.translation.training.validation import Validation
 
 
@@ -124,3 +128,75 @@ def test_validation_leaves_the_model_as_it_was(tmp_path):
     first = made.validation.measure(made.model)
     assert made.model.training
     assert first == made.validation.measure(made.model)  # no dropout, no chance
+
+
+SEVERAL = """
+[data]
+source_language = "en"
+target_language = "big"
+valid.tsv = "pairs.tsv"
+[[data.train]]
+tsv = "pairs.tsv"
+weight = 2
+[[data.train]]
+tsv = "turned.tsv"
+tag = "bt"
+source_column = 1
+target_column = 0
+[[data.train]]
+source = "some.en"
+target = "some.same"
+target_language = "same"
+weight = 0.5
+[model]
+"""
+
+
+@pytest.fixture
+def several(tmp_path):
+    configuration(tmp_path)  # writes pairs.tsv
+    (tmp_path / "turned.tsv").write_text("ONE TWO\ttwo one\n" * 10, encoding="utf-8")
+    for name in ("some.en", "some.same"):
+        (tmp_path / name).write_text("three four\n" * 6, encoding="utf-8")
+    return parse(SEVERAL + MODELS["transformer"] + REST, changes=("tokenizer.sampling=0",))
+
+
+def test_several_corpora_are_read_with_what_is_said_of_them(tmp_path, several):
+    found = read_data(several.data, tmp_path, seed=1)
+    assert len(found.train) == len(PAIRS) + 10 + 6
+    assert found.train[0] == Pair(*PAIRS[0], ("2big",), 2.0)
+    assert found.train[len(PAIRS)] == Pair("two one", "ONE TWO", ("2big", "bt"), 1.0)
+    assert found.train[-1] == Pair("three four", "three four", ("2same",), 0.5)
+    assert found.valid[0] == Pair(*PAIRS[0], ("2big",))
+    (tmp_path / "turned.tsv").write_text("\t\n", encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"data.train: no usable sentence pairs in turned\.tsv \(1 "
+    ):
+        read_data(several.data, tmp_path, seed=1)
+
+
+def test_batches_hold_tags_and_take_pairs_by_their_weights(tmp_path, several):
+    made = prepare(several, tmp_path / "run", data=tmp_path)
+    tags = made.run.tokenizers().source.tags
+    first: Counter[int] = Counter()
+    second: Counter[int] = Counter()
+    for epoch in range(2):
+        for number in range(made.epochs.batches(epoch)):
+            source = made.epochs.part(epoch, number).batch.source
+            first.update(source[:, 0].tolist())
+            second.update(source[:, 1].tolist())
+    assert first[tags["2big"]] == 2 * (2 * len(PAIRS) + 10)
+    assert second[tags["bt"]] == 2 * 10
+    assert 0 < first[tags["2same"]] < 2 * 6
+    assert set(first) == {tags["2big"], tags["2same"]}
+    assert made.measure().loss > 0
+
+
+def test_tags_that_a_start_does_not_know_are_refused(tmp_path, several):
+    start = trainer(tmp_path, run="start")
+    start.train()
+    tensors, _ = start.best_weights()
+    start.run.publish(tensors, "")
+    with pytest.raises(ConfigurationError, match="its tokenizer has no tag 2big, 2same, bt"):
+        prepare(several, tmp_path / "run", data=tmp_path, start=start.run)
+    assert not (tmp_path / "run").exists()

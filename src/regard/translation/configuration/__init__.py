@@ -6,6 +6,7 @@ from regard.translation.configuration.data import (
     FilesSection,
     GeneratedSection,
     TokenizerSection,
+    language_tag,
 )
 from regard.translation.configuration.reading import parse, read
 from regard.translation.configuration.training import (
@@ -29,6 +30,7 @@ __all__ = [
     "TransformerSection",
     "differences",
     "dump",
+    "language_tag",
     "parse",
     "read",
 ]

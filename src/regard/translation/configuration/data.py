@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from regard.translation.configuration.section import Count, Section
 
+Column = Annotated[int, Field(ge=0, le=1000)]
+_TAG = re.compile("[a-z][a-z0-9_-]{0,31}")
+# The names between < and > that a tokenizer has already.
+_SPECIAL = {"pad", "unk", "s"}
+_LANGUAGE = re.compile("[A-Za-z][A-Za-z0-9_-]{0,31}")
+
 
 class FilesSection(Section):
-    """One corpus: a TSV file, or two files line by line."""
+    """One corpus: a TSV file, or two files line by line, and what is said of its sentences.
+
+    Columns and languages are those of `[data]` unless it has its own. `weight` is how often a pass takes each of its
+    pairs, on average: 2 is twice, 0.5 a half of them, drawn anew each pass. `tag` is said of every source.
+    """
 
     tsv: str | None = None
     source: str | None = None
     target: str | None = None
+    source_column: Column | None = None
+    target_column: Column | None = None
+    source_language: str | None = None
+    target_language: str | None = None
+    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
+    tag: str | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> FilesSection:
@@ -23,6 +40,36 @@ class FilesSection(Section):
         ):
             raise ValueError("give either `tsv`, or `source` and `target`")
         return self
+
+    @field_validator("tag")
+    @classmethod
+    def _named(cls, tag: str | None) -> str | None:
+        if tag is not None and (not _TAG.fullmatch(tag) or tag in _SPECIAL):
+            raise ValueError(
+                "a tag is a small letter and up to 31 small letters, digits, _ and -, "
+                f"and none of {', '.join(sorted(_SPECIAL))}"
+            )
+        return tag
+
+    @property
+    def names(self) -> list[str]:
+        """The files as the configuration names them."""
+        return [name for name in (self.tsv, self.source, self.target) if name is not None]
+
+    def __str__(self) -> str:
+        return " and ".join(self.names)
+
+
+def _form(files: Any) -> str:
+    return "several" if isinstance(files, list | tuple) else "one"
+
+
+# A table, or an array of tables.
+Files = Annotated[
+    Annotated[FilesSection, Tag("one")]
+    | Annotated[tuple[FilesSection, ...], Field(strict=False, min_length=1), Tag("several")],
+    Discriminator(_form),
+]
 
 
 class GeneratedSection(Section):
@@ -37,11 +84,11 @@ class GeneratedSection(Section):
 class DataSection(Section):
     source_language: str = "source"
     target_language: str = "target"
-    train: FilesSection | None = None
-    valid: FilesSection | None = None
+    train: Files | None = None
+    valid: Files | None = None
     generated: GeneratedSection | None = None
-    source_column: Annotated[int, Field(ge=0, le=1000)] = 0
-    target_column: Annotated[int, Field(ge=0, le=1000)] = 1
+    source_column: Column = 0
+    target_column: Column = 1
     longest: Annotated[int, Field(ge=1, le=100_000)] = 200
     attribution: str = ""
 
@@ -52,6 +99,84 @@ class DataSection(Section):
         if self.generated is not None and (self.train is not None or self.valid is not None):
             raise ValueError("give either `data.generated`, or `data.train` and `data.valid`")
         return self
+
+    @model_validator(mode="after")
+    def _valid_is_of_the_same_kind(self) -> DataSection:
+        known = self.target_languages
+        if len(known) > 1 and (odd := [name for name in known if not _LANGUAGE.fullmatch(name)]):
+            raise ValueError(
+                f"target_language {odd[0]!r}: of several, each is named by up to 32 letters, digits, _ and -"
+            )
+        for files in self.validation:
+            if files.weight != 1:
+                raise ValueError(f"valid {files}: weight is for data.train: every pair counts once")
+            if files.tag is not None and files.tag not in {each.tag for each in self.training}:
+                raise ValueError(f"valid {files}: tag {files.tag!r} is no tag of data.train")
+            if self.target_of(files) not in known:
+                raise ValueError(
+                    f"valid {files}: target_language {self.target_of(files)!r} is none of "
+                    f"data.train's: {', '.join(known)}"
+                )
+        return self
+
+    @property
+    def training(self) -> tuple[FilesSection, ...]:
+        """The corpora to learn from."""
+        return _each(self.train)
+
+    @property
+    def validation(self) -> tuple[FilesSection, ...]:
+        """The corpora to choose by."""
+        return _each(self.valid)
+
+    @property
+    def source_languages(self) -> tuple[str, ...]:
+        """The languages that are translated, in the order of the corpora."""
+        found = [files.source_language or self.source_language for files in self.training]
+        return tuple(dict.fromkeys(found or [self.source_language]))
+
+    @property
+    def target_languages(self) -> tuple[str, ...]:
+        """The languages that are translated into, in the order of the corpora."""
+        found = [self.target_of(files) for files in self.training]
+        return tuple(dict.fromkeys(found or [self.target_language]))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Every tag that a source may have."""
+        own = dict.fromkeys(files.tag for files in self.training if files.tag is not None)
+        return (*map(language_tag, self._tagged_languages()), *own)
+
+    def target_of(self, files: FilesSection) -> str:
+        """The language that a corpus is translated into."""
+        return files.target_language or self.target_language
+
+    def tags_of(self, files: FilesSection) -> tuple[str, ...]:
+        """What is said of each source of a corpus: where to, if there are several targets, and the corpus' own tag."""
+        own = () if files.tag is None else (files.tag,)
+        return (*self.tags_to(self.target_of(files)), *own)
+
+    def tags_to(self, language: str) -> tuple[str, ...]:
+        """The tags of a sentence to be translated into a language: none where there is one language only."""
+        return (language_tag(language),) if language in self._tagged_languages() else ()
+
+    def _tagged_languages(self) -> tuple[str, ...]:
+        return self.target_languages if len(self.target_languages) > 1 else ()
+
+
+def language_tag(language: str) -> str:
+    """The tag that asks for a language (Johnson et al. 2017, arXiv 1611.04558, section 3).
+
+    >>> language_tag("fr")
+    '2fr'
+    """
+    return f"2{language}"
+
+
+def _each(files: FilesSection | tuple[FilesSection, ...] | None) -> tuple[FilesSection, ...]:
+    if files is None:
+        return ()
+    return files if isinstance(files, tuple) else (files,)
 
 
 class TokenizerSection(Section):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,13 +19,12 @@ from regard.translation.configuration.data import (
 from regard.translation.configuration.training import SearchSection, TrainingSection
 from regard.translation.configuration.whole import Configuration
 
+_NUMBER = re.compile(r"\[\d+\]$")
+
 
 def explain(error: Any, name: str) -> str:
     """One line for one error of pydantic's; `name` is the file's."""
-    # A union's place names the variant chosen, which is no key of the file.
-    place = [str(p) for p in error["loc"]]
-    if place[:1] == ["model"]:
-        del place[1:2]
+    place = _place(error["loc"])
     key = _printable(".".join(place)) or "the file"
     if error["type"] == "extra_forbidden":
         return f"{name}: unknown key {key}{_nearest(place, error)}"
@@ -35,6 +36,17 @@ def explain(error: Any, name: str) -> str:
     if not place:
         return f"{name}: {message}"
     return f"{name}: {key} = {_short(error.get('input'))}: {message[:1].lower() + message[1:]}"
+
+
+def _place(found: Sequence[str | int]) -> list[str]:
+    """The keys that lead to a fault. A union's place names the variant chosen, which is no key of the file."""
+    place = [str(p) for p in found]
+    if place[:1] == ["model"]:
+        del place[1:2]
+    if place[:2] in (["data", "train"], ["data", "valid"]) and place[2:]:
+        table, number = place[1], place[3:4] if place[2] == "several" else []
+        place[1 : 3 + len(number)] = [table + "".join(f"[{n}]" for n in number)]
+    return place
 
 
 def _short(value: Any) -> str:
@@ -60,6 +72,7 @@ def _nearest(place: list[str], error: Any) -> str:
 
 
 def _known_keys(section: list[str]) -> list[str]:
+    section = [_NUMBER.sub("", key) for key in section]
     known: dict[str, list[type[BaseModel]]] = {
         "": [Configuration],
         "data": [DataSection],

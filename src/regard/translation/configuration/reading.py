@@ -65,9 +65,28 @@ def _apply(table: dict[str, Any], change: str) -> None:
         found = tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):
         found = value.strip()
+    place: Any = table
     for key in keys[:-1]:
-        below = table.setdefault(key, {})
-        if not isinstance(below, dict):
-            raise ConfigurationError(f"--set {change}: {key} is no section")
-        table = below
-    table[keys[-1]] = found
+        place = _below(place, key, change)
+    last = keys[-1]
+    if isinstance(place, list):
+        place[_number(place, last, change)] = found
+    else:
+        place[last] = found
+
+
+def _below(place: Any, key: str, change: str) -> Any:
+    below = (
+        place[_number(place, key, change)] if isinstance(place, list) else place.setdefault(key, {})
+    )
+    if not isinstance(below, dict | list):
+        raise ConfigurationError(f"--set {change}: {key} is no section")
+    return below
+
+
+def _number(tables: list[Any], key: str, change: str) -> int:
+    if not key.isdecimal() or len(key) > 9 or int(key) >= len(tables):
+        raise ConfigurationError(
+            f"--set {change}: there are {len(tables)} tables: say which, from 0, in place of {key}"
+        )
+    return int(key)

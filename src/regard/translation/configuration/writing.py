@@ -27,13 +27,23 @@ def differences(old: Configuration, new: Configuration) -> list[str]:
 
 
 def _dump(table: dict[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
-    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    tables = {key: _tables(value) for key, value in table.items()}
+    plain = {key: value for key, value in table.items() if not tables[key]}
     if path and plain:
         lines += ["", f"[{'.'.join(path)}]"]
     lines += [f"{key} = {_value(value)}" for key, value in plain.items()]
     for key, value in table.items():
         if isinstance(value, dict):
             _dump(value, (*path, key), lines)
+        for each in tables[key] if not isinstance(value, dict) else ():
+            lines += ["", f"[[{'.'.join((*path, key))}]]"]
+            lines += [f"{name} = {_value(own)}" for name, own in each.items()]
+
+
+def _tables(value: Any) -> list[dict[str, Any]]:
+    """A table, or the tables of an array; of anything else none."""
+    several = value if isinstance(value, list | tuple) else [value]
+    return [each for each in several if isinstance(each, dict)]
 
 
 def _value(value: Any) -> str:

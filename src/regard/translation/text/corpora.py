@@ -30,10 +30,15 @@ _UNSUSPECTED = 8 * 2**20
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation, normalised."""
+    """A sentence and its translation, normalised; and, where it is learnt from, what is said of it.
+
+    `tags` are said of the source (see `Tokenizer.tagged`); a pass over the corpus takes the pair `weight` times.
+    """
 
     source: str
     target: str
+    tags: tuple[str, ...] = ()
+    weight: float = 1.0
 
 
 @dataclass

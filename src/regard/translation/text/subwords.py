@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,10 +56,21 @@ class Segmenter:
     out once, so that a pass costs one random number a word.
     """
 
-    def __init__(self, tokenizer: Tokenizer, lines: Iterable[str], alpha: float) -> None:
-        known: dict[str, int] = {}
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        lines: Iterable[str],
+        alpha: float,
+        tags: Iterable[Sequence[str]] = repeat(()),
+    ) -> None:
+        """Learn the words of lines. `tags` are those of each line, which come before it and are never cut."""
+        known: dict[str | Sequence[str], int] = {}
         self._words = Ragged.of(
-            [known.setdefault(word, len(known)) for word in line.split(" ")] for line in lines
+            [
+                known.setdefault(word, len(known))
+                for word in (*([said] if said else []), *line.split(" "))
+            ]
+            for line, said in zip(lines, tags, strict=False)
         )
         segmentations = [_segmentations(tokenizer, word, alpha) for word in known]
         counts = np.array([len(found) for found in segmentations], dtype=np.int64)
@@ -92,7 +104,11 @@ class Segmenter:
         return Ragged(pieces.items, pieces.starts[self._words.starts])
 
 
-def _segmentations(tokenizer: Tokenizer, word: str, alpha: float) -> list[tuple[list[int], float]]:
+def _segmentations(
+    tokenizer: Tokenizer, word: str | Sequence[str], alpha: float
+) -> list[tuple[list[int], float]]:
+    if not isinstance(word, str):
+        return [(list(tokenizer.tagged(word).prefix), 0.0)]
     if alpha == 0 or len(word) > _LONGEST_SAMPLED:
         return [(tokenizer.encode(word), 0.0)]
     return tokenizer.segmentations(word, _KEPT)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import Batch, collate, plan
 from regard.translation.text.corpora import Pair
+from regard.translation.text.mixing import drawn
 from regard.translation.text.subwords import Segmenter
 from regard.translation.training.shares import share
 
@@ -44,8 +45,11 @@ class Epochs:
         rank: int = 0,
         size: int = 1,
     ) -> None:
-        self._source = Segmenter(tokenizers.source, (pair.source for pair in pairs), sampling)
+        said = [pair.tags for pair in pairs]
+        self._source = Segmenter(tokenizers.source, (pair.source for pair in pairs), sampling, said)
         self._target = Segmenter(tokenizers.target, (pair.target for pair in pairs), sampling)
+        weights = np.array([pair.weight for pair in pairs])
+        self._weights = weights if bool((weights != 1).any()) else None
         self._batch_tokens = batch_tokens
         self._seed = seed
         self._longest = longest
@@ -82,10 +86,14 @@ class Epochs:
             self._targets = self._target.draw(random, self._longest)
         else:
             self._sources, self._targets = self._source.best(), self._target.best()
-        self._plan = plan(
-            self._sources.lengths,
-            self._targets.lengths,
+        rows = (
+            np.arange(len(self._sources)) if self._weights is None else drawn(self._weights, random)
+        )
+        batches = plan(
+            self._sources.lengths[rows],
+            self._targets.lengths[rows],
             batch_tokens=self._batch_tokens,
             random=random,
         )
+        self._plan = [rows[batch] for batch in batches]
         self._epoch = epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from regard.translation import weights
 from regard.translation.configuration import Configuration
 from regard.translation.errors import CheckpointError, ConfigurationError
-from regard.translation.runs import MODEL, Run
+from regard.translation.runs import MODEL, Run, Tokenizers
 from regard.translation.training import checkpoints
 from regard.translation.training.loop import Trainer
 
@@ -39,6 +39,16 @@ def fitted(configuration: Configuration, start: Run) -> Configuration:
             f"{tokenizer.sampling} can draw nothing: set it to 0"
         )
     return configuration.model_copy(update={"tokenizer": tokenizer})
+
+
+def check_tags(configuration: Configuration, start: Run, tokenizers: Tokenizers) -> None:
+    """Raises `ConfigurationError` when a corpus has a tag that the tokenizers of the start do not know."""
+    missing = [tag for tag in configuration.data.tags if tag not in tokenizers.source.tags]
+    if missing:
+        raise ConfigurationError(
+            f"--from {start.folder}: its tokenizer has no tag {', '.join(missing)} (it has "
+            f"{', '.join(tokenizers.source.tags) or 'none'}): train from the start, or leave the tags out"
+        )
 
 
 def begin(trainer: Trainer, start: Run) -> None:

@@ -12,7 +12,7 @@ from regard.translation.configuration import Configuration, DataSection, FilesSe
 from regard.translation.errors import ConfigurationError, DataError, TrainingError
 from regard.translation.models.building import build
 from regard.translation.runs import Run, Tokenizers, checkpoint_name
-from regard.translation.text.corpora import Corpus, Pair, Parallel, Tsv, read_pairs
+from regard.translation.text.corpora import Corpus, Pair, Pairs, Parallel, Tsv, read_pairs
 from regard.translation.text.generated import generate
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.training import checkpoints, finetuning
@@ -42,21 +42,41 @@ def read_data(section: DataSection, folder: Path | None, seed: int) -> Data:
         )
     if section.train is None or section.valid is None:  # the configuration has seen to it
         raise ConfigurationError("give data.train and data.valid")
-    train = read_pairs(corpus(section.train, section, folder))
-    valid = read_pairs(corpus(section.valid, section, folder))
-    for name, pairs in (("train", train), ("valid", valid)):
-        if not pairs.pairs:
-            raise DataError(
-                f"data.{name}: no usable sentence pairs ({pairs.skipped} with an empty side)"
-            )
+    train = _read_all("train", section.training, section, folder)
+    valid = _read_all("valid", section.validation, section, folder)
     return Data(train.pairs, valid.pairs, train.skipped + valid.skipped)
+
+
+def _read_all(
+    name: str, each: tuple[FilesSection, ...], section: DataSection, folder: Path | None
+) -> Pairs:
+    """The pairs of several corpora one after the other, each with what is said of its corpus."""
+    found = Pairs()
+    for files in each:
+        own = read_pairs(corpus(files, section, folder))
+        if not own.pairs:
+            which = f" in {files}" if len(each) > 1 else ""
+            raise DataError(
+                f"data.{name}: no usable sentence pairs{which} ({own.skipped} with an empty side)"
+            )
+        tags = section.tags_of(files)
+        if tags or files.weight != 1:
+            own.pairs = [Pair(*pair[:2], tags, files.weight) for pair in own.pairs]
+        found.pairs += own.pairs
+        found.skipped += own.skipped
+    return found
 
 
 def corpus(files: FilesSection, section: DataSection, folder: Path | None) -> Corpus:
     """The corpus of one section, as files."""
     base = folder or Path()
     if files.tsv is not None:
-        return Tsv(base / files.tsv, section.source_column, section.target_column)
+        source, target = files.source_column, files.target_column
+        return Tsv(
+            base / files.tsv,
+            section.source_column if source is None else source,
+            section.target_column if target is None else target,
+        )
     if files.source is None or files.target is None:  # the configuration has seen to it
         raise ConfigurationError("give either `tsv`, or `source` and `target`")
     return Parallel(base / files.source, base / files.target)
@@ -67,19 +87,21 @@ def learn_tokenizers(configuration: Configuration, pairs: list[Pair]) -> Tokeniz
     section = configuration.tokenizer
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
-    def learn(lines: list[str]) -> Tokenizer:
+    def learn(lines: list[str], tags: tuple[str, ...] = ()) -> Tokenizer:
         return Tokenizer.train(
             lines,
             vocabulary_size=section.vocabulary_size,
             kind=section.kind,
             character_coverage=section.character_coverage,
             seed=configuration.seed,
+            tags=tags,
         )
 
+    tags = configuration.data.tags
     if section.joint:
-        shared = learn(sources + targets)
+        shared = learn(sources + targets, tags)
         return Tokenizers(shared, shared)
-    return Tokenizers(learn(sources), learn(targets))
+    return Tokenizers(learn(sources, tags), learn(targets))
 
 
 def prepare(
@@ -116,6 +138,7 @@ def prepare(
     )
     if start is not None:
         tokenizers = start.tokenizers()
+        finetuning.check_tags(configuration, start, tokenizers)
     else:
         tokenizers = _learned_by_the_first(configuration, found.train, processes)
     found = _short_enough(found, tokenizers, configuration.data.longest, observer)
@@ -220,15 +243,17 @@ def check_model(configuration: Configuration) -> None:
 def _short_enough(found: Data, tokenizers: Tokenizers, longest: int, observer: Observer) -> Data:
     """The pairs of which neither side has more than `longest` pieces."""
 
-    def fits(text: str, tokenizer: Tokenizer) -> bool:
+    def fits(text: str, tokenizer: Tokenizer, tags: int = 0) -> bool:
         # Every piece is at least a byte: most lines need no second look.
-        return len(text.encode()) + 1 <= longest or len(tokenizer.encode(text)) <= longest
+        most = longest - tags
+        return len(text.encode()) + 1 <= most or len(tokenizer.encode(text)) <= most
 
     def kept(pairs: list[Pair], name: str) -> list[Pair]:
         short = [
             pair
             for pair in pairs
-            if fits(pair.source, tokenizers.source) and fits(pair.target, tokenizers.target)
+            if fits(pair.source, tokenizers.source, len(pair.tags))
+            and fits(pair.target, tokenizers.target)
         ]
         if len(short) < len(pairs):
             observer.note(

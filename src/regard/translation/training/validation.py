@@ -44,7 +44,9 @@ class Validation:
         rows = np.sort(random.permutation(len(pairs))[: sentences or len(pairs)])
         self._pairs = [pairs[i] for i in rows]
         self._tokenizers = tokenizers
-        self._source = Ragged.of(tokenizers.source.encode(pair.source) for pair in self._pairs)
+        self._source = Ragged.of(
+            tokenizers.source.tagged(pair.tags).encode(pair.source) for pair in self._pairs
+        )
         self._target = Ragged.of(tokenizers.target.encode(pair.target) for pair in self._pairs)
         self._batches = plan(
             self._source.lengths, self._target.lengths, batch_tokens=_BATCH_TOKENS, random=random

@@ -95,12 +95,12 @@ def read_split(
         pair = Pair(*(normalise(side) for side in sides))
         if not pair.source or not pair.target:
             split.empty += 1
-            empty = [name for name, text in zip(SIDES, pair, strict=True) if not text]
+            empty = [name for name, text in zip(SIDES, pair[:2], strict=True) if not text]
             what = "both sides empty" if len(empty) == 2 else f"empty {empty[0]}"
             findings.add("warning", what, f"{files[0]}:{number}")
             continue
         _count(split, number, pair, vocabularies)
-        for side, text in zip(lengths, pair, strict=True):
+        for side, text in zip(lengths, pair[:2], strict=True):
             side.append(len(text))
     if len(set(counts)) > 1:
         findings.add("error", f"{files[0]} has {counts[0]} lines and {files[1]} has {counts[1]}")
@@ -120,7 +120,7 @@ def _count(
 ) -> None:
     split.pairs += 1
     split.prints.add(number, pair)
-    for side, text in zip(SIDES, pair, strict=True):
+    for side, text in zip(SIDES, pair[:2], strict=True):
         split.words[side].add(text.count(" ") + 1)
         split.characters[side].add(len(text))
         if vocabularies is not None:
