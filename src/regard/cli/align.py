@@ -48,6 +48,7 @@ def align(
         bool, typer.Option("--text", help="SOURCE and TARGET are a sentence each, not files.")
     ] = False,
     model: options.Model = options.DEFAULT_MODEL,
+    to: options.To = None,
     reverse_model: Annotated[
         str | None,
         typer.Option(
@@ -117,7 +118,7 @@ def align(
         lines = None
         if source is not None and target is not None:
             lines = corpora.found(Path(source)), corpora.found(Path(target))
-        choosing.choose(model, corpora.found(choose), lines, flip, limit, store, format, device)
+        choosing.choose(model, corpora.found(choose), lines, flip, limit, store, format, device, to)
         return
     if source is None or target is None:
         raise ConfigurationError("give SOURCE and TARGET, two files of lines, or --choose GOLD")
@@ -129,7 +130,7 @@ def align(
         figures.format_of(out)
         options.check_writable(out)
     pairs = _texts(source, target) if text else _lines(source, target)
-    forward = aligned.open_aligner(model, device, asked)
+    forward = aligned.open_aligner(model, device, asked, to)
     backward = None if reverse_model is None else aligned.open_aligner(reverse_model, device)
     unread = 0
     for some in _chunks(pairs):

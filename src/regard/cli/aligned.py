@@ -40,7 +40,9 @@ class Asked:
         return {name: value for name, value in given.items() if value is not None}
 
 
-def open_aligner(model: str, device: str, asked: Asked | None = None) -> Aligner:
+def open_aligner(
+    model: str, device: str, asked: Asked | None = None, to: str | None = None
+) -> Aligner:
     """The aligner of a model, by what was asked for, else by what was chosen for it, else as is usual.
 
     Which of these it is goes to standard error.
@@ -50,7 +52,7 @@ def open_aligner(model: str, device: str, asked: Asked | None = None) -> Aligner
 
     changes = (asked or Asked()).changes()
     Choice(**{"layer": 0, **changes})  # refuses what is out of range before a model is opened
-    translator = options.open_translator(model, device)
+    translator = options.open_translator(model, device, to)
     kept = find(translator.run)
     base = kept.choice if kept else usual(_layers(translator))
     if "layer" in changes and "head" not in changes:

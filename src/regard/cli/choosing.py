@@ -22,6 +22,7 @@ def choose(
     store: bool,
     format: report.Format,
     device: str,
+    to: str | None = None,
 ) -> None:
     """Try all, print the table, and keep the best in the model's folder."""
     from regard.translation.aligning import choice as choices
@@ -30,7 +31,7 @@ def choose(
 
     gold = aligned.read_gold(path, flip=flip, limit=limit, lines=lines)
     pairs = aligned.gold_words(gold, path)
-    translator = options.open_translator(model, device)
+    translator = options.open_translator(model, device, to)
     place = translator.run.folder / choices.FILE
     if store:
         options.check_writable(place)

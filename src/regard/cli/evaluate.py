@@ -24,6 +24,7 @@ Examples:
 
 def evaluate(
     model: options.Model = options.DEFAULT_MODEL,
+    to: options.To = None,
     hypotheses: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Score these translations (or links), one a line."),
@@ -82,7 +83,7 @@ def evaluate(
         if tsv or generated or beam is not None or out or baseline:
             raise ConfigurationError("--alignments scores links: give no options of translations")
         linking.evaluate(
-            corpora.found(alignments), model, hypotheses, (source, target), flip, format, device
+            corpora.found(alignments), model, hypotheses, (source, target), flip, format, device, to
         )
         return
     if flip:
@@ -106,7 +107,7 @@ def evaluate(
         pairs = given.with_translations() if pairs is None else pairs
         texts, how = testsets.translations_in(hypotheses, len(pairs)), str(hypotheses)
     else:
-        translator = options.open_translator(model, device)
+        translator = options.open_translator(model, device, to)
         pairs = given.of(translator, model) if pairs is None else pairs
         texts = testsets.translate(translator, pairs, beam)
         how = f"beam {beam or translator.search.beam}"
@@ -117,7 +118,7 @@ def evaluate(
     found = None
     if baseline is not None:
         significance.check(resamples, seed, len(references))
-        others = testsets.translations_of(baseline, pairs, beam, device)
+        others = testsets.translations_of(baseline, pairs, beam, device, to)
         found = significance.compare(texts, others, references, resamples=resamples, seed=seed)
     empty = sum(not pair.target or (hypotheses is None and not pair.source) for pair in pairs)
     if format == report.Format.json:

@@ -50,6 +50,7 @@ def export(
         raise ConfigurationError(
             f"--quantization {quantization}: is for --to ctranslate2: leave it out"
         )
+    _check_one_target(model)
     translator = options.open_translator(model, "cpu")
     if to is Form.ctranslate2:
         from regard.interop import ctranslate2
@@ -60,3 +61,16 @@ def export(
 
         writing.export(translator, folder)
     print(f"wrote {folder}")
+
+
+def _check_one_target(model: str) -> None:
+    """Raises `ConfigurationError` for a model of several: tags are ids, which no exported tokenizer makes of a text."""
+    from regard.translation.runs import Run
+    from regard.translation.translator import find
+
+    languages = Run.open(find(model)).configuration.data.target_languages
+    if len(languages) > 1:
+        raise ConfigurationError(
+            f"{model}: translates into {', '.join(languages)}, which is chosen by a tag that an exported "
+            "tokenizer cannot write: export a model of one target language"
+        )

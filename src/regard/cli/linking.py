@@ -17,6 +17,7 @@ def evaluate(
     flip: bool,
     format: report.Format,
     device: str,
+    to: str | None = None,
 ) -> None:
     """Score a file of links, or those that a model makes of the gold's sentences."""
     from regard.translation.evaluation.alignment import diagonal_links, measure_alignment
@@ -35,7 +36,7 @@ def evaluate(
             raise DataError(f"{hypotheses} has {len(found)} lines, {path} {len(gold)}")
     else:
         words = aligned.gold_words(gold, path)
-        found = [one.links for one in aligned.open_aligner(model, device).align(words)]
+        found = [one.links for one in aligned.open_aligner(model, device, to=to).align(words)]
     scores = measure_alignment(found, gold.sure, gold.possible)
     diagonal = None
     if gold.words is not None:

@@ -42,6 +42,7 @@ def look(
         str | None, typer.Option(help="A translation to look along, instead of the model's own.")
     ] = None,
     model: options.Model = options.DEFAULT_MODEL,
+    to: options.To = None,
     attention: Annotated[
         Attention,
         typer.Option(help="The decoder's of the source, or that of the encoder or decoder itself."),
@@ -71,7 +72,7 @@ def look(
         options.check_writable(out)
     streams.output()
     sentence = streams.argument(text)
-    translator = options.open_translator(model, device)
+    translator = options.open_translator(model, device, to)
     given = None if target is None else streams.argument(target)
     translation = translator.look(sentence, given)
     if not translation.source_pieces:

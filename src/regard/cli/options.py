@@ -37,6 +37,12 @@ Models = Annotated[
         autocompletion=shipped.complete_model,
     ),
 ]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to", metavar="LANGUAGE", help="The language to translate into, of a model of several."
+    ),
+]
 Device = Annotated[
     str, typer.Option(metavar="NAME", help="Where to compute: cpu, cuda, cuda:1, mps.")
 ]
@@ -50,12 +56,12 @@ class Invocation:
     arguments: tuple[str, ...] = ()
 
 
-def open_translator(model: str | Sequence[str], device: str) -> Translator:
+def open_translator(model: str | Sequence[str], device: str, to: str | None = None) -> Translator:
     """The translator of a name or folder, or of several together, on a device that exists."""
     from regard.translation.translator import Translator
 
     check_device(device)
-    return Translator.open(model, device)
+    return Translator.open(model, device, to)
 
 
 def check_device(name: str) -> None:

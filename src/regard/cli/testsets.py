@@ -102,14 +102,16 @@ def translations_in(path: Path, count: int) -> list[str]:
     return texts
 
 
-def translations_of(system: str, pairs: Sequence[Pair], beam: int | None, device: str) -> list[str]:
+def translations_of(
+    system: str, pairs: Sequence[Pair], beam: int | None, device: str, to: str | None = None
+) -> list[str]:
     """Another system's translations: the lines of a file, or those of a model."""
     path = corpora.found(Path(system))
     if path.is_file():
         return translations_in(path, len(pairs))
     if not any(pair.source for pair in pairs):
         raise ConfigurationError(f"--baseline {system}: a model needs the sources: give --source")
-    return translate(options.open_translator(system, device), pairs, beam)
+    return translate(options.open_translator(system, device, to), pairs, beam)
 
 
 def translate(translator: Translator, pairs: Sequence[Pair], beam: int | None) -> list[str]:

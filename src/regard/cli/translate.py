@@ -40,6 +40,7 @@ def translate(
         typer.Argument(metavar="TEXT", help="Sentences; without any, lines of standard input."),
     ] = None,
     model: options.Models = None,
+    to: options.To = None,
     beam: Annotated[
         int | None, typer.Option(help="Hypotheses kept; 1 is greedy. [default: the model's own]")
     ] = None,
@@ -175,7 +176,7 @@ def translate(
         sentences.split("", "")
     prefix = None if prefix is None else streams.argument(prefix)
     lines, at_once = _lines(texts, line_buffered)
-    translator = options.open_translator(models, device)
+    translator = options.open_translator(models, device, to)
     settings: dict[str, Any] = {"search": _search(translator.search, beam, given)}
     if batch_tokens is not None:
         settings["batch_tokens"] = batch_tokens

@@ -18,7 +18,7 @@ from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import Looks, TranslationModel
-from regard.translation.opening import bundled, find, open_runs
+from regard.translation.opening import bundled, directed, find, open_runs
 from regard.translation.results import Candidate, Translation, Word, candidate
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.text import sentences
@@ -57,16 +57,19 @@ class Translator:
         cls,
         names_or_folders: str | Path | Sequence[str | Path],
         device: str | torch.device = "cpu",
+        to: str | None = None,
     ) -> Translator:
         """A bundled model by its name, or a run folder's; of several, what they say together.
 
         Several models are averaged word by word (see `decoding.ensemble`); the first one's configuration
-        says how to search.
+        says how to search. `to` is the language to translate into, of a model that knows several.
 
         Raises:
             ModelError: there is none, it is broken, or the models have different vocabularies.
+            ConfigurationError: it does not translate into that language.
         """
         runs, tokenizers = open_runs(names_or_folders)
+        tokenizers = directed(tokenizers, runs[0], to)
         models = [run.model(tokenizers).to(device) for run in runs]
         return cls(runs[0], models[0] if len(models) == 1 else Ensemble(models), tokenizers)
 
@@ -276,8 +279,14 @@ class Translator:
             return Translation(text, "")
         target, best = self.tokenizers.target, found[0][0]
         source_pieces = self.tokenizers.source.pieces([*ids, EOS])
+        tags = len(self.tokenizers.source.prefix)  # they are no words
         candidates = [
-            candidate(hypothesis, target, source_pieces[:-1], weights)
+            candidate(
+                hypothesis,
+                target,
+                source_pieces[tags:-1],
+                None if weights is None else weights[:, tags:],
+            )
             for hypothesis, weights in found
         ]
         return Translation(

@@ -115,7 +115,9 @@ def _in_words(
 
 def _membership(words: Words) -> Float[Tensor, "pieces words"]:
     table = torch.zeros(len(words.ids), len(words.words))
-    table[torch.arange(len(words.ids)), torch.tensor(words.owners, dtype=torch.long)] = 1
+    owners = torch.tensor(words.owners, dtype=torch.long)
+    (owned,) = (owners >= 0).nonzero(as_tuple=True)
+    table[owned, owners[owned]] = 1
     return table
 
 

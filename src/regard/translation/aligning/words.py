@@ -18,7 +18,7 @@ class Words:
     Attributes:
         words: as they were given.
         ids: the pieces of the whole sentence.
-        owners: for each piece the number of its word, from 0.
+        owners: for each piece the number of its word, from 0; -1 for a tag, which is no word's.
     """
 
     words: list[str]
@@ -32,7 +32,7 @@ class Words:
     @property
     def unread(self) -> int:
         """Words of which no piece is left: no link can reach them."""
-        return len(self.words) - len(set(self.owners))
+        return len(self.words) - len(set(self.owners) - {-1})
 
 
 def words_of(line: str) -> list[str]:
@@ -53,8 +53,10 @@ def in_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> Words:
         (part, number) for number, word in enumerate(words) for part in normalise(word).split()
     ]
     ids = tokenizer.encode(" ".join(part for part, _ in parts))
-    places = _places(tokenizer.pieces(ids))
-    return Words(list(words), ids, [parts[min(place, len(parts) - 1)][1] for place in places])
+    tags = len(tokenizer.prefix) if ids else 0
+    places = _places(tokenizer.pieces(ids[tags:]))
+    owners = [parts[min(place, len(parts) - 1)][1] for place in places]
+    return Words(list(words), ids, [-1] * tags + owners)
 
 
 def _places(pieces: Sequence[str]) -> list[int]:

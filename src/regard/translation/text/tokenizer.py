@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import sentencepiece
 
@@ -77,7 +77,7 @@ class Tokenizer:
         tags: Sequence[str] = (),
     ) -> Tokenizer:
         """Learn the pieces of normalised lines. The vocabulary is smaller than asked for where the text is small."""
-        reserved = {"control_symbols": [f"<{tag}>" for tag in tags]} if tags else {}
+        reserved: dict[str, Any] = {"control_symbols": [f"<{tag}>" for tag in tags]} if tags else {}
         written = io.BytesIO()
         sentencepiece.set_random_generator_seed(seed % 2**31)  # a C int
         try:

@@ -92,7 +92,7 @@ def read_split(
         sides = _sides(corpus, number, row, findings)
         if sides is None:
             continue
-        pair = Pair(*(normalise(side) for side in sides))
+        pair = Pair(normalise(sides[0]), normalise(sides[1]))
         if not pair.source or not pair.target:
             split.empty += 1
             empty = [name for name, text in zip(SIDES, pair[:2], strict=True) if not text]
