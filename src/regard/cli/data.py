@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import corpora, options, report
+from regard.cli import backtranslating, corpora, options, report
 from regard.translation.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -106,6 +106,9 @@ def check(
             print(f"\nwrote {out}")
     if found.findings.of("error"):
         raise typer.Exit(1)
+
+
+app.command(name="back-translate", epilog=backtranslating.EXAMPLES)(backtranslating.back_translate)
 
 
 def _splits(

@@ -16,11 +16,21 @@ _SPECIAL = {"pad", "unk", "s"}
 _LANGUAGE = re.compile("[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 
+def check_tag(tag: str) -> None:
+    """Raises ValueError unless a corpus may have this tag."""
+    if not _TAG.fullmatch(tag) or tag in _SPECIAL:
+        raise ValueError(
+            "a tag is a small letter and up to 31 small letters, digits, _ and -, "
+            f"and none of {', '.join(sorted(_SPECIAL))}"
+        )
+
+
 class FilesSection(Section):
     """One corpus: a TSV file, or two files line by line, and what is said of its sentences.
 
     Columns and languages are those of `[data]` unless it has its own. `weight` is how often a pass takes each of its
-    pairs, on average: 2 is twice, 0.5 a half of them, drawn anew each pass. `tag` is said of every source.
+    pairs, on average: 2 is twice, 0.5 a half of them, drawn anew each pass. `tag` is said of every source. `links` is
+    a file of word links, line for line, that `[training.guide]` teaches.
     """
 
     tsv: str | None = None
@@ -32,6 +42,7 @@ class FilesSection(Section):
     target_language: str | None = None
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
     tag: str | None = None
+    links: str | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> FilesSection:
@@ -44,11 +55,8 @@ class FilesSection(Section):
     @field_validator("tag")
     @classmethod
     def _named(cls, tag: str | None) -> str | None:
-        if tag is not None and (not _TAG.fullmatch(tag) or tag in _SPECIAL):
-            raise ValueError(
-                "a tag is a small letter and up to 31 small letters, digits, _ and -, "
-                f"and none of {', '.join(sorted(_SPECIAL))}"
-            )
+        if tag is not None:
+            check_tag(tag)
         return tag
 
     @property
@@ -108,6 +116,8 @@ class DataSection(Section):
                 f"target_language {odd[0]!r}: of several, each is named by up to 32 letters, digits, _ and -"
             )
         for files in self.validation:
+            if files.links is not None:
+                raise ValueError(f"valid {files}: links are for data.train")
             if files.weight != 1:
                 raise ValueError(f"valid {files}: weight is for data.train: every pair counts once")
             if files.tag is not None and files.tag not in {each.tag for each in self.training}:

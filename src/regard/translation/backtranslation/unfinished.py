@@ -1,0 +1,136 @@
+"""A long file made a part at a time: what is interrupted goes on, and half a line is never read."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from regard import files
+from regard.translation.errors import ConfigurationError, DataError, RegardError
+
+VERSION = 1
+
+
+class Unfinished:
+    """The file `OUT.part` that becomes OUT, and beside it how far it is whole (`OUT.part.json`).
+
+    Each addition is forced to the disk before it is counted: whatever stops the process, the counted bytes are
+    whole lines, and what came after them is cut off when the work goes on.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.part = out.with_name(out.name + ".part")
+        self._journal = out.with_name(out.name + ".part.json")
+        self._bytes = 0
+
+    @contextmanager
+    def begin(self, settings: dict[str, Any], *, resume: bool) -> Iterator[dict[str, Any]]:
+        """Hold the file; what was recorded last, or {} for a new one.
+
+        Args:
+            settings: what the file is made by; work goes on with the same only.
+            resume: go on where there is something to go on with.
+
+        Raises:
+            RegardError: the file is there already, or another process is making it.
+            ConfigurationError: it was begun and is not to be resumed, or with other settings.
+        """
+        if os.path.lexists(self.out):
+            raise RegardError(f"{self.out}: is there already: remove it, or choose another name")
+        begun = self._journal.exists() and self.part.exists()
+        if begun and not resume:
+            raise ConfigurationError(
+                f"{self.out}: was begun and not finished: add --resume to go on, or remove {self.part}"
+            )
+        try:
+            handle = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        except OSError as fault:
+            raise RegardError(f"{self.part}: cannot be written: {fault.strerror}") from None
+        try:
+            self._lock(handle)
+            record = self._read(settings) if begun else {}
+            self._bytes = int(record.get("bytes", 0))
+            if os.fstat(handle).st_size < self._bytes:
+                raise DataError(
+                    f"{self.part}: is shorter than {self._journal.name} says: remove both and begin again"
+                )
+            os.ftruncate(handle, self._bytes)
+            if not begun:
+                self._record(settings, {})
+            yield record.get("state", {})
+        finally:
+            os.close(handle)
+
+    def add(self, lines: str, settings: dict[str, Any], state: dict[str, Any]) -> None:
+        """Add whole lines, then record where the work stands."""
+        content = lines.encode()
+        try:
+            files.append(self.part, content)
+            with self.part.open("rb") as file:
+                os.fsync(file.fileno())
+        except OSError as fault:
+            raise RegardError(f"{self.part}: cannot be written: {fault.strerror}") from None
+        self._bytes += len(content)
+        self._record(settings, state)
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        try:
+            os.replace(self.part, self.out)
+            files.sync_folder(self.out.parent)
+            self._journal.unlink(missing_ok=True)
+        except OSError as fault:
+            raise RegardError(f"{self.out}: cannot be written: {fault.strerror}") from None
+
+    def drop(self) -> None:
+        """Leave nothing."""
+        for path in (self.part, self._journal):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+    def _lock(self, handle: int) -> None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RegardError(
+                f"{self.out}: another process is making it: wait for it, or choose another name"
+            ) from None
+        except OSError as fault:
+            raise RegardError(f"{self.part}: cannot be locked: {fault.strerror}") from None
+
+    def _record(self, settings: dict[str, Any], state: dict[str, Any]) -> None:
+        record = {"version": VERSION, "settings": settings, "bytes": self._bytes, "state": state}
+        try:
+            files.write(self._journal, (json.dumps(record, indent=1) + "\n").encode())
+        except OSError as fault:
+            raise RegardError(f"{self._journal}: cannot be written: {fault.strerror}") from None
+
+    def _read(self, settings: dict[str, Any]) -> dict[str, Any]:
+        try:
+            record = json.loads(self._journal.read_text(encoding="utf-8"))
+            if record["version"] != VERSION:
+                raise ValueError(f"format {record['version']}, this program reads format {VERSION}")
+            old, state = record["settings"], record["state"]
+            whole = isinstance(old, dict) and isinstance(state, dict)
+            if not whole or type(record["bytes"]) is not int or record["bytes"] < 0:
+                raise ValueError("no record of a file")
+        except OSError as fault:
+            raise DataError(f"{self._journal}: cannot be read: {fault.strerror}") from None
+        except (ValueError, KeyError, TypeError, RecursionError) as fault:
+            raise DataError(f"{self._journal}: corrupted or truncated: {fault}") from None
+        changed = [
+            f"{name}: {old.get(name)!r} before, {settings.get(name)!r} asked for"
+            for name in sorted(old.keys() | settings.keys())
+            if old.get(name) != settings.get(name)
+        ]
+        if changed:
+            raise ConfigurationError(
+                f"{self.out}: was begun with other settings: {'; '.join(changed)[:500]}"
+            )
+        return dict(record)

@@ -1,0 +1,182 @@
+"""Monolingual text of the target language, translated back into sources (Sennrich et al. 2016, arXiv 1511.06709)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from regard.translation.backtranslation.choosing import Chooser, Tally
+from regard.translation.backtranslation.unfinished import Unfinished
+from regard.translation.decoding.search import Search
+from regard.translation.errors import ConfigurationError, DataError
+from regard.translation.text.corpora import read_lines
+from regard.translation.translator import BATCH_TOKENS, Translator
+
+# Sentences that are translated between two records of what is done.
+CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Work:
+    """One text to be translated back.
+
+    The pairs are (translation, sentence): a synthetic source for a target that somebody wrote. Each chunk of 256
+    sentences is drawn with a seed of its own, `seed` plus its number, so that what was interrupted and resumed is what
+    an uninterrupted run writes, bit for bit.
+
+    Attributes:
+        text: the file of sentences, one a line, plain or gzip.
+        out: the table of pairs, tab-separated.
+        translator: from the language of the text to that of the sources.
+        search: how to translate; sampling gives more various sources (Edunov et al. 2018, arXiv 1808.09381).
+        seed: of sampling.
+        longest, ratio: see `Chooser`.
+        batch_tokens: see `Translator.translate`.
+    """
+
+    text: Path
+    out: Path
+    translator: Translator
+    search: Search
+    seed: int = 1
+    longest: int = 250
+    ratio: float = 3.0
+    batch_tokens: int = BATCH_TOKENS
+
+    def run(
+        self,
+        *,
+        resume: bool = False,
+        should_stop: Callable[[], bool] = lambda: False,
+        progress: Callable[[Tally], None] = lambda tally: None,
+    ) -> tuple[Literal["finished", "stopped"], Tally]:
+        """Translate to the end, or until `should_stop`; what was done is on the disk either way.
+
+        Raises:
+            RegardError: the table is there already, or cannot be written.
+            ConfigurationError: it was begun in another way, or of another text.
+            DataError: the text cannot be read, or holds no sentence that makes a pair.
+        """
+        chooser = Chooser(min(self.longest, self.translator.longest), self.ratio)
+        settings, unfinished = self._settings(), Unfinished(self.out)
+        with unfinished.begin(settings, resume=resume) as state:
+            lines = read_lines(self.text)
+            number = self._pass_over(lines, chooser, state)
+            progress(chooser.tally)
+            for chunk in self._chunks(lines, chooser):
+                pairs = self._pairs(chunk, chooser, (self.seed + number) % 2**63)
+                number += 1
+                now = {"tally": asdict(chooser.tally), "digest": chooser.digest, "chunks": number}
+                unfinished.add("".join(f"{s}\t{t}\n" for s, t in pairs), settings, now)
+                progress(chooser.tally)
+                if should_stop():
+                    return "stopped", chooser.tally
+            if not chooser.tally.written:
+                unfinished.drop()
+                raise DataError(
+                    f"{self.text}: no usable sentences in {chooser.tally.read} lines: "
+                    f"{told(chooser.tally) or 'it is empty'}"
+                )
+            unfinished.finish()
+        return "finished", chooser.tally
+
+    def _chunks(self, lines: Iterator[str], chooser: Chooser) -> Iterator[list[str]]:
+        chunk: list[str] = []
+        fresh = False
+        for line in lines:
+            fresh = True
+            chooser.tally.read += 1
+            text = chooser.text(line)
+            if text is None:
+                continue
+            if len(self.translator.tokenizers.source.encode(text)) > chooser.longest:
+                chooser.tally.long += 1
+                continue
+            chunk.append(text)
+            if len(chunk) == CHUNK:
+                yield chunk
+                chunk, fresh = [], False
+        if chunk or fresh:
+            yield chunk
+
+    def _pairs(self, texts: list[str], chooser: Chooser, seed: int) -> list[tuple[str, str]]:
+        found = self.translator.translate(
+            texts,
+            search=self.search,
+            batch_tokens=self.batch_tokens,
+            seed=seed if self.search.sampling else None,
+        )
+        tags = len(self.translator.tokenizers.source.prefix)
+        return [
+            (one.text, text)
+            for text, one in zip(texts, found, strict=True)
+            if chooser.keeps(
+                text, one.text, len(one.source_pieces) - 1 - tags, len(one.target_pieces) - 1
+            )
+        ]
+
+    def _pass_over(self, lines: Iterator[str], chooser: Chooser, state: dict[str, Any]) -> int:
+        """Read again what was dealt with; how many chunks it was."""
+        if not state:
+            return 0
+        try:
+            known = {field.name for field in fields(Tally)}
+            tally = {name: int(state["tally"][name]) for name in known}
+            digest, chunks = str(state["digest"]), int(state["chunks"])
+        except (KeyError, TypeError, ValueError) as fault:
+            raise DataError(f"{self.out}.part.json: corrupted or truncated: {fault}") from None
+        for _ in range(tally["read"]):
+            line = next(lines, None)
+            if line is None:
+                break
+            chooser.pass_over(line)
+        if chooser.digest != digest:
+            raise ConfigurationError(
+                f"{self.text}: its first {tally['read']} lines are not those that {self.out} was begun with"
+            )
+        chooser.tally = Tally(**tally)
+        return chunks
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "model": fingerprint(self.translator),
+            "search": asdict(self.search),
+            "seed": self.seed if self.search.sampling else None,
+            "longest": self.longest,
+            "ratio": self.ratio,
+            "to": list(self.translator.tokenizers.source.prefix),
+        }
+
+
+def fingerprint(translator: Translator) -> str:
+    """The sha256 of a translator's weights and tokenizers."""
+    seen = hashlib.sha256()
+    for name, tensor in sorted(translator.model.state_dict().items()):
+        seen.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        seen.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    for tokenizer in (translator.tokenizers.source, translator.tokenizers.target):
+        seen.update(tokenizer.model)
+    return seen.hexdigest()
+
+
+def told(tally: Tally) -> str:
+    """What was left out, in words.
+
+    >>> told(Tally(read=9, empty=2, uneven=1, written=6))
+    '2 empty, 1 with lengths too far apart'
+    """
+    words = {
+        "empty": "empty",
+        "repeated": "repeated",
+        "long": "too long",
+        "untranslated": "without a translation",
+        "same": "translated to themselves",
+        "uneven": "with lengths too far apart",
+    }
+    counts = asdict(tally)
+    return ", ".join(f"{counts[name]:,} {what}" for name, what in words.items() if counts[name])

@@ -1,0 +1,223 @@
+"""Monolingual text into a tagged training file: resumed without loss, filtered, and learnt from."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tests.journeys.commands import check_refused, run
+from tests.journeys.conftest import TINY, WORDS
+
+from regard.translation.backtranslation import work as working
+from regard.translation.backtranslation.choosing import Chooser, Tally
+from regard.translation.backtranslation.work import Work
+from regard.translation.decoding.search import Search
+from regard.translation.errors import ConfigurationError, DataError, RegardError
+from regard.translation.text.corpora import read_lines
+from regard.translation.translator import Translator
+
+
+def sentences(count: int) -> list[str]:
+    dice = random.Random(4)
+    return [" ".join(["El", *dice.choices(list(WORDS), k=5)]) + "." for _ in range(count)]
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    path = tmp_path / "mono.es"
+    lines = sentences(26)
+    lines[7:7] = ["", lines[3], "  ", f" {lines[5]} "]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def back(trained, text, tmp_path, monkeypatch):
+    """Makes works that record after every six sentences, and keep whatever the model says."""
+    monkeypatch.setattr(working, "CHUNK", 6)
+    translator = Translator.open(trained)
+
+    def make(name: str = "out.tsv", **settings) -> Work:
+        given = {"search": Search(sampling=True), "ratio": 1000.0, "longest": 500} | settings
+        return Work(text, tmp_path / name, translator, **given)
+
+    return make
+
+
+def rows(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in read_lines(path)]
+
+
+def stop_after(count: int):
+    asked = iter(range(1000))
+    return lambda: next(asked) + 1 >= count
+
+
+def test_a_table_of_synthetic_sources_and_real_targets_is_learnt_from(
+    trained, corpus, text, tmp_path
+):
+    command = ("data", "back-translate", text, "--model", trained, "--out", "new.tsv")
+    made = run(*command, "--sample", "--ratio", "1000", "--seed", "5")
+    assert made.code == 0, made
+    found = rows(tmp_path / "new.tsv")
+    assert made.lines[0] == f"new.tsv: {len(found)} sentence pairs of 30 lines"
+    assert "left out: 2 empty, 2 repeated" in made.out
+    assert {target for _, target in found} <= set(sentences(26))
+    assert len(found) > 20
+    assert all(len(row) == 2 and row[0] for row in found)
+    assert not list(tmp_path.glob("*.part*"))
+    # What it printed is what a configuration takes: from en to es, learnt from both.
+    snippet = made.out.rpartition("[[data.train]]")[2]
+    real = "[[data.train]]\nsource = 'train.en'\ntarget = 'train.es'\nweight = 2\n[[data.train]]"
+    config = TINY.replace("[tokenizer]", f"{real}{snippet}[tokenizer]")
+    config = config.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
+    config = config.replace('"new.tsv"', f'"{tmp_path}/new.tsv"').replace("valid.es", "x")
+    config = config.replace("valid.en", "valid.es").replace('"x"', '"valid.en"')
+    (tmp_path / "both.toml").write_text(config, encoding="utf-8")
+    larger = ("--set", "tokenizer.vocabulary_size=600")  # what is drawn has odd characters
+    learnt = run("train", "both.toml", "--data", corpus, "--run", "both", *larger)
+    assert learnt.code == 0, learnt
+    assert learnt.out.startswith(f"{200 + len(found)} training pairs")
+    assert run("translate", "The cat.", "--model", "both").code == 0
+    check_refused(run(*command), "new.tsv: is there already")
+
+
+def test_what_is_interrupted_and_resumed_is_what_was_never_interrupted(back):
+    assert back("straight.tsv").run()[0] == "finished"
+    cut = back("cut.tsv")
+    outcome, tally = cut.run(should_stop=stop_after(2))
+    assert outcome == "stopped"
+    assert 12 <= tally.read < 20
+    part = cut.out.with_name("cut.tsv.part")
+    assert part.read_bytes().endswith(b"\n")
+    with part.open("ab") as file:  # as a kill leaves it, or a power cut
+        file.write("half a li\xf1".encode()[:-1])
+    with pytest.raises(ConfigurationError, match="was begun and not finished: add --resume"):
+        cut.run()
+    assert cut.run(resume=True, should_stop=stop_after(1))[0] == "stopped"
+    outcome, resumed = cut.run(resume=True)
+    assert outcome == "finished"
+    assert cut.out.read_bytes() == back("straight.tsv").out.read_bytes()
+    assert (resumed.read, resumed.empty, resumed.repeated) == (30, 2, 2)
+    assert not list(cut.out.parent.glob("*.part*"))
+
+
+def test_a_kill_before_the_record_loses_one_chunk_and_no_line(back, monkeypatch):
+    back("straight.tsv").run()
+    cut = back("cut.tsv")
+    write, count = working.Unfinished._record, iter(range(100))
+
+    def killed(self, settings, state):
+        if next(count) == 3:
+            raise KeyboardInterrupt
+        write(self, settings, state)
+
+    monkeypatch.setattr(working.Unfinished, "_record", killed)
+    with pytest.raises(KeyboardInterrupt):
+        cut.run()
+    recorded = json.loads((cut.out.parent / "cut.tsv.part.json").read_text(encoding="utf-8"))
+    assert recorded["bytes"] < (cut.out.parent / "cut.tsv.part").stat().st_size
+    cut.run(resume=True)
+    assert cut.out.read_bytes() == back("straight.tsv").out.read_bytes()
+
+
+def test_other_settings_or_another_text_do_not_go_on(back, text):
+    back().run(should_stop=stop_after(1))
+    with pytest.raises(ConfigurationError, match="other settings: seed: 1 before, 2 asked for"):
+        back(seed=2).run(resume=True)
+    with pytest.raises(ConfigurationError, match="search: "):
+        back(search=Search(beam=1)).run(resume=True)
+    whole = text.read_bytes()
+    text.write_bytes(whole.replace(b"El", b"La", 1))
+    with pytest.raises(ConfigurationError, match=r"its first .* lines are not those"):
+        back().run(resume=True)
+    text.write_bytes(whole[:40])
+    with pytest.raises(ConfigurationError, match=r"its first .* lines are not those"):
+        back().run(resume=True)
+    text.write_bytes(whole)
+    journal = back().out.with_name("out.tsv.part.json")
+    good = journal.read_bytes()
+    for spoilt, told in (
+        (b"{", "corrupted"),
+        (good.replace(b'"version": 1', b'"version": 999'), "format 999"),
+        (good.replace(b'"bytes": ', b'"bytes": 9'), "is shorter than"),
+        (good.replace(b'"chunks"', b'"junks"'), "corrupted"),
+        (b"[" * 100_000, "corrupted"),
+    ):
+        journal.write_bytes(spoilt)
+        with pytest.raises(DataError, match=told):
+            back().run(resume=True)
+    journal.write_bytes(good)
+    assert back().run(resume=True)[0] == "finished"
+
+
+def test_two_at_once_are_told_apart(back):
+    one = back()
+    one.run(should_stop=stop_after(1))
+    with one.out.with_name("out.tsv.part").open("rb+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(RegardError, match="another process is making it"):
+            one.run(resume=True)
+
+
+def test_a_line_that_cannot_be_read_is_named_and_once_mended_the_work_goes_on(back, text):
+    whole = text.read_bytes()
+    spoilt = whole.split(b"\n")
+    spoilt[20] = b"\xff"
+    text.write_bytes(b"\n".join(spoilt))
+    with pytest.raises(DataError, match=r"mono\.es:21: byte 1"):
+        back().run()
+    text.write_bytes(whole)
+    assert back().run(resume=True)[0] == "finished"
+    back("straight.tsv").run()
+    assert back().out.read_bytes() == back("straight.tsv").out.read_bytes()
+
+
+def test_nothing_to_translate_leaves_nothing(back, text):
+    text.write_text("\n \n", encoding="utf-8")
+    with pytest.raises(DataError, match="no usable sentences in 2 lines: 2 empty"):
+        back().run()
+    text.write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match="no usable sentences in 0 lines: it is empty"):
+        back().run()
+    assert [path.name for path in text.parent.glob("out*")] == []
+
+
+def test_what_is_no_pair_is_counted():
+    chooser = Chooser(ratio=2.0)
+    assert chooser.text(" a  b ") == "a b"
+    assert chooser.text("a b") is None
+    assert chooser.text("\t") is None
+    assert not chooser.keeps("a b", "", 2, 0)
+    assert not chooser.keeps("a b", "a b", 2, 2)
+    assert not chooser.keeps("a b", "c", 21, 10)
+    assert chooser.keeps("a b", "c", 20, 10)
+    assert chooser.keeps("a b", "c", 9, 1)
+    assert chooser.tally == Tally(0, 1, 1, 0, 1, 1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "code"),
+    [
+        (["--ratio", "1"], "ratio 1: use a number above 1", 2),
+        (["--longest", "0"], "longest 0", 2),
+        (["--top-k", "5"], "add --sample", 2),
+        (["--sample", "--top-p", "7"], "top_p 7.0", 2),
+        (["--tag", "2fr"], "--tag 2fr: a tag is a small letter", 2),
+        (["--to", "fr"], "translates into en", 2),
+        (["--model", "nowhere"], "nowhere: no such model", 1),
+        (["--out", "no/such/folder.tsv"], "there is no folder", 1),
+    ],
+)
+def test_options_out_of_range_are_refused(options, told, code, text, trained):
+    command = ("data", "back-translate", text, "--model", trained, "--out", "new.tsv")
+    check_refused(run(*command, *options), told, code=code)
+    assert not Path("new.tsv.part").exists()
+
+
+def test_a_text_that_is_not_there_is_told(trained):
+    command = ("data", "back-translate", "missing.es", "--model", trained, "--out", "new.tsv")
+    check_refused(run(*command), "missing.es: no such file")
