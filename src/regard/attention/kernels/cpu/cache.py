@@ -22,11 +22,13 @@ config: Any = numba.core.config
 
 
 @cache
-def stamp() -> str:
-    """A digest of every source file of the kernels."""
+def stamp(beside: Path | None = None) -> str:
+    """A digest of every source file of the kernels, and of those in a folder that builds on them."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    own = Path(__file__).parent
+    for place in [own] if beside in (None, own) else [own, beside]:
+        for path in sorted(place.glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -42,13 +44,13 @@ class _Place(caching._CacheLocator):
     """numba's question where to keep a function, answered."""
 
     def __init__(self, function: Any, file: str) -> None:
-        self._file, self._line = file, function.__code__.co_firstlineno
+        self._line, self._stamp = function.__code__.co_firstlineno, stamp(Path(file).parent)
 
     def get_cache_path(self) -> str:
-        return str(folder() / stamp())
+        return str(folder() / self._stamp)
 
     def get_source_stamp(self) -> str:
-        return stamp()
+        return self._stamp
 
     def get_disambiguator(self) -> str:
         return str(self._line)

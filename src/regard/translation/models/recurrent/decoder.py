@@ -17,6 +17,7 @@ from regard.translation.models.recurrent.cells import CellState, cells, new_cell
 from regard.translation.models.recurrent.linear import new_linear
 from regard.translation.models.recurrent.settings import RecurrentConfiguration
 from regard.translation.models.recurrent.source import DecoderState, Source
+from regard.translation.models.recurrent.unrolled import Steps, unroll
 
 __all__ = ["Decoder", "FixedVectorDecoder", "new_output_projection"]
 
@@ -100,6 +101,20 @@ class Decoder(nn.Module, ABC):
         )
         return iter([list(step.unbind(0)) for step in drawn.unbind(0)])
 
+    def states(self, words: Words, source: Source) -> Float[Tensor, "target batch d_state"]:
+        """The top layer's states after every step, where nothing is fed back."""
+        projected, layers = self.project(words), cells(self.cells)
+        if len(layers) == 1:
+            steps = Steps.forwards([words.shape[1]] * len(words))
+            at_once = unroll(layers[0], projected.flatten(0, 1), steps, source.first[0])
+            if at_once is not None:
+                return at_once[0].view(*words.shape[:2], -1)
+        state, states = source.first, []
+        for step, noise in zip(projected, self.noises(words), strict=True):
+            state = self.advance(step, state, None, noise)
+            states.append(state[-1][0])
+        return torch.stack(states)
+
     def advance(
         self,
         projected: Float[Tensor, "batch gates"],
@@ -128,12 +143,8 @@ class FixedVectorDecoder(Decoder):
         self.output_projection = new_output_projection(settings)
 
     def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
-        layers, states = source.first, []
-        for projected, noise in zip(self.project(words), self.noises(words), strict=True):
-            layers = self.advance(projected, layers, None, noise)
-            states.append(layers[-1][0])
-        stacked = torch.stack(states)
-        return self.output_projection(stacked), stacked.transpose(0, 1)
+        states = self.states(words, source)
+        return self.output_projection(states), states.transpose(0, 1)
 
     def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         noise = next(self.noises(words[None]))

@@ -42,19 +42,18 @@ class LuongDecoder(Decoder):
         return torch.zeros_like(source.first[-1][0]) if self.input_feeding else None
 
     def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
-        layers, feed = source.first, self.first_feed(source)
-        states, vectors = [], []
+        feed = self.first_feed(source)
+        if feed is None:
+            queries = self.states(words, source).transpose(0, 1)
+            vector = self._attentional(queries, source).transpose(0, 1)
+            return self.output_projection(vector), queries
+        layers, states, vectors = source.first, [], []
         for projected, noise in zip(self.project(words), self.noises(words), strict=True):
             layers = self.advance(projected, layers, feed, noise)
             states.append(layers[-1][0])
-            if self.input_feeding:
-                feed = self._attentional(states[-1][:, None], source)[:, 0]
-                vectors.append(feed)
-        queries = torch.stack(states, dim=1)
-        if self.input_feeding:
-            return self.output_projection(torch.stack(vectors)), queries
-        vector = self._attentional(queries, source).transpose(0, 1)
-        return self.output_projection(vector), queries
+            feed = self._attentional(states[-1][:, None], source)[:, 0]
+            vectors.append(feed)
+        return self.output_projection(torch.stack(vectors)), torch.stack(states, dim=1)
 
     def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         noise = next(self.noises(words[None]))

@@ -1,0 +1,79 @@
+"""Whole models with all steps at once and step by step, and which of them take which way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.translation.models.recurrent.models import KINDS, LENGTHS, SOURCE, TARGET, small
+from torch import Tensor
+
+import regard
+from regard.translation.models.recurrent import RecurrentModel
+from regard.translation.models.recurrent.unrolled import layers
+
+
+def hidden_and_gradients(model: RecurrentModel, lengths: Tensor = LENGTHS) -> list[Tensor]:
+    torch.manual_seed(1)
+    model.zero_grad()
+    hidden = model.hidden(SOURCE, lengths, TARGET)
+    (hidden * torch.randn_like(hidden)).sum().backward()
+    return [hidden, *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_once_is_step_by_step(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small(**KINDS[kind], dropout=0.3).float().train()
+    at_once = hidden_and_gradients(model)
+    again = hidden_and_gradients(model)
+    monkeypatch.setattr(layers, "serves", lambda given: False)
+    stepwise = hidden_and_gradients(model)
+    assert len(at_once) == len(stepwise)
+    for ours, same, theirs in zip(at_once, again, stepwise, strict=True):
+        assert torch.equal(ours, same)  # an exact resume needs the same bits
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+class Count:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls, inner = 0, layers._operator
+
+        def counted(*given: Any) -> Any:
+            self.calls += 1
+            return inner(*given)
+
+        monkeypatch.setattr(layers, "_operator", counted)
+
+    def of(self, model: RecurrentModel) -> int:
+        self.calls = 0
+        model.hidden(SOURCE, LENGTHS, TARGET)
+        return self.calls
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls"),
+    [
+        ("bahdanau", 3),
+        ("bahdanau lstm", 3),
+        ("luong unfed", 2),  # its encoder has one direction
+        ("fixed vector", 3),
+        ("luong dot", 2),  # what is fed back is not a context
+        ("bahdanau four heads", 2),
+        ("bahdanau cosine", 2),
+        ("bahdanau two layers", 4),
+    ],
+)
+def test_who_is_served(kind: str, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {**KINDS[kind], "bidirectional": False} if calls == 2 and kind == "luong unfed" else {}
+    assert Count(monkeypatch).of(small(**{**KINDS[kind], **parts})) == calls
+
+
+def test_who_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, count = small().float(), Count(monkeypatch)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert count.of(model) == 0
+    with regard.kernel("reference"):
+        assert count.of(model) == 2  # the encoder reads nothing
+    with regard.kernel("cpu"):
+        assert count.of(model) == 3
