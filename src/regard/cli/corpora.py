@@ -1,9 +1,15 @@
-"""Where a corpus lies that was named on the command line."""
+"""Corpora as they are named on the command line, and where they lie."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.translation.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.translation.text.corpora import Corpus
 
 
 def found(path: Path) -> Path:
@@ -13,3 +19,28 @@ def found(path: Path) -> Path:
     if folder and not os.path.exists(path) and os.path.exists(Path(folder) / path):
         return Path(folder) / path
     return path
+
+
+def named(
+    tables: list[Path],
+    sources: list[Path],
+    targets: list[Path],
+    source_column: int,
+    target_column: int,
+) -> list[Corpus]:
+    """The corpora of tables, or of pairs of files. Raises `ConfigurationError` unless they are named in one way."""
+    from regard.translation.text.corpora import Parallel, Tsv
+
+    if bool(tables) == bool(sources or targets):
+        raise ConfigurationError("give FILES, or --source and --target")
+    if len(sources) != len(targets):
+        raise ConfigurationError(
+            f"{len(sources)} --source and {len(targets)} --target: give one of each for every split"
+        )
+    for name, column in (("--source-column", source_column), ("--target-column", target_column)):
+        if not 0 <= column <= 1000:
+            raise ConfigurationError(f"{name} {column}: use a whole number, 0 to 1000")
+    if tables:
+        return [Tsv(found(path), source_column, target_column) for path in tables]
+    pairs = zip(map(found, sources), map(found, targets), strict=True)
+    return [Parallel(ours, theirs) for ours, theirs in pairs]

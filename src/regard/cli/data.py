@@ -1,4 +1,4 @@
-"""`regard data check`: a corpus looked over before hours are spent on it."""
+"""`regard data`: a corpus looked over before hours are spent on it; see `splitting` and `backtranslating` too."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import backtranslating, corpora, options, report
+from regard.cli import backtranslating, corpora, options, report, splitting
 from regard.translation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from regard.translation.text.checking.corpus import Report
-    from regard.translation.text.corpora import Corpus
     from regard.translation.text.tokenizer import Tokenizer
 
 EXAMPLES = """\b
@@ -24,11 +23,16 @@ Examples:
   regard data check train.tsv test.tsv --source-column 1 --target-column 0 --out lengths.png
   regard data check --source train.es --target train.en --model es-en
   regard data check --source train.es --target train.en --source test.es --target test.en --format json"""
+ALL = """\b
+Examples:
+  regard data check corpus.tsv
+  regard data split corpus.tsv --out parts
+  regard data back-translate news.en --model runs/en-es --out news.tsv"""
 
 app = typer.Typer(
-    help="Look at data before training on it.",
+    help="Look at data before training on it, part it, add to it.",
     rich_markup_mode=None,
-    epilog=EXAMPLES,
+    epilog=ALL,
     invoke_without_command=True,
 )
 
@@ -84,7 +88,7 @@ def check(
     Exit code 0 with whatever warnings, 1 when there are errors: what would stop a training.
     A file that is not here is looked for in REGARD_DATA.
     """
-    splits = _splits(files or [], source or [], target or [], source_column, target_column)
+    splits = corpora.named(files or [], source or [], target or [], source_column, target_column)
     if not 1 < ratio <= 1000:
         raise ConfigurationError(f"--ratio {ratio:g}: use a number above 1, at most 1000")
     if out is not None:
@@ -109,30 +113,7 @@ def check(
 
 
 app.command(name="back-translate", epilog=backtranslating.EXAMPLES)(backtranslating.back_translate)
-
-
-def _splits(
-    tables: list[Path],
-    sources: list[Path],
-    targets: list[Path],
-    source_column: int,
-    target_column: int,
-) -> list[Corpus]:
-    from regard.translation.text.corpora import Parallel, Tsv
-
-    if bool(tables) == bool(sources or targets):
-        raise ConfigurationError("give FILES, or --source and --target")
-    if len(sources) != len(targets):
-        raise ConfigurationError(
-            f"{len(sources)} --source and {len(targets)} --target: give one of each for every split"
-        )
-    for name, column in (("--source-column", source_column), ("--target-column", target_column)):
-        if not 0 <= column <= 1000:
-            raise ConfigurationError(f"{name} {column}: use a whole number, 0 to 1000")
-    if tables:
-        return [Tsv(corpora.found(path), source_column, target_column) for path in tables]
-    pairs = zip(map(corpora.found, sources), map(corpora.found, targets), strict=True)
-    return [Parallel(ours, theirs) for ours, theirs in pairs]
+app.command(epilog=splitting.EXAMPLES)(splitting.split)
 
 
 def _tokenizers(model: str | None, path: Path | None) -> tuple[Tokenizer, Tokenizer] | None:

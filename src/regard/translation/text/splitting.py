@@ -1,0 +1,109 @@
+"""Sentence pairs parted into train, valid and test, so that no sentence of one part is in another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.translation.errors import DataError
+from regard.translation.text.checking.repetitions import folded
+from regard.translation.text.corpora import Pair
+
+# What belongs together may be so large a share of a part that is held out: else one idiom could fill it.
+_LARGEST_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The pairs of each part, in the order of the corpus; and what became of the others.
+
+    Attributes:
+        train, valid, test: pairs.
+        repeated: pairs that an earlier one equals, which are in no part.
+        families: groups of pairs that have a sentence in common.
+        largest: pairs of the largest of them.
+    """
+
+    train: list[Pair]
+    valid: list[Pair]
+    test: list[Pair]
+    repeated: int
+    families: int
+    largest: int
+
+
+def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Parts:
+    """Part sentence pairs at random, families as a whole.
+
+    Two pairs are of one family when their sources are equal or their targets are, but for case and punctuation, or
+    when a chain of such pairs leads from one to the other. Families are drawn in an order that the seed decides; each
+    goes to the test set while it fits, then to the validation set. One of more than 1% of such a set is learnt from.
+
+    Args:
+        pairs: of the whole corpus.
+        valid, test: how many pairs to hold out.
+        seed: of the order.
+
+    Raises:
+        DataError: so many cannot be held out.
+
+    >>> apart = split([Pair("a", "b"), Pair("A!", "c"), Pair("d", "e"), Pair("d", "e")], valid=1, test=0)
+    >>> [pair.source for pair in apart.valid], [pair.source for pair in apart.train], apart.repeated
+    (['d'], ['a', 'A!'], 1)
+    """
+    once = list(dict.fromkeys(pairs))
+    family = families(once)
+    sizes = np.bincount(family) if once else np.zeros(0, np.int64)
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    part = np.zeros(len(sizes), dtype=np.int8)
+    for which, wanted in ((2, test), (1, valid)):
+        most, left = max(1, int(wanted * _LARGEST_SHARE)), wanted
+        for one in order:
+            if part[one] == 0 and sizes[one] <= min(most, left):
+                part[one] = which
+                left -= int(sizes[one])
+            if left == 0:
+                break
+        if left:
+            raise DataError(
+                f"{wanted - left} of {wanted} pairs can be held out for {'valid test'.split()[which - 1]}: "
+                f"the {len(once)} different pairs are of {len(sizes)} families: hold out fewer"
+            )
+    parts: tuple[list[Pair], ...] = [], [], []
+    for pair, own in zip(once, family, strict=True):
+        parts[part[own]].append(pair)
+    if not parts[0]:
+        raise DataError(f"nothing is left to learn from of {len(once)} pairs: hold out fewer")
+    largest = int(sizes.max()) if len(sizes) else 0
+    return Parts(*parts, len(pairs) - len(once), len(sizes), largest)
+
+
+def families(pairs: Sequence[Pair]) -> NDArray[np.int64]:
+    """The number of each pair's family, from 0 in the order of their first pairs (union by the lesser root)."""
+    nodes: dict[tuple[str, str], int] = {}
+    above: list[int] = []
+
+    def root(node: int) -> int:
+        while above[node] != node:
+            above[node] = above[above[node]]
+            node = above[node]
+        return node
+
+    def node(side: str, text: str) -> int:
+        # What is punctuation alone is compared as it is.
+        found = nodes.setdefault((side, folded(text) or text), len(nodes))
+        if found == len(above):
+            above.append(found)
+        return found
+
+    own = []
+    for pair in pairs:
+        source, target = node("source", pair.source), node("target", pair.target)
+        ours, theirs = root(source), root(target)
+        above[max(ours, theirs)] = min(ours, theirs)
+        own.append(source)
+    numbers: dict[int, int] = {}
+    return np.array([numbers.setdefault(root(each), len(numbers)) for each in own], dtype=np.int64)

@@ -1,0 +1,76 @@
+"""`regard data split`: one corpus, three files, all of them or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.journeys.commands import check_refused, leftovers, run
+
+from regard.translation.text.corpora import Tsv, read_lines, read_pairs
+
+HELD = ("--valid", "10", "--test", "20")
+
+
+@pytest.fixture
+def table(corpus, tmp_path) -> Path:
+    """The corpus as a table, target first, with an empty side and white space."""
+    columns = [list(read_lines(corpus / f"train.{language}")) for language in ("en", "es")]
+    rows = [f"{target} \tx\t{source}\n" for target, source in zip(*columns, strict=True)]
+    path = tmp_path / "corpus.tsv"
+    path.write_text("".join([*rows, "\tx\tnada\n", rows[0]]), encoding="utf-8")
+    return path
+
+
+def test_a_table_becomes_three_that_share_nothing(table):
+    columns = ("--source-column", "2", "--target-column", "0")
+    made = run("data", "split", table, *columns, "--out", "parts", *HELD)
+    assert made.code == 0, made
+    assert sorted(path.name for path in Path("parts").iterdir()) == [
+        "test.tsv",
+        "train.tsv",
+        "valid.tsv",
+    ]
+    pairs = {
+        name: read_pairs(Tsv(Path("parts") / f"{name}.tsv")).pairs
+        for name in ("train", "valid", "test")
+    }
+    assert (len(pairs["valid"]), len(pairs["test"])) == (10, 20)
+    assert pairs["test"][0].source.startswith("El ")
+    assert "1 with an empty side" in made.out
+    checked = run("data", "check", *(f"parts/{name}.tsv" for name in pairs))
+    assert "too: " not in checked.out
+    assert "too (" not in checked.out
+    again = run("data", "split", table, *columns, "--out", "again", *HELD)
+    assert again.code == 0
+    other = run("data", "split", table, *columns, "--out", "other", *HELD, "--seed", "2")
+    assert other.code == 0
+    for name in pairs:
+        ours = Path("parts", f"{name}.tsv").read_bytes()
+        assert ours == Path("again", f"{name}.tsv").read_bytes()
+        assert ours != Path("other", f"{name}.tsv").read_bytes()
+
+
+def test_two_files_and_no_test_set(corpus):
+    files = ("--source", corpus / "train.es", "--target", corpus / "train.en")
+    made = run("data", "split", *files, "--out", "parts", "--valid", "5", "--test", "0")
+    assert made.code == 0, made
+    assert sorted(path.name for path in Path("parts").iterdir()) == ["train.tsv", "valid.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "code"),
+    [
+        (["--valid", "-1"], "--valid -1", 2),
+        (["--test", "5000"], "of 5000 pairs can be held out for test", 1),
+        (["--out", "no/parts"], "there is no folder no", 1),
+        (["--out", "."], "is there already", 1),
+        (["--seed", "-1"], "--seed -1", 2),
+        (["--source", "a"], "give FILES, or --source and --target", 2),
+        (["--target-column", "9"], "corpus.tsv:1: expected at least 10", 1),
+    ],
+)
+def test_what_cannot_be_done_leaves_nothing(table, tmp_path, options, told, code):
+    check_refused(run("data", "split", table, "--out", "parts", *options), told, code=code)
+    assert not Path("parts").exists()
+    assert not leftovers(tmp_path)

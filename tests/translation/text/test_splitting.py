@@ -1,0 +1,80 @@
+"""Parts of a corpus: random, repeatable, and without a sentence in common."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.translation.errors import DataError
+from regard.translation.text.checking.repetitions import folded
+from regard.translation.text.corpora import Pair
+from regard.translation.text.splitting import families, split
+
+texts = st.text("abAB.! ", min_size=1, max_size=3)
+
+
+def corpus(count: int = 600) -> list[Pair]:
+    dice = random.Random(2)
+    return [
+        Pair(f"s{dice.randrange(count)}", f"t{dice.randrange(count * 3)}") for _ in range(count)
+    ]
+
+
+def keys(pairs: list[Pair], side: int) -> set[str]:
+    return {folded(pair[side]) or pair[side] for pair in pairs}
+
+
+def test_parts_have_no_sentence_in_common_and_leave_out_repetitions_only():
+    pairs = corpus()
+    pairs += [pairs[3], Pair(pairs[5].source.upper() + " !", "odd"), pairs[3]]
+    parts = split(pairs, valid=40, test=50, seed=3)
+    assert (len(parts.valid), len(parts.test)) == (40, 50)
+    every = (parts.train, parts.valid, parts.test)
+    assert sorted(pair for part in every for pair in part) == sorted(set(pairs))
+    assert parts.repeated == len(pairs) - len(set(pairs)) >= 2
+    for side in (0, 1):
+        ours, valid, test = (keys(part, side) for part in every)
+        assert not ours & (valid | test)
+        assert not valid & test
+
+
+def test_the_seed_decides_and_the_order_of_the_corpus_stays():
+    one, again, other = (split(corpus(), valid=30, test=30, seed=seed) for seed in (1, 1, 2))
+    assert one == again
+    assert one.test != other.test
+    place = {pair: number for number, pair in reversed(list(enumerate(corpus())))}
+    for part in (one.train, one.valid, one.test):
+        numbers = [place[pair] for pair in part]
+        assert numbers == sorted(numbers)
+
+
+@given(st.lists(st.tuples(texts, texts).map(lambda both: Pair(*both)), max_size=12))
+def test_families_are_the_connected_components(pairs):
+    """Against components grown naively until nothing changes."""
+    found = list(range(len(pairs)))
+    for _ in pairs:
+        for i, one in enumerate(pairs):
+            for j, two in enumerate(pairs):
+                same = [
+                    (folded(a) or a) == (folded(b) or b)
+                    for a, b in zip(one[:2], two[:2], strict=True)
+                ]
+                if any(same):
+                    found[i] = found[j] = min(found[i], found[j])
+    numbers: dict[int, int] = {}
+    expected = [numbers.setdefault(each, len(numbers)) for each in found]
+    assert families(pairs).tolist() == expected
+
+
+def test_a_large_family_is_learnt_from_and_not_measured_with():
+    pairs = [Pair("Hi", f"t{i}") for i in range(50)] + [Pair(f"s{i}", f"u{i}") for i in range(50)]
+    parts = split(pairs, valid=20, test=20)
+    assert (parts.families, parts.largest) == (51, 50)
+    assert keys(parts.valid + parts.test, 0).isdisjoint({"hi"})
+    with pytest.raises(DataError, match="29 of 30 pairs can be held out for valid"):
+        split(pairs[:79], valid=30, test=0)
+    with pytest.raises(DataError, match="nothing is left to learn from"):
+        split(pairs[50:], valid=25, test=25)
