@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from regard.translation.decoding.candidates import best_words
 from regard.translation.decoding.growth import Grown, Live, go_on, grow
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.decoding.limits import Limits, log_probabilities
+from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.unroll import IMPOSSIBLE, evaluating
 from regard.translation.errors import ConfigurationError, ModelError
@@ -66,12 +67,12 @@ def beam(
         return []
     ended = _Ended(len(source), size, nbest, length_penalty, patience, source.device)
     with evaluating(model):
-        state = model.start(model.encode(source, lengths))
+        state = model.begin(source, lengths)
         live = Live.begin(len(source), source.device)
         while len(live.sentences):
             logits, state = model.step(live.words.flatten(), state)
-            log_p = log_probabilities(logits).view(*live.words.shape, -1)
-            grown = grow(live, limits.restrict(log_p, live.written.shape[2]), size)
+            best = best_words(logits, limits, live.written.shape[2], size + 1)
+            grown = grow(live, *best, size)
             ended.collect(live, grown)
             live, rows = go_on(live, grown, size)
             done = ended.done(live, limits)

@@ -80,6 +80,11 @@ class Ensemble(TranslationModel):
         models = zip(self._each(), encoded.each, strict=True)
         return EnsembleState([model.start(source) for model, source in models])
 
+    def begin(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
+    ) -> EnsembleState:
+        return EnsembleState([model.begin(source, lengths) for model in self._each()])
+
     def step(
         self, words: Int[Tensor, " batch"], state: State
     ) -> tuple[Float[Tensor, "batch vocabulary"], EnsembleState]:

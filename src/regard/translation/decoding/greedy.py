@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.translation.decoding.candidates import best_words
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.prefix import Prefixes
@@ -50,5 +51,8 @@ def greedy(
     return [[one] for one in unroll(model, source, lengths, limits, _best, length_penalty)]
 
 
-def _best(log_p: Float[Tensor, "batch vocabulary"]) -> Int[Tensor, " batch"]:
-    return log_p.argmax(-1)
+def _best(
+    logits: Float[Tensor, "batch vocabulary"], limits: Limits, written: int
+) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
+    log_p, words = best_words(logits, limits, written, 1)
+    return words[:, 0], log_p[:, 0]

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.translation.decoding.ranking import top
 from regard.translation.text.tokenizer import BOS, EOS
 
 
@@ -73,15 +72,18 @@ class Grown:
         return self.words == EOS
 
 
-def grow(live: Live, log_p: Float[Tensor, "batch beginnings vocabulary"], size: int) -> Grown:
+def grow(
+    live: Live,
+    best: Float[Tensor, "rows few"],
+    words: Int[Tensor, "rows few"],
+    size: int,
+) -> Grown:
     """The best continuations, enough that `size` of them do not end.
 
     Each beginning gives its best `size` + 1 words, of which one may be the end; of all these the
     best 2 x `size` are kept. Equals: the better beginning first, then the smaller id.
     """
-    batch, vocabulary = len(log_p), log_p.shape[2]
-    few = min(size + 1, vocabulary)
-    best, words = top(log_p.view(-1, vocabulary), few)
+    batch, few = len(live.words), best.shape[1]
     best, words = best.reshape(batch, -1), words.reshape(batch, -1)
     totals = best + live.totals.repeat_interleave(few, 1)
     order = totals.sort(dim=-1, descending=True, stable=True).indices[:, : 2 * size]

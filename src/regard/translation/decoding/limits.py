@@ -15,6 +15,13 @@ from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 _NEVER = float("-inf")
+# What may follow a beginning, as `loops` counts it.
+ANY, NO_END, ONLY_END = range(3)
+
+DAMAGED = (
+    "the model's output is not a number: its weights are damaged, or its numbers overflow "
+    "in this precision (try float32)"
+)
 
 
 def log_probabilities(logits: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows vocabulary"]:
@@ -26,10 +33,7 @@ def log_probabilities(logits: Float[Tensor, "rows vocabulary"]) -> Float[Tensor,
     result = logits.log_softmax(-1, dtype=torch.float32)
     # One NaN or +inf makes its whole row NaN: one column tells of all of them.
     if bool(result[:, :1].isnan().any()):
-        raise ModelError(
-            "the model's output is not a number: its weights are damaged, or its numbers overflow "
-            "in this precision (try float32)"
-        )
+        raise ModelError(DAMAGED)
     return result
 
 
@@ -80,6 +84,12 @@ class Limits:
     def select(self, sentences: Int[Tensor, " kept"]) -> Limits:
         prefix = None if self.prefix is None else self.prefix.select(sentences)
         return Limits(self.longest[sentences], self.shortest, prefix)
+
+    def rules(self, written: int, rows: int) -> Int[Tensor, " rows"]:
+        """What may follow `written` tokens in each row, whatever its prefix."""
+        end = NO_END if written < self.shortest else ANY
+        each = torch.where(self.longest <= written, ONLY_END, end)
+        return each.repeat_interleave(rows // len(each)) if rows > len(each) else each
 
     def restrict(
         self, log_p: Float[Tensor, "batch hypotheses vocabulary"], written: int

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.decoding.limits import Limits
+from regard.translation.decoding.limits import Limits, log_probabilities
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.ranking import top
 from regard.translation.decoding.unroll import IMPOSSIBLE, unroll
@@ -68,11 +68,16 @@ def sample(
     if draws < 1:
         raise ConfigurationError(f"draws {draws}: use 1 or more")
 
-    def drawn(log_p: Float[Tensor, "batch vocabulary"]) -> Int[Tensor, " batch"]:
+    def drawn(
+        logits: Float[Tensor, "batch vocabulary"], limits: Limits, written: int
+    ) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
+        log_p = log_probabilities(logits).unsqueeze(1)
+        log_p = limits.restrict(log_p, written).squeeze(1)
         kept = keep_probable(log_p / temperature, top_k, top_p)
         if bool((kept.amax(-1) == -math.inf).any()):
             raise ModelError(IMPOSSIBLE)
-        return torch.multinomial(kept.softmax(-1), 1, generator=generator).squeeze(1)
+        words = torch.multinomial(kept.softmax(-1), 1, generator=generator)
+        return words.squeeze(1), log_p.gather(1, words).squeeze(1)
 
     limits = Limits.of(
         len(source), max_length, min_length=min_length, prefix=prefix, device=source.device

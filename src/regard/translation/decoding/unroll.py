@@ -10,15 +10,18 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.decoding.limits import Limits, log_probabilities
+from regard.translation.decoding.limits import Limits
 from regard.translation.errors import ModelError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.text.tokenizer import BOS, EOS
 
 IMPOSSIBLE = "the model gives every translation within the limits probability 0"
 
-# From the log-probabilities of every word to the word that is written.
-Choice = Callable[[Float[Tensor, "batch vocabulary"]], Int[Tensor, " batch"]]
+# From the logits, and what may follow so many tokens, to the word that is written and its log-probability.
+Choice = Callable[
+    [Float[Tensor, "batch vocabulary"], Limits, int],
+    tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]],
+]
 
 
 @contextmanager
@@ -52,20 +55,17 @@ def unroll(
     if not len(source):
         return []
     with evaluating(model):
-        state = model.start(model.encode(source, lengths))
+        state = model.begin(source, lengths)
         sentences = torch.arange(len(source), device=source.device)
         words = torch.full_like(sentences, BOS)
         written = words.new_empty(len(source), 0)
         history = torch.empty(written.shape, device=source.device)
         while len(sentences):
             logits, state = model.step(words, state)
-            log_p = log_probabilities(logits)
-            allowed = limits.restrict(log_p.unsqueeze(1), written.shape[1]).squeeze(1)
-            words = choose(allowed)
-            chosen = allowed.gather(1, words.unsqueeze(1))
+            words, chosen = choose(logits, limits, written.shape[1])
             if bool((chosen == float("-inf")).any()):
                 raise ModelError(IMPOSSIBLE)
-            history = torch.cat([history, chosen], 1)
+            history = torch.cat([history, chosen.unsqueeze(1)], 1)
             ended = words == EOS
             if bool(ended.any()):
                 _collect(found, sentences[ended], written[ended], history[ended], length_penalty)

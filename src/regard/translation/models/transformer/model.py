@@ -10,6 +10,7 @@ from regard.attention.positions import sinusoidal
 from regard.translation.models.dropout import Dropout
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
+from regard.translation.models.transformer.planned import permission
 from regard.translation.models.transformer.settings import TransformerSettings
 from regard.translation.models.transformer.state import (
     Sources,
@@ -101,10 +102,15 @@ class Transformer(TranslationModel):
             ),
         )
 
+    def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
+        planned = permission.begin(self, source, lengths)
+        return super().begin(source, lengths) if planned is None else planned
+
     def step(
         self, words: Int[Tensor, " batch"], state: State
-    ) -> tuple[Float[Tensor, "batch vocabulary"], TransformerState]:
-        state = own(TransformerState, state)
+    ) -> tuple[Float[Tensor, "batch vocabulary"], State]:
+        if not isinstance(state, TransformerState):
+            return own(permission.Planned, state).step(words), state
         x = self._embed(self.target_embedding, words[:, None], state.position)
         sources = state.sources
         for layer, said, source in zip(self._layers(), state.said, sources.memories, strict=True):

@@ -1,0 +1,46 @@
+"""The words that may come next and are best: two ways to one answer."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.translation.decoding.limits import DAMAGED, Limits, log_probabilities
+from regard.translation.decoding.ranking import top
+from regard.translation.errors import ModelError
+from regard.translation.models import compiling
+
+
+def best_words(
+    logits: Float[Tensor, "rows vocabulary"], limits: Limits, written: int, count: int
+) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
+    """The log-probabilities of the `count` best words that may follow, and the words; of equals the first.
+
+    Rows are the beginnings of each sentence side by side. Where fewer words may follow, or there
+    are no more, the rest is -inf.
+
+    Raises:
+        ModelError: a logit is not a number.
+    """
+    few = min(count, logits.shape[1])
+    if compiling.serves(logits.device) and logits.dtype == torch.float32:
+        return _compiled(logits.contiguous(), limits, written, few)
+    allowed = log_probabilities(logits).view(len(limits.longest), -1, logits.shape[1])
+    return top(limits.restrict(allowed, written).flatten(0, 1), few)
+
+
+def _compiled(logits: Tensor, limits: Limits, written: int, few: int) -> tuple[Tensor, Tensor]:
+    from regard.translation.decoding import loops
+
+    rows, vocabulary = logits.shape
+    allowed = logits
+    if limits.prefix is not None:
+        allowed = logits.clone()
+        limits.prefix.restrict(allowed.view(len(limits.longest), -1, vocabulary), written)
+    values, words = torch.empty(rows, few), torch.empty(rows, few, dtype=torch.int64)
+    tops = torch.empty(vocabulary // loops.STRIP)
+    given = (logits, allowed, limits.rules(written, rows), tops, values, words)
+    if not loops.best_few(*[each.numpy() for each in given]):
+        raise ModelError(DAMAGED)
+    return values, words

@@ -1,0 +1,248 @@
+"""The encoder, and one step of the decoder, each as one compiled call.
+
+Rows are real words only: sentences lie one after the other, without padding. Weights lie in one
+flat array; `at` says for each layer where (see `packing`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from regard.attention.kernels.cpu.machine import compiled, inner
+from regard.translation.models.transformer.planned.reading import copy, read_said, read_span
+from regard.translation.models.transformer.planned.rows import activate, add, add_bias, embed, norm
+from regard.translation.models.transformer.planned.tiles import product
+
+# The places of a layer's weights; a bias that there is not has the place -1.
+JOINED, JOINED_BIAS, OUTPUT, OUTPUT_BIAS, INNER, INNER_BIAS, OUTER, OUTER_BIAS = range(8)
+QUERY, QUERY_BIAS, SOURCE, SOURCE_BIAS, CROSS, CROSS_BIAS = range(8, 14)
+SELF_NORM, CROSS_NORM, FORWARD_NORM = range(14, 17)
+PLACES = 17
+# Of the places behind the last layer.
+LAST_NORM, LOGITS, LOGITS_BIAS = range(3)
+
+
+class Shape(NamedTuple):
+    """What a layer needs to know besides its weights."""
+
+    width: int
+    inner: int
+    heads: int
+    vocabulary: int
+    before: bool  # pre-norm
+    kind: int  # of activation
+    scale: Any  # of scores, float32
+    factor: Any  # of embeddings, float32
+    epsilon: Any  # of norms, float32
+
+
+class Desk(NamedTuple):
+    """Where a pass writes; flat."""
+
+    x: Any
+    h: Any
+    joined: Any
+    reading: Any
+    out: Any
+    inner: Any
+    spare: Any
+    room: Any  # heads x positions
+
+
+@inner
+def _join(
+    desk: Any,
+    given: Any,
+    depth: Any,
+    rows: Any,
+    weights: Any,
+    at: Any,
+    bias: Any,
+    shape: Any,
+    norms: Any,
+) -> None:
+    """x = x + W given + b, normalised afterwards in post-norm models."""
+    width = shape.width
+    product(given, rows, depth, weights, at, width, desk.spare, desk.out)
+    add(desk.x, desk.out, rows, width, weights, bias)
+    if not shape.before:
+        norm(desk.x, rows, width, weights, norms, shape.epsilon, desk.x)
+
+
+@inner
+def _enter(desk: Any, rows: Any, weights: Any, at: Any, shape: Any) -> None:
+    """h, what a sublayer is given."""
+    if shape.before:
+        norm(desk.x, rows, shape.width, weights, at, shape.epsilon, desk.h)
+    else:
+        copy(desk.h[: rows * shape.width], desk.x[: rows * shape.width])
+
+
+@inner
+def _forward(desk: Any, rows: Any, weights: Any, at: Any, shape: Any) -> None:
+    """x + W2 f(W1 x + b1) + b2."""
+    _enter(desk, rows, weights, at[FORWARD_NORM], shape)
+    product(desk.h, rows, shape.width, weights, at[INNER], shape.inner, desk.spare, desk.inner)
+    activate(desk.inner, rows, shape.inner, weights, at[INNER_BIAS], shape.kind)
+    _join(
+        desk,
+        desk.inner,
+        shape.inner,
+        rows,
+        weights,
+        at[OUTER],
+        at[OUTER_BIAS],
+        shape,
+        at[FORWARD_NORM],
+    )
+
+
+@inner
+def _ask(
+    desk: Any, rows: Any, weights: Any, at: Any, bias: Any, width: Any, out: Any, shape: Any
+) -> None:
+    """out = W h + b."""
+    product(desk.h, rows, shape.width, weights, at, width, desk.spare, out)
+    add_bias(out, rows, width, weights, bias)
+
+
+@compiled
+def encode(
+    words: Any,
+    places: Any,
+    first: Any,
+    last: Any,
+    table: Any,
+    positions: Any,
+    weights: Any,
+    at: Any,
+    end: Any,
+    shape: Any,
+    desk: Any,
+) -> None:
+    """The states of the words, in h; word r reads words first[r] up to last[r]."""
+    rows, width = len(words), shape.width
+    embed(words, places, table, shape.factor, positions, desk.x)
+    for layer in range(len(at)):
+        own = at[layer]
+        _enter(desk, rows, weights, own[SELF_NORM], shape)
+        _ask(desk, rows, weights, own[JOINED], own[JOINED_BIAS], 3 * width, desk.joined, shape)
+        for r in range(rows):
+            read_span(
+                desk.joined[r * 3 * width : r * 3 * width + width],
+                desk.joined,
+                3 * width,
+                width,
+                first[r],
+                last[r],
+                shape.heads,
+                shape.scale,
+                desk.room,
+                desk.reading[r * width : r * width + width],
+            )
+        _join(
+            desk,
+            desk.reading,
+            width,
+            rows,
+            weights,
+            own[OUTPUT],
+            own[OUTPUT_BIAS],
+            shape,
+            own[SELF_NORM],
+        )
+        _forward(desk, rows, weights, own, shape)
+    _enter(desk, rows, weights, end[LAST_NORM], shape)
+
+
+@compiled
+def project(
+    states: Any, rows: Any, weights: Any, at: Any, spare: Any, width: Any, sources: Any
+) -> None:
+    """Each layer's keys and values of the source."""
+    for layer in range(len(at)):
+        product(states, rows, width, weights, at[layer, SOURCE], 2 * width, spare, sources[layer])
+        add_bias(sources[layer], rows, 2 * width, weights, at[layer, SOURCE_BIAS])
+
+
+@compiled
+def step(
+    words: Any,
+    places: Any,
+    first: Any,
+    last: Any,
+    sources: Any,
+    said: Any,
+    steps: Any,
+    came: Any,
+    table: Any,
+    positions: Any,
+    weights: Any,
+    at: Any,
+    end: Any,
+    shape: Any,
+    desk: Any,
+    logits: Any,
+) -> None:
+    """One word a row: write what it says into `said`, and the logits of the next.
+
+    Args:
+        first, last: each row's source in `sources`, keys and values layer by layer.
+        said: keys and values by layer, step and row.
+        steps: so far, this one included.
+        came: the row in which each row's ancestor of a step wrote.
+    """
+    rows, width = len(words), shape.width
+    embed(words, places, table, shape.factor, positions, desk.x)
+    for layer in range(len(at)):
+        own = at[layer]
+        _enter(desk, rows, weights, own[SELF_NORM], shape)
+        _ask(desk, rows, weights, own[JOINED], own[JOINED_BIAS], 3 * width, desk.joined, shape)
+        for r in range(rows):
+            start = r * 3 * width
+            copy(said[layer, steps - 1, r], desk.joined[start + width : start + 3 * width])
+            came[r, steps - 1] = r
+        for r in range(rows):
+            start, out = r * 3 * width, desk.reading[r * width : r * width + width]
+            query = desk.joined[start : start + width]
+            read_said(query, said[layer], steps, came[r], shape.heads, shape.scale, desk.room, out)
+        _join(
+            desk,
+            desk.reading,
+            width,
+            rows,
+            weights,
+            own[OUTPUT],
+            own[OUTPUT_BIAS],
+            shape,
+            own[SELF_NORM],
+        )
+        _enter(desk, rows, weights, own[CROSS_NORM], shape)
+        _ask(desk, rows, weights, own[QUERY], own[QUERY_BIAS], width, desk.joined, shape)
+        for r in range(rows):
+            read_span(
+                desk.joined[r * width : r * width + width],
+                sources[layer],
+                2 * width,
+                0,
+                first[r],
+                last[r],
+                shape.heads,
+                shape.scale,
+                desk.room,
+                desk.reading[r * width : r * width + width],
+            )
+        _join(
+            desk,
+            desk.reading,
+            width,
+            rows,
+            weights,
+            own[CROSS],
+            own[CROSS_BIAS],
+            shape,
+            own[CROSS_NORM],
+        )
+        _forward(desk, rows, weights, own, shape)
+    _enter(desk, rows, weights, end[LAST_NORM], shape)
+    _ask(desk, rows, weights, end[LOGITS], end[LOGITS_BIAS], shape.vocabulary, logits, shape)

@@ -1,0 +1,116 @@
+"""A Transformer laid out for translating on a processor, and its encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.attention.positions import sinusoidal
+from regard.translation.models.transformer.planned import passes, rows, tiles
+from regard.translation.models.transformer.planned.packing import Array, Packing
+
+if TYPE_CHECKING:
+    from regard.translation.models.transformer.model import Transformer
+
+_ACTIVATIONS = {"relu": rows.RELU, "gelu": rows.GELU, "silu": rows.SILU}
+
+
+@dataclass(frozen=True)
+class PlannedEncoded:
+    """The encoder's states of every real word, flat, and where each sentence's begin and end."""
+
+    states: Array
+    words: int
+    first: Array
+    last: Array
+
+    @property
+    def longest(self) -> int:
+        return int((self.last - self.first).max())
+
+
+class Plan:
+    """The same function as the model's own layers, in the loops of `passes`."""
+
+    def __init__(self, model: Transformer) -> None:
+        settings = model.settings
+        self.width, self.heads = settings.width, settings.heads
+        self.encoder = Packing(model.encoder, model.encoder_norm, None)
+        self.decoder = Packing(model.decoder, model.decoder_norm, model.output)
+        self.reads = model.source_embedding.weight.detach().numpy()
+        self.writes = model.target_embedding.weight.detach().numpy()
+        epsilons = {norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm)} or {
+            1e-5
+        }
+        factor = settings.width**0.5 if settings.scale_embedding else 1.0
+        self.shape = passes.Shape(
+            width=settings.width,
+            inner=settings.feed_forward,
+            heads=settings.heads,
+            vocabulary=model.output.out_features,
+            before=settings.norm == "pre",
+            kind=_ACTIVATIONS[settings.activation],
+            scale=np.float32((settings.width // settings.heads) ** -0.5),
+            factor=np.float32(factor),
+            epsilon=np.float32(epsilons.pop()),
+        )
+        learned = settings.positions == "learned"
+        self._learned = (model.positions.detach() * factor).numpy() if learned else None
+        self._numbered = sinusoidal(64, self.width).float().numpy()
+
+    def positions(self, count: int) -> Array:
+        """The vectors of at least so many positions."""
+        if self._learned is not None:
+            if count > len(self._learned):
+                raise ValueError(
+                    f"a sentence of {count} positions, this model has learned {len(self._learned)}"
+                )
+            return self._learned
+        if count > len(self._numbered):
+            self._numbered = sinusoidal(2 * count, self.width).float().numpy()
+        return self._numbered
+
+    def desk(self, count: int, positions: int) -> passes.Desk:
+        """Where to write for so many rows that read so many positions."""
+        width, inner = self.width, self.shape.inner
+        sizes = (width, width, 3 * width, width, width, inner)
+        flat = [torch.empty(count * size).numpy() for size in sizes]
+        spare = torch.empty(tiles.ROWS * tiles.COLUMNS).numpy()
+        return passes.Desk(*flat, spare, torch.empty(self.heads, positions).numpy())
+
+    def encode(self, source: Tensor, lengths: Tensor) -> PlannedEncoded:
+        """The encoder over the words of all sentences, one sentence after the other."""
+        counts = lengths.numpy()
+        last = np.cumsum(counts)
+        first = last - counts
+        words = source[torch.arange(source.shape[1]) < lengths[:, None]].numpy()
+        starts, ends = np.repeat(first, counts), np.repeat(last, counts)
+        longest = int(counts.max())
+        desk = self.desk(len(words), longest)
+        passes.encode(
+            *(words, np.arange(len(words)) - starts, starts, ends),
+            *(self.reads, self.positions(longest)),
+            *(self.encoder.weights, self.encoder.places, self.encoder.end, self.shape, desk),
+        )
+        return PlannedEncoded(desk.h, len(words), first, last)
+
+    def sources(self, encoded: PlannedEncoded) -> Array:
+        """Each decoder layer's keys and values of the source, projected once."""
+        count = 2 * self.width * encoded.words
+        projected = torch.empty(len(self.decoder.places), count).numpy()
+        spare = torch.empty(tiles.ROWS * tiles.COLUMNS).numpy()
+        packing = self.decoder
+        passes.project(
+            encoded.states,
+            encoded.words,
+            packing.weights,
+            packing.places,
+            spare,
+            self.width,
+            projected,
+        )
+        return projected

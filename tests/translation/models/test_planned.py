@@ -1,0 +1,112 @@
+"""A plan computes what the model's own layers compute, and only where it may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.translation.models import compiling
+from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer.planned.permission import plan_of
+from regard.translation.models.transformer.planned.stepping import PlannedState
+from regard.translation.models.transformer.state import TransformerState
+
+SHAPES = {
+    "pre": {},
+    "post": {"norm": "post", "activation": "gelu"},
+    "learned": {"positions": "learned", "activation": "silu", "longest": 80},
+    "untied": {"tied": "none", "heads": 1, "scale_embedding": False},
+    "biased": {"attention_bias": True, "output_bias": True, "norm": "post"},
+    "uneven": {"encoder_layers": 1, "decoder_layers": 3, "feed_forward": 37},
+    "no layers": {"encoder_layers": 0, "decoder_layers": 1},
+}
+LENGTHS = torch.tensor([5, 1, 9])
+
+
+@pytest.fixture(autouse=True)
+def without_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+def small(**changes: object) -> Transformer:
+    torch.manual_seed(3)
+    shape = {"width": 24, "heads": 2, "feed_forward": 40, "encoder_layers": 2, "decoder_layers": 2}
+    model = Transformer(TransformerSettings(**{**shape, **changes}), 71, 71)  # type: ignore[arg-type]
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter)
+    return model.eval()
+
+
+def source() -> Tensor:
+    drawn = torch.randint(4, 71, (3, 9), generator=torch.Generator().manual_seed(1))
+    return drawn.masked_fill(torch.arange(9) >= LENGTHS[:, None], 0)
+
+
+@pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
+def test_a_plan_steps_as_the_layers_do(changes):
+    model = small(**changes)
+    state, expected = model.begin(source(), LENGTHS), model.start(model.encode(source(), LENGTHS))
+    assert isinstance(state, PlannedState)
+    assert isinstance(expected, TransformerState)
+    chosen = {1: [0, 0, 1, 2, 2, 2], 4: [5, 0, 1, 1], 35: [2, 3], 40: [0, 1, 1]}
+    words = torch.full((3,), 2)
+    for step in range(45):
+        logits, state = model.step(words, state)
+        right, expected = model.step(words, expected)
+        torch.testing.assert_close(logits, right, atol=2e-5, rtol=2e-5)
+        words = (words * 7 + step + torch.arange(len(words))) % 67 + 4
+        if step in chosen:
+            rows = torch.tensor(chosen[step])
+            words, state, expected = words[rows], state.select(rows), expected.select(rows)
+
+
+def test_a_plan_lasts_until_the_weights_change():
+    model = small()
+    before = plan_of(model, source())
+    assert plan_of(model, source()) is before
+    words = torch.full((3,), 2)
+    logits = model.step(words, model.begin(source(), LENGTHS))[0].clone()
+    model.decoder[0].feed_forward.outer.weight.mul_(2.0)
+    after = model.step(words, model.begin(source(), LENGTHS))[0]
+    assert plan_of(model, source()) is not before
+    assert not torch.allclose(logits, after)
+    right = model.step(words, model.start(model.encode(source(), LENGTHS)))[0]
+    torch.testing.assert_close(after, right, atol=2e-5, rtol=2e-5)
+
+
+def test_the_layers_themselves_do_it_where_a_plan_may_not():
+    model = small()
+    assert plan_of(model, source()) is not None
+    with torch.enable_grad():
+        assert plan_of(model, source()) is None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert plan_of(model, source()) is None
+    assert plan_of(model.train(), source()) is None
+    assert plan_of(model.eval(), source()[:0]) is None
+    hook = model.decoder[1].cross_attention.register_forward_hook(lambda *_: None)
+    assert plan_of(model, source()) is None
+    hook.remove()
+    assert plan_of(model, source()) is not None
+    assert plan_of(model.double(), source()) is None
+
+
+def test_loops_that_are_not_wanted_are_not_loaded():
+    compiling.want(False)
+    try:
+        assert plan_of(small(), source()) is None
+    finally:
+        compiling.want(True)
+
+
+def test_learned_positions_end_somewhere():
+    model = small(positions="learned", longest=10)
+    state, words = model.begin(source(), LENGTHS), torch.full((3,), 2)
+    for _ in range(10):
+        _, state = model.step(words, state)
+    with pytest.raises(ValueError, match="11 positions, this model has learned 10"):
+        model.step(words, state)
