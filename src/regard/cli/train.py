@@ -100,8 +100,10 @@ def train(
     asked = [*(changes or ()), *(["training.tensorboard=true"] if tensorboard else [])]
     with Signals() as signals, ExitStack() as stack:
         options.check_device(device)
+        from regard.translation.training import allocation
         from regard.translation.training import processes as joining
 
+        allocation.keep()
         processes = stack.enter_context(joining.join(device))
         signals.patient = processes.size > 1
         with launched.one_voice(processes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 
@@ -36,11 +36,17 @@ class Dropout(nn.Module):
 
 def keep(like: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     """A factor for each element of `like`: 0 where it is dropped, 1 / (1 - rate) where it is kept."""
-    dropped = min(max(1, round(256 * rate)), 255)
-    count = like.numel()
-    draws: Any = torch.empty((count + 7) // 8, dtype=torch.int64)
-    # The whole range of 64 bits: without bounds the top bit of each draw would always be 0.
-    draws.random_(-(2**63), None)
-    kept = draws.view(torch.uint8)[:count] >= dropped
+    bytes_, dropped = draws(like.shape, rate)
+    kept = bytes_ >= dropped
     factors: Tensor = kept.view(like.shape).to(like.dtype).mul_(256 / (256 - dropped))
     return factors
+
+
+def draws(shape: torch.Size, rate: float) -> tuple[UInt8[Tensor, " count"], int]:
+    """A random byte for each number of a tensor, and how many of the 256 bytes drop theirs: those below."""
+    count = shape.numel()
+    made: Any = torch.empty((count + 7) // 8, dtype=torch.int64)
+    # The whole range of 64 bits: without bounds the top bit of each draw would always be 0.
+    made.random_(-(2**63), None)
+    bytes_: Tensor = made.view(torch.uint8)[:count]
+    return bytes_, min(max(1, round(256 * rate)), 255)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Protocol, Self, TypeVar
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -60,6 +61,22 @@ class TranslationModel(nn.Module, ABC):
     ) -> Float[Tensor, "batch target width"]:
         """Teacher forcing: what the decoder holds after each word of `target` (the output layer's input)."""
 
+    def words(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "words width"]:
+        """`hidden` at the words of each target alone, one sentence after the other; a model may know a quicker way."""
+        place = torch.arange(target.shape[1], device=target.device)
+        return self.hidden(source, source_lengths, target)[place < target_lengths[:, None]]
+
+    @property
+    def projection(self) -> nn.Linear | None:
+        """The linear layer that `logits` is, so that a loss may take it apart; None where it is more."""
+        return None
+
     @abstractmethod
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         """The output layer, apart, so that a loss can call it in chunks and on real positions only."""
@@ -67,10 +84,6 @@ class TranslationModel(nn.Module, ABC):
     @abstractmethod
     def start(self, encoded: Encoded) -> State:
         """The decoder before its first word."""
-
-    def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
-        """`start` of `encode`, for a search; a quicker way may give logits that are good until the next step."""
-        return self.start(self.encode(source, lengths))
 
     @abstractmethod
     def step(

@@ -22,7 +22,7 @@ from regard.translation.training.epochs import Epochs, Part
 from regard.translation.training.events import Observer, Stepped, Validated
 from regard.translation.training.learning import Learner, optimiser_of
 from regard.translation.training.metrics import Meter
-from regard.translation.training.precision import PRECISIONS, arithmetic, quickest
+from regard.translation.training.precision import PRECISIONS, arithmetic, products, quickest
 from regard.translation.training.processes import Processes
 from regard.translation.training.schedule import PLATEAU_PATIENCE, factor
 from regard.translation.training.validation import Quality, Stopped, Validation
@@ -166,8 +166,8 @@ class Trainer:
         )
 
     def _step(self) -> None:
-        parts = self._next_parts()
         started = time.perf_counter()
+        parts = self._next_parts()
         progress, settings = self.progress, self.settings
         step = progress.step + 1
         tokens = sum(part.target_tokens for part in parts)
@@ -200,7 +200,7 @@ class Trainer:
         """Add up the gradients of the loss per token of the whole batch; this process's share of that loss."""
         total = 0.0
         for part in parts:
-            with self._room_for(part):
+            with self._room_for(part), products(precision):
                 with arithmetic(precision, self.device):
                     loss = self._learner.objective(part.batch.to(self.device)) / tokens
                 if part.idle:
@@ -246,14 +246,17 @@ class Trainer:
         batch = part.batch.to(self.device)
         random = torch.get_rng_state()
 
-        def step() -> None:
-            (self._learner.objective(batch) / part.target_tokens).backward()
+        def loss() -> Tensor:
+            found: Tensor = self._learner.objective(batch)
+            return found / part.target_tokens
+
+        def forget() -> None:
             self._learner.optimiser.zero_grad(set_to_none=True)
 
         try:
             self._learner.model.train()
             with self._room_for(part):
-                measured = quickest(step, self.device)
+                measured = quickest(loss, forget, self.device)
         finally:
             torch.set_rng_state(random)
         (chosen,) = self.processes.numbers([PRECISIONS.index(measured)])

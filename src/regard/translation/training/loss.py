@@ -64,7 +64,13 @@ def smoothed_cross_entropy(
 
 
 class Objective(nn.Module):
-    """The loss of a model on a batch, in nats, summed over its target tokens."""
+    """The loss of a model on a batch, in nats, summed over its target tokens.
+
+    Attributes:
+        whole: Whether the output layer's weights are here as a whole, to be worked on together with the loss.
+    """
+
+    whole: bool = True
 
     def __init__(self, model: TranslationModel, smoothing: float) -> None:
         super().__init__()
@@ -72,10 +78,28 @@ class Objective(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, batch: Batch) -> Float[Tensor, ""]:
-        hidden = self.model.hidden(batch.source, batch.source_lengths, batch.target_in)
-        real = (
-            torch.arange(batch.target_in.shape[1], device=hidden.device)
-            < batch.target_lengths[:, None]
+        words = self.model.words(
+            batch.source, batch.source_lengths, batch.target_in, batch.target_lengths
         )
-        logits = self.model.logits(hidden[real])
-        return smoothed_cross_entropy(logits, batch.target_out[real], self.smoothing)
+        place = torch.arange(batch.target_out.shape[1], device=words.device)
+        targets = batch.target_out[place < batch.target_lengths[:, None]]
+        output = self.model.projection
+        if self.whole and output is not None and _is_plain(words, output):
+            from regard.translation.training.output import projected_cross_entropy
+
+            return projected_cross_entropy(
+                words, output.weight, output.bias, targets, self.smoothing
+            )
+        return smoothed_cross_entropy(self.model.logits(words), targets, self.smoothing)
+
+
+def _is_plain(words: Tensor, output: nn.Linear) -> bool:
+    """Whether output layer and loss may be worked out together: numbers of a processor, nothing traced."""
+    return (
+        words.is_cpu
+        and words.dtype == output.weight.dtype == torch.float32
+        and torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+    )

@@ -10,7 +10,6 @@ from regard.attention.positions import sinusoidal
 from regard.translation.models.dropout import Dropout
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
-from regard.translation.models.transformer.planned import permission
 from regard.translation.models.transformer.settings import TransformerSettings
 from regard.translation.models.transformer.state import (
     Sources,
@@ -20,7 +19,13 @@ from regard.translation.models.transformer.state import (
 
 
 class Transformer(TranslationModel):
-    """Encoder-decoder of attention layers, with cached decoding."""
+    """Encoder-decoder of attention layers, with cached decoding.
+
+    Attributes:
+        pack: Whether training on a processor goes over the words alone, without padding, by fused loops.
+    """
+
+    pack: bool = True
 
     def __init__(
         self,
@@ -88,6 +93,23 @@ class Transformer(TranslationModel):
     ) -> Float[Tensor, "batch target width"]:
         return self._decode(target, self._encode(source, lengths))
 
+    def words(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "words width"]:
+        from regard.translation.models.transformer import packed  # which loads numba
+
+        if self.pack and packed.serves(self, source, target):
+            return packed.hidden(self, source, source_lengths, target, target_lengths)
+        return super().words(source, source_lengths, target, target_lengths)
+
+    @property
+    def projection(self) -> nn.Linear:
+        return self.output
+
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         output: Tensor = self.output(hidden)
         return output
@@ -101,10 +123,6 @@ class Transformer(TranslationModel):
                 encoded.readable,
             ),
         )
-
-    def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
-        planned = permission.begin(self, source, lengths)
-        return super().begin(source, lengths) if planned is None else planned
 
     def step(
         self, words: Int[Tensor, " batch"], state: State
@@ -151,18 +169,29 @@ class Transformer(TranslationModel):
     def _layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
-    def _embed(self, embedding: nn.Embedding, words: Tensor, first: int = 0) -> Tensor:
-        length, width = words.shape[1], self.settings.width
+    def _embed(
+        self, embedding: nn.Embedding, words: Tensor, first: int = 0, places: Tensor | None = None
+    ) -> Tensor:
+        width = self.settings.width
+        last = first + words.shape[1] if places is None else int(places.max()) + 1
         scale = width**0.5 if self.settings.scale_embedding else 1.0
         x = embedding(words) * scale
-        last = first + length
         if self.settings.positions == "learned":
             if last > self.settings.longest:
                 raise ValueError(
                     f"a sentence of {last} positions, this model has learned {self.settings.longest}"
                 )
-            places: Tensor = self.positions[first:last] * scale
+            table: Tensor = self.positions[first:last] * scale
         else:
-            places = sinusoidal(last, width)[first:].to(x)
-        output: Tensor = self.dropout(x + places)
+            table = sinusoidal(last, width)[first:].to(x)
+        output: Tensor = self.dropout(x + (table if places is None else table[places]))
         return output
+
+    def embed(
+        self,
+        embedding: nn.Embedding,
+        words: Int[Tensor, " words"],
+        places: Int[Tensor, " words"],
+    ) -> Float[Tensor, "words width"]:
+        """Words of any sentences, each with its place in its own."""
+        return self._embed(embedding, words[None], places=places)[0]
