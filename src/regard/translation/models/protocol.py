@@ -85,6 +85,10 @@ class TranslationModel(nn.Module, ABC):
     def start(self, encoded: Encoded) -> State:
         """The decoder before its first word."""
 
+    def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
+        """`start` of `encode`, for a search; a quicker way may give logits that are good until the next step."""
+        return self.start(self.encode(source, lengths))
+
     @abstractmethod
     def step(
         self, words: Int[Tensor, " batch"], state: State

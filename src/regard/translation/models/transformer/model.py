@@ -10,6 +10,7 @@ from regard.attention.positions import sinusoidal
 from regard.translation.models.dropout import Dropout
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
+from regard.translation.models.transformer.planned import permission
 from regard.translation.models.transformer.settings import TransformerSettings
 from regard.translation.models.transformer.state import (
     Sources,
@@ -123,6 +124,10 @@ class Transformer(TranslationModel):
                 encoded.readable,
             ),
         )
+
+    def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
+        planned = permission.begin(self, source, lengths)
+        return super().begin(source, lengths) if planned is None else planned
 
     def step(
         self, words: Int[Tensor, " batch"], state: State
