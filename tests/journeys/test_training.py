@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import shutil
 import signal
 from pathlib import Path
@@ -78,6 +79,21 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(short, corpu
     expected = weights(short, 4)
     assert train(corpus / "tiny.toml", tmp_path / "again") == expected
     assert train(corpus / "tiny.toml", tmp_path / "other", "--set", "seed=4") != expected
+
+
+def test_the_command_that_repeats_a_run_gives_the_same_bits(trained, monkeypatch):
+    said = (trained / "said").read_text(encoding="utf-8").split("\n")
+    command = (trained / "repeat.txt").read_text(encoding="utf-8").strip()
+    assert said[said.index("To repeat this run:") + 1] == f"  {command}"
+    program, *arguments = shlex.split(command)
+    assert program == "regard"
+    place = arguments.index("--run") + 1
+    assert arguments[place] == f"{trained}-again"
+    arguments[place] = "again"  # beside the test's own files
+    assert run(*arguments).code == 0
+    sums = [json.loads((run_ / "checksums.json").read_text()) for run_ in (trained, Path("again"))]
+    assert sums[0] == sums[1]
+    assert "model.safetensors" in sums[0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

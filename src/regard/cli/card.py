@@ -7,6 +7,8 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard import files
+
 if TYPE_CHECKING:
     from regard.translation.configuration import Configuration, FilesSection
     from regard.translation.training.checkpoints import Progress
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from regard.translation.training.validation import Quality
 
 COMMANDS = "commands.txt"
+REPEAT = "repeat.txt"
 SCORES = "Scores"
 
 
@@ -21,6 +24,14 @@ def remember(folder: Path, command: str) -> None:
     """Keep the command that worked in a run folder, for its card."""
     with (folder / COMMANDS).open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(command + "\n")
+
+
+def keep_repeating(folder: Path, command: str | None) -> None:
+    """Keep the one command that makes the same weights again; of a run that has none, keep none."""
+    if command is None:
+        (folder / REPEAT).unlink(missing_ok=True)
+    else:
+        files.write(folder / REPEAT, (command + "\n").encode("utf-8", "backslashreplace"))
 
 
 def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:

@@ -108,7 +108,7 @@ def train(
         signals.patient = processes.size > 1
         with launched.one_voice(processes):
             plan = _plan(config, run, resume, tuple(asked))
-            folder = _data_folder(data, plan)
+            folder = _data_folder(data, plan, resume)
             trainer, reporter = _prepare(plan, folder, processes, resume, start, stack)
             if processes.first:
                 card.remember(plan.folder, launched.command(context.obj.arguments))
@@ -126,7 +126,9 @@ def train(
                         reporter,
                         nothing_new=resume and before == trainer.progress.step,
                     )
-                    _say_what_next(plan, _repeating(plan, trainer, folder, device, start))
+                    repeating = _repeating(plan, trainer, folder, device, start)
+                    card.keep_repeating(plan.folder, repeating)
+                    _say_what_next(plan, repeating)
             processes.wait()  # nobody ends before all is written: torchrun would end the others
     if outcome == "stopped":
         # Of several processes another one may have heard it.
@@ -199,11 +201,14 @@ def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...])
     return _Plan(folder, configurations.read(file, changes), file)
 
 
-def _data_folder(given: Path | None, plan: _Plan) -> Path:
+def _data_folder(given: Path | None, plan: _Plan, resume: bool) -> Path:
     """Where the corpora are: as told, else the first of the places in which they all are."""
     section = plan.configuration.data
     corpora = (*section.training, *section.validation)
     named = [Path(name) for files in corpora for name in files.names]
+    pretrained = plan.configuration.pretrained
+    if pretrained is not None and not resume:  # what is resumed has learnt from them already
+        named += map(Path, pretrained.names)
     if given is not None:
         places = [given]
     elif os.environ.get("REGARD_DATA"):

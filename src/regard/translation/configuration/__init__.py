@@ -6,6 +6,7 @@ from regard.translation.configuration.data import (
     FilesSection,
     GeneratedSection,
     TokenizerSection,
+    check_tag,
     language_tag,
 )
 from regard.translation.configuration.reading import parse, read
@@ -28,6 +29,7 @@ __all__ = [
     "TokenizerSection",
     "TrainingSection",
     "TransformerSection",
+    "check_tag",
     "differences",
     "dump",
     "language_tag",

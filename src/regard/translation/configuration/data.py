@@ -189,6 +189,28 @@ def _each(files: FilesSection | tuple[FilesSection, ...] | None) -> tuple[FilesS
     return files if isinstance(files, tuple) else (files,)
 
 
+class PretrainedSection(Section):
+    """Word vectors to begin with: files in the text format of word2vec and fastText, or safetensors.
+
+    `frozen` keeps the embeddings that have a file as they began.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    frozen: bool = False
+
+    @model_validator(mode="after")
+    def _of_something(self) -> PretrainedSection:
+        if self.source is None and self.target is None:
+            raise ValueError("give `source`, `target` or both: files of word vectors")
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """The files as the configuration names them."""
+        return [name for name in (self.source, self.target) if name is not None]
+
+
 class TokenizerSection(Section):
     kind: Literal["unigram", "bpe"] = "unigram"
     vocabulary_size: Annotated[int, Field(ge=8, le=1_000_000)] = 6000

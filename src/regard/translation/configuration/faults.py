@@ -14,6 +14,7 @@ from regard.translation.configuration.data import (
     DataSection,
     FilesSection,
     GeneratedSection,
+    PretrainedSection,
     TokenizerSection,
 )
 from regard.translation.configuration.training import SearchSection, TrainingSection
@@ -81,6 +82,7 @@ def _known_keys(section: list[str]) -> list[str]:
         "data.generated": [GeneratedSection],
         "tokenizer": [TokenizerSection],
         "model": [TransformerSection, RecurrentSection],
+        "pretrained": [PretrainedSection],
         "training": [TrainingSection],
         "search": [SearchSection],
     }

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from regard.translation.configuration.architectures import RecurrentSection, TransformerSection
-from regard.translation.configuration.data import DataSection, TokenizerSection
+from regard.translation.configuration.data import DataSection, PretrainedSection, TokenizerSection
 from regard.translation.configuration.section import Section
 from regard.translation.configuration.training import SearchSection, TrainingSection
 
@@ -20,6 +20,7 @@ class Configuration(Section):
     data: DataSection
     tokenizer: TokenizerSection = TokenizerSection()
     model: Annotated[TransformerSection | RecurrentSection, Field(discriminator="kind")]
+    pretrained: PretrainedSection | None = None
     training: TrainingSection = TrainingSection()
     search: SearchSection = SearchSection()
 

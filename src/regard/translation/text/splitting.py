@@ -72,13 +72,14 @@ def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Par
                 f"{wanted - left} of {wanted} pairs can be held out for {'valid test'.split()[which - 1]}: "
                 f"the {len(once)} different pairs are of {len(sizes)} families: hold out fewer"
             )
-    parts: tuple[list[Pair], ...] = [], [], []
-    for pair, own in zip(once, family, strict=True):
-        parts[part[own]].append(pair)
-    if not parts[0]:
+    learnt, held, measured = (
+        [pair for pair, own in zip(once, family, strict=True) if part[own] == which]
+        for which in range(3)
+    )
+    if not learnt:
         raise DataError(f"nothing is left to learn from of {len(once)} pairs: hold out fewer")
     largest = int(sizes.max()) if len(sizes) else 0
-    return Parts(*parts, len(pairs) - len(once), len(sizes), largest)
+    return Parts(learnt, held, measured, len(pairs) - len(once), len(sizes), largest)
 
 
 def families(pairs: Sequence[Pair]) -> NDArray[np.int64]:

@@ -145,6 +145,10 @@ class Tokenizer:
         kept = [int(i) for i in ids if EOS + len(self.tags) < i < len(self)]
         return normalise(self._pieces.decode(kept))
 
+    def is_text(self, id: int) -> bool:
+        """Whether an id stands for some text: it is neither special, nor a tag, nor a byte."""
+        return EOS + len(self.tags) < id < len(self) and not self._pieces.is_byte(id)
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces behind ids, as sentencepiece writes them (U+2581 begins a word)."""
         return [self._pieces.id_to_piece(int(i)) for i in ids]

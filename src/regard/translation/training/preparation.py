@@ -15,7 +15,7 @@ from regard.translation.runs import Run, Tokenizers, checkpoint_name
 from regard.translation.text.corpora import Corpus, Pair, Pairs, Parallel, Tsv, read_pairs
 from regard.translation.text.generated import generate
 from regard.translation.text.tokenizer import Tokenizer
-from regard.translation.training import checkpoints, finetuning
+from regard.translation.training import checkpoints, finetuning, pretrained
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.events import Observer
 from regard.translation.training.loop import Trainer
@@ -61,7 +61,7 @@ def _read_all(
             )
         tags = section.tags_of(files)
         if tags or files.weight != 1:
-            own.pairs = [Pair(*pair[:2], tags, files.weight) for pair in own.pairs]
+            own.pairs = [pair._replace(tags=tags, weight=files.weight) for pair in own.pairs]
         found.pairs += own.pairs
         found.skipped += own.skipped
     return found
@@ -129,6 +129,8 @@ def prepare(
         Run.check_free(folder)
         _check_no_checkpoints(run)
     if start is not None:
+        if configuration.pretrained is not None:
+            raise ConfigurationError("--from and [pretrained]: both give the embeddings: take one")
         configuration = finetuning.fitted(configuration, start)
         run = Run(folder, configuration)
     check_model(configuration)
@@ -142,12 +144,16 @@ def prepare(
     else:
         tokenizers = _learned_by_the_first(configuration, found.train, processes)
     found = _short_enough(found, tokenizers, configuration.data.longest, observer)
-    if start is not None:
+    begun = start is not None or configuration.pretrained is not None
+    if begun:
         trainer = _trainer(run, tokenizers, found, observer, processes)
+    if start is not None:
         finetuning.begin(trainer, start)
+    elif begun:
+        pretrained.begin(trainer, tokenizers, found.train, data, observer)
     if processes.first:
         Run.create(folder, configuration, tokenizers)
-    return trainer if start is not None else _trainer(run, tokenizers, found, observer, processes)
+    return trainer if begun else _trainer(run, tokenizers, found, observer, processes)
 
 
 def prepare_resumed(
@@ -213,6 +219,7 @@ def _trainer(
         torch.set_num_threads(training.threads)
     torch.manual_seed(configuration.seed)
     model = build(configuration, len(tokenizers.source), len(tokenizers.target))
+    pretrained.freeze(model, configuration)
     sharded = training.shard and processes.size > 1
     if training.shard and not sharded:
         observer.note("training.shard changes nothing: one process holds all of the model")
