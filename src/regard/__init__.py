@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from regard.attention.looks import Look
     from regard.attention.memory import Memory
     from regard.attention.shapes import ShapeError
+    from regard.watching import Seen, WatchError, declare, watch
 
 try:
     __version__ = metadata.version("regard")
@@ -24,9 +25,12 @@ __all__ = [
     "Look",
     "Memory",
     "MultiHeadAttention",
+    "Seen",
     "ShapeError",
+    "WatchError",
     "__version__",
     "attend",
+    "declare",
     "explain",
     "kernel",
     "kernels",
@@ -36,6 +40,7 @@ __all__ = [
     "normalisers",
     "read",
     "scores",
+    "watch",
 ]
 
 _ROOMS = {
@@ -48,6 +53,10 @@ _ROOMS = {
     "Memory": "regard.attention.memory",
     "MultiHeadAttention": "regard.attention.heads",
     "ShapeError": "regard.attention.shapes",
+    "Seen": "regard.watching",
+    "WatchError": "regard.watching",
+    "declare": "regard.watching",
+    "watch": "regard.watching",
 }
 _WINGS = {
     name: f"regard.attention.{name}"

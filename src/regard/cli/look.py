@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import drawing, options, streams
+from regard.cli import drawing, options, streams, watching
 from regard.translation.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ Examples:
   regard look "El gato negro duerme." --out alignment.html
   regard look "El gato negro duerme." --target "The black cat sleeps." --out alignment.svg
   regard look "El gato negro duerme." --attention encoder --layer 0 --head 2 --out self.png
-  regard look --model runs/reverse "a b c d" --pieces"""
+  regard look --model runs/reverse "a b c d" --pieces
+  regard look --watch my_model:example --out heads"""
 
 _Chosen = dict[int, list[tuple[int, "Alignment"]]]
 
@@ -37,7 +38,7 @@ class Theme(StrEnum):
 
 
 def look(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="One sentence.")],
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="One sentence.")] = None,
     target: Annotated[
         str | None, typer.Option(help="A translation to look along, instead of the model's own.")
     ] = None,
@@ -56,6 +57,14 @@ def look(
         Path | None,
         typer.Option(metavar="FILE", help="A picture (.png, .svg, .pdf) or a page (.html)."),
     ] = None,
+    watch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:CALL",
+            help="Look inside a model of your own instead: CALL() of MODULE, which is imported and run,"
+            " returns the model and its inputs. --out then names a folder.",
+        ),
+    ] = None,
     theme: Annotated[
         Theme | None,
         typer.Option(help="Light or dark. [default: light; in a terminal as it says it is]"),
@@ -67,6 +76,13 @@ def look(
     Into a file go all layers and heads, or those of --layer and --head; a page shows one at a time. Without --out the
     terminal shows one layer (the last one, unless told), the mean of its heads or one of them.
     """
+    if watch is not None:
+        if text is not None:
+            raise ConfigurationError("TEXT and --watch: one or the other is looked at")
+        watching.show(watch, layer, head, out, theme or Theme.light)
+        return
+    if text is None:
+        raise ConfigurationError("TEXT is missing: pass a sentence, or --watch MODULE:CALL")
     if out is not None:
         _check_name(out)
         options.check_writable(out)

@@ -1,0 +1,134 @@
+"""`regard look --watch MODULE:CALL`: the heads of any model, as a table and as pictures."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.translation.errors import ConfigurationError, DataError, RegardError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from regard.watching import Seen
+
+PANELS, SIDE = 16, 128
+WANTED = "it must return the model and what to call it with: (model, inputs)"
+
+
+def show(asked: str, layer: int | None, head: int | None, out: Path | None, theme: str) -> None:
+    """Run what `asked` names, print the table of its heads, and save a picture of each attention."""
+    if out is not None:
+        _check_folder(out)
+    with _running(asked):
+        made = _function(asked)()
+    model, run = _model(asked, made)
+    with _running(asked):
+        seen = _watched(model, run, layer, head)
+    print(seen.table())
+    for path, why in seen.unseen.items():
+        print(f"not seen: {path or 'the model'}: {why}", file=sys.stderr)
+    if out is not None:
+        _save(seen, out, theme)
+
+
+@contextmanager
+def _running(asked: str) -> Iterator[None]:
+    """What goes wrong in the user's own code is said to be there."""
+    try:
+        yield
+    except RegardError:
+        raise
+    except Exception as fault:
+        what = " ".join(f"{type(fault).__name__}: {fault}".split())
+        raise DataError(f"--watch {asked}: {what} (add --debug to see where)") from fault
+
+
+def _model(asked: str, made: Any) -> tuple[nn.Module, Callable[[], Any]]:
+    """The model that the user's function gave, and how to run it once."""
+    from torch import Tensor, nn
+
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
+        raise DataError(f"--watch {asked}: returned {_kind(made)}; {WANTED}")
+    model, inputs = made
+    if isinstance(inputs, Mapping):
+        return model, lambda: model(**inputs)
+    if isinstance(inputs, Tensor):
+        return model, lambda: model(inputs)
+    if isinstance(inputs, tuple | list):
+        return model, lambda: model(*inputs)
+    if callable(inputs):
+        return model, lambda: inputs(model)
+    raise DataError(
+        f"--watch {asked}: returned inputs of type {_kind(inputs)}: pass a tensor, a tuple of"
+        " arguments, a mapping of names to arguments, or a function of the model"
+    )
+
+
+def _function(asked: str) -> Callable[[], Any]:
+    """What MODULE:CALL names; modules of the current folder are found, as `python -m` does."""
+    name, colon, call = asked.partition(":")
+    if not (colon and name and call):
+        raise ConfigurationError(f"--watch {asked}: expected MODULE:CALL, such as my_model:example")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(name)
+    except ModuleNotFoundError as fault:
+        raise ConfigurationError(
+            f"--watch {asked}: there is no module {fault.name}, here or installed"
+        ) from None
+    for part in call.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise ConfigurationError(f"--watch {asked}: {name} has no function {call}")
+    function: Callable[[], Any] = found
+    return function
+
+
+def _watched(model: nn.Module, run: Callable[[], Any], layer: int | None, head: int | None) -> Seen:
+    import torch
+
+    from regard.watching import watch
+
+    heads = None if head is None else (head,)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what was not seen is printed
+        with watch(model.eval(), layers=layer, heads=heads) as seen:
+            run()
+    return seen
+
+
+def _check_folder(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise RegardError(f"{out}: is a file, expected the name of a folder for the pictures")
+    if not out.parent.is_dir():
+        raise RegardError(f"{out}: cannot be made: there is no folder {out.parent}")
+
+
+def _save(seen: Seen, out: Path, theme: str) -> None:
+    """A picture of each attention's first batch entry, with 16 heads on each."""
+    from regard.viewing import figures
+
+    out.mkdir(exist_ok=True)
+    for name in seen:
+        *batch, heads, _, _ = (1, *seen[name].shape)
+        for first in range(0, heads, PANELS):
+            some = range(first, min(first + PANELS, heads))
+            look = seen.of_heads(name, some) if heads > PANELS else seen[name]
+            figure = look.plot(SIDE, SIDE, entry=(0,) * (len(batch) - 1), theme=theme)
+            ending = f"-heads-{some.start}-{some.stop - 1}" if heads > PANELS else ""
+            path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
+            figures.save(figure, path)
+            print(f"wrote {path}")
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

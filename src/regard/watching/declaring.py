@@ -1,0 +1,49 @@
+"""One line for a model that weighs its keys by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.kernels.request import ask
+from regard.attention.masks import MaskLike
+from regard.attention.normalisers import Normaliser
+from regard.attention.scores import Score
+from regard.watching import frames
+from regard.watching.parts import from_request
+
+
+def declare(
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    *,
+    score: Score | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    mask: MaskLike | None = None,
+    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+) -> None:
+    """Tell whoever watches what this module attends with; where nobody does, nothing happens.
+
+    For attention that is computed by hand, softmax(Q K^T / sqrt(d)) V, of which no watch could
+    know. What the module computes is not touched.
+
+    Args: those of `regard.look`; the score is the scaled dot product by default, and the mask's
+        True = may be read.
+
+    Example:
+        >>> import torch, regard
+        >>> class ByHand(torch.nn.Module):
+        ...     def forward(self, x):
+        ...         regard.declare(x, x)
+        ...         return torch.softmax(x @ x.mT / x.shape[-1] ** 0.5, -1) @ x
+        >>> model = ByHand()
+        >>> with regard.watch(model) as seen:
+        ...     output = model(torch.eye(2))
+        >>> torch.equal(seen["self"].weights() @ torch.eye(2), output)
+        True
+    """
+    if frames.listening():
+        how = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
+        frames.tell(lambda: from_request(ask(query, key, **how)))  # type: ignore[arg-type]

@@ -1,0 +1,113 @@
+"""The functions through which attention is computed, with an ear at each while somebody watches.
+
+A function is replaced wherever a module holds it by name, by one that calls it and then tells what
+it was asked. No mode of torch is entered: a TorchFunctionMode turns the fast paths of
+nn.MultiheadAttention and nn.TransformerEncoder off, a TorchDispatchMode keeps flex_attention from
+being compiled, and both would take time at every operator, not at attention alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.watching import flex, frames, functions, huggingface, layers
+
+Told = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Door:
+    """A function of a module, and what tells the parts of a call from its arguments."""
+
+    module: str
+    name: str
+    told: Told
+    when: Callable[..., bool] | None = None
+
+
+DOORS = (
+    Door("torch.nn.functional", "scaled_dot_product_attention", functions.fused_parts),
+    Door("torch", "_native_multi_head_attention", layers.native_parts),
+    Door("torch", "_transformer_encoder_layer_fwd", layers.encoder_parts),
+    Door(
+        "torch.nn.functional", "multi_head_attention_forward", layers.weighed_parts, layers.weighs
+    ),
+    Door(flex.MODULE, "flex_attention", flex.flex_parts),
+    Door("regard.attention.attend", "attend", functions.own_parts),
+    Door("regard.attention.attend", "read", functions.own_parts),
+)
+
+
+class Doors:
+    """Opened by the first watch and shut by the last, whichever threads these are in."""
+
+    def __init__(self) -> None:
+        self._lock, self._users = RLock(), 0
+        self._open: dict[Door, tuple[Any, Any]] = {}
+        self._handles: list[Any] = []
+
+    def open(self, model: nn.Module) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._handles = [*frames.hooks(), *huggingface.hooks()]
+            for door in DOORS:
+                if door not in self._open and door.module in sys.modules:
+                    original = getattr(sys.modules[door.module], door.name)
+                    self._open[door] = original, _heard(original, door)
+            swap([(here, there) for here, there in self._open.values()], model)
+
+    def shut(self, model: nn.Module) -> None:
+        with self._lock:
+            self._users -= 1
+            swap([(there, here) for here, there in self._open.values()], model, self._users == 0)
+            if self._users:
+                swap([(here, there) for here, there in self._open.values()], model)
+                return
+            self._open.clear()
+            for handle in self._handles:
+                handle.remove()
+            self._handles = []
+
+
+DOOR = Doors()
+
+
+def swap(pairs: Iterable[tuple[Any, Any]], model: nn.Module, everywhere: bool = True) -> None:
+    """Put one object in another's place in all modules' names, and in those of a model's parts."""
+    table = {id(old): (old, new) for old, new in pairs}
+    for names in _names(model, everywhere):
+        if table.keys().isdisjoint(map(id, names.values())):
+            continue
+        for name, held in list(names.items()):
+            if id(held) in table:
+                names[name] = table[id(held)][1]
+
+
+def _names(model: nn.Module, everywhere: bool) -> list[dict[str, Any]]:
+    modules = list(sys.modules.values()) if everywhere else []
+    held = [getattr(each, "__dict__", None) for each in (*modules, *model.modules())]
+    return [each for each in held if type(each) is dict]
+
+
+def _heard(original: Callable[..., Any], door: Door) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def through(*arguments: Any, **named: Any) -> Any:
+        if torch.compiler.is_compiling() or not frames.listening():
+            return original(*arguments, **named)
+        if door.when is not None and not door.when(*arguments, **named):
+            return original(*arguments, **named)
+        with frames.silence():
+            result = original(*arguments, **named)
+        frames.tell(lambda: door.told(*arguments, **named))
+        return result
+
+    return through

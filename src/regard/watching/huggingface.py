@@ -1,0 +1,177 @@
+"""Hugging Face models: what their attention interface is handed, before a kernel changes its shape.
+
+`transformers` asks AttentionInterface for the function of an implementation at every call, and
+hands it queries, grouped keys, mask and scale. The functions below it repeat keys, fold single
+queries into groups and compile: so the interface is the place to listen at.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.masks import causal
+from regard.attention.scores import ScaledDot, Score, SoftCap
+from regard.watching import frames
+from regard.watching.parts import Parts
+from regard.watching.rules import Rule
+
+MODULE, CLASS = "transformers.modeling_utils", "AttentionInterface"
+OWN = {
+    "sdpa_attention_forward": "transformers.integrations.sdpa_attention",
+    "flex_attention_forward": "transformers.integrations.flex_attention",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Sinks:
+    """Softmax with one score more in each row, whose weight goes nowhere.
+
+    Source: Agarwal et al. 2025 (gpt-oss), arXiv 2508.10925, section 2.2.
+    """
+
+    sinks: Tensor  # one a head
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        sink = self.sinks.reshape(-1, 1, 1).to(scores).expand(*scores.shape[:-1], 1)
+        return torch.softmax(torch.cat([scores, sink], -1), -1)[..., :-1]
+
+    def of_heads(self, heads: Tensor) -> Sinks:
+        return Sinks(self.sinks.reshape(-1)[heads.to(self.sinks.device)])
+
+
+def hooks() -> list[_Interface]:
+    """Listen at the interface, where `transformers` is loaded."""
+    found = getattr(sys.modules.get(MODULE), CLASS, None)
+    return [] if found is None else [_Interface(found)]
+
+
+class _Interface:
+    """The interface with its two doors replaced, until `remove`."""
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self._own = {name: vars(owner).get(name) for name in ("get_interface", "__getitem__")}
+        asked, got = owner.get_interface, owner.__getitem__
+
+        def get_interface(interface: Any, name: str, default: Callable[..., Any]) -> Any:
+            return _heard(asked(interface, name, default), name)
+
+        def getitem(interface: Any, name: str) -> Any:
+            return _heard(got(interface, name), name)
+
+        owner.get_interface = get_interface
+        owner.__getitem__ = getitem
+
+    def remove(self) -> None:
+        for name, method in self._own.items():
+            if method is None:
+                delattr(self._owner, name)
+            else:
+                setattr(self._owner, name, method)
+
+
+def _heard(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function, with an ear at it where it is one whose arguments say what it computes."""
+    told = _known(function, name)
+    if told is None or torch.compiler.is_compiling() or not frames.listening():
+        return function
+
+    @functools.wraps(function)
+    def through(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, *others: Any, **how: Any
+    ) -> Any:
+        if not frames.listening() or others or how.get("cache") is not None:
+            return function(module, query, key, value, mask, *others, **how)
+        with frames.silence():
+            result = function(module, query, key, value, mask, **how)
+        frames.tell(lambda: told(module, query, key, mask, how, result[1]))
+        return result
+
+    through.heard = True  # type: ignore[attr-defined]
+    return through
+
+
+def _known(function: Callable[..., Any], name: str) -> Callable[..., Parts] | None:
+    if getattr(function, "heard", False):
+        return None
+    if name == "eager":
+        return _eager
+    own = OWN.get(getattr(function, "__name__", ""))
+    if own is None or getattr(function, "__module__", None) != own:
+        return None
+    return _sdpa if name == "sdpa" else _flex
+
+
+def _eager(
+    module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
+) -> Parts:
+    """Weights by hand, which are there to be compared with: their last row is kept for that."""
+    sinks = how.get("s_aux")
+    if sinks is None:
+        sinks = getattr(module, "sinks", None)
+    witness = None
+    if isinstance(weights, Tensor) and weights.ndim == 4 and not how.get("dropout"):
+        witness = weights[..., -1:, :].detach().clone()
+    return Parts(
+        query,
+        key,
+        score=_score(module, query, how),
+        bias=_bias(mask, how.get("position_bias"), key.shape[-2]),
+        normaliser=None if sinks is None else Sinks(sinks),
+        witness=witness,
+    )
+
+
+def _sdpa(
+    module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
+) -> Parts:
+    """Without a mask, several queries of a causal module read the keys up to their own place."""
+    told = how.get("is_causal")
+    is_causal = getattr(module, "is_causal", True) if told is None else told
+    triangle = mask is None and query.shape[-2] > 1 and bool(is_causal)
+    if triangle and key.shape[-2] > query.shape[-2]:
+        key = key[..., : query.shape[-2], :]
+    readable = causal(align="start") if triangle else None
+    if isinstance(mask, Tensor) and mask.dtype == torch.bool:
+        mask, readable = None, mask
+    bias = _bias(mask, how.get("position_bias"), key.shape[-2])
+    return Parts(query, key, score=ScaledDot(how.get("scaling")), bias=bias, mask=readable)
+
+
+def _flex(
+    module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
+) -> Parts:
+    """The bound is within the score, the mask a function of positions or a tensor to be added."""
+    rule = None
+    if mask is not None and not isinstance(mask, Tensor):
+        mask, rule = None, Rule(mask.mask_mod)
+    sinks = how.get("s_aux")
+    return Parts(
+        query,
+        key,
+        score=_score(module, query, how),
+        bias=_bias(mask, how.get("position_bias"), key.shape[-2]),
+        mask=rule,
+        normaliser=None if sinks is None else Sinks(sinks),
+    )
+
+
+def _score(module: Any, query: Tensor, how: dict[str, Any]) -> Score:
+    score: Score = ScaledDot(how.get("scaling"))
+    cap = how.get("softcap")
+    return score if cap is None else SoftCap(score, cap)
+
+
+def _bias(mask: Tensor | None, positions: Tensor | None, keys: int) -> Tensor | None:
+    """All that is added to the scores; a mask may cover keys that are not there yet."""
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
+    both = [each[..., :keys] for each in (mask, positions) if each is not None]
+    return both[0] + both[1] if len(both) == 2 else both[0] if both else None

@@ -1,0 +1,171 @@
+"""The calls of one attention, as they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from regard.watching import names
+from regard.watching.chains import Chain
+from regard.watching.errors import WatchError
+from regard.watching.layers import Later
+from regard.watching.parts import Parts, Sample
+from regard.watching.rules import looks_back
+
+CHANGED = (
+    "what it was computed from was changed in place after the call:"
+    " watch with copy=True, which keeps queries and keys of its own"
+)
+
+
+class Call:
+    """One call: parts, or what they can be computed from, and whether that is still the same."""
+
+    def __init__(self, told: Parts | Later, sample: Sample) -> None:
+        if isinstance(told, Later) and sample.changes:
+            told = told.parts()
+        if isinstance(told, Parts):
+            told = told.sampled(sample)
+        elif not sample.gradients:
+            told = told.detached()
+        self._told, self._gradients = told, sample.gradients
+        self._versions = [
+            (each, each._version) for each in told.tensors() if not each.is_inference()
+        ]
+
+    def tensors(self) -> list[Tensor]:
+        return self._told.tensors()
+
+    @property
+    def given(self) -> Parts | None:
+        """The parts as they are in memory now, where they were given and not to be computed."""
+        return self._told if isinstance(self._told, Parts) else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if isinstance(self._told, Parts):
+            return self._told.shape
+        return self._told.shape or self._told.parts().shape
+
+    def parts(self) -> Parts:
+        """The parts.
+
+        Raises:
+            WatchError: something was written over them since.
+        """
+        if any(tensor._version != version for tensor, version in self._versions):
+            raise WatchError(CHANGED)
+        if isinstance(self._told, Parts):
+            return self._told
+        with torch.set_grad_enabled(self._gradients and torch.is_grad_enabled()):
+            return self._told.parts()
+
+
+class Generated:
+    """One-token calls that became one."""
+
+    def __init__(self, chain: Chain, sample: Sample) -> None:
+        self.chain, self._sample = chain, sample
+        self._sealed: Parts | WatchError | None = None
+
+    def tensors(self) -> list[Tensor]:
+        return self._sealed.tensors() if isinstance(self._sealed, Parts) else self.chain.tensors()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._sealed.shape if isinstance(self._sealed, Parts) else self.chain.shape
+
+    def seal(self) -> None:
+        """Keep what was asked for and nothing else, when no token can follow."""
+        try:
+            self._sealed = self.chain.parts().sampled(self._sample)
+        except WatchError as fault:
+            self._sealed = fault
+
+    def parts(self) -> Parts:
+        if self._sealed is None:
+            return self.chain.parts().sampled(self._sample)
+        if isinstance(self._sealed, WatchError):
+            raise self._sealed
+        return self._sealed
+
+
+@dataclass(eq=False)
+class Place:
+    """An attention of a model: where it is, what it reads, and its calls."""
+
+    path: str
+    crossing: bool = False
+    calls: list[Call | Generated] = field(default_factory=list)
+    _found: tuple[int, str] | None = None
+
+    @property
+    def kind(self) -> str:
+        """ "self", "cross" or "causal"."""
+        if self._crosses:
+            return "cross"
+        if self._found is None or self._found[0] != len(self.calls):
+            self._found = len(self.calls), self._direction()
+        return self._found[1]
+
+    def _direction(self) -> str:
+        for call in self.calls:
+            try:
+                parts = call.parts()
+            except WatchError:
+                continue
+            if isinstance(call, Generated) and len(call.chain) > 1:
+                return "causal"
+            if looks_back(parts.mask, parts.query.shape[-2], parts.key.shape[-2]):
+                return "causal"
+            if parts.bias is not None and _bias_looks_back(parts):
+                return "causal"
+        return "self"
+
+    @property
+    def _crosses(self) -> bool:
+        return self.crossing or bool(names.CROSSING.search(self.path))
+
+    @property
+    def name(self) -> str:
+        return names.short(self.path, "cross" if self._crosses else "self")
+
+    def keep(self, told: Parts | Later, sample: Sample, group: bool) -> Call | Generated:
+        """One call more, or one token more of the last one."""
+        if isinstance(told, Later) and told.crossing:
+            self.crossing = True
+        if not group or isinstance(told, Later) or not Chain.begins(told):
+            self.calls.append(Call(told, sample))
+            return self.calls[-1]
+        free = told.sampled(Sample(gradients=sample.gradients))
+        last = self.calls[-1] if self.calls else None
+        if isinstance(last, Generated) and last.chain.takes(free):
+            return last
+        if isinstance(last, Generated):
+            last.seal()
+        prompt = last.given if isinstance(last, Call) and not sample.changes else None
+        self.calls.append(Generated(Chain(free, prompt), sample))
+        return self.calls[-1]
+
+
+def _bias_looks_back(parts: Parts) -> bool:
+    if parts.bias is None or parts.bias.ndim < 2 or parts.bias.shape[-2] == 1:
+        return False
+    readable = parts.bias > 0.25 * torch.finfo(parts.bias.dtype).min
+    return looks_back(readable, parts.query.shape[-2], parts.key.shape[-2])
+
+
+def size(tensors: Iterable[Tensor], known: set[int]) -> int:
+    """Bytes of the memory that these hold and that is not known already."""
+    total = 0
+    for tensor in tensors:
+        if tensor.is_nested:
+            continue
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            known.add(storage.data_ptr())
+            total += storage.nbytes()
+    return total

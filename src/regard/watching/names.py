@@ -1,0 +1,50 @@
+"""What an attention is called: by the path of its module, and shortly by its layer and kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+SIDES = ("encoder", "decoder")
+CROSSING = re.compile(r"cross|encoder_attn|enc_?dec|multihead_attn$|(^|\.)src_attn", re.IGNORECASE)
+ATTENTIVE = re.compile(r"attention|attn", re.IGNORECASE)
+
+Layers = int | str | Iterable[int | str] | None
+
+
+def layer_of(path: str) -> int | None:
+    """The first number in a path: that of the layer."""
+    return next((int(part) for part in path.split(".") if part.isdecimal()), None)
+
+
+def short(path: str, kind: str) -> str:
+    """ "decoder.3.cross" of "model.decoder.layers.3.encoder_attn": side, numbers and kind.
+
+    Example:
+        >>> short("model.decoder.layers.3.encoder_attn", "cross")
+        'decoder.3.cross'
+        >>> short("model.layers.0.self_attn", "self")
+        'layer.0.self'
+    """
+    parts = path.split(".") if path else []
+    kept = [part for part in parts if part in SIDES or part.isdecimal()]
+    if not any(part.isdecimal() for part in kept):
+        return ".".join([*parts, kind])
+    return ".".join([*([] if kept[0] in SIDES else ["layer"]), *kept, kind])
+
+
+def chosen(path: str, name: str, layers: Layers) -> bool:
+    """Whether a path or name is among the layers asked for: numbers, or patterns with *."""
+    if layers is None:
+        return True
+    if isinstance(layers, int | str):
+        layers = (layers,)
+    return any(
+        layer_of(path) == each
+        if isinstance(each, int)
+        else any(
+            fnmatchcase(own, pattern) for own in (path, name) for pattern in (each, f"{each}.*")
+        )
+        for each in layers
+    )

@@ -1,0 +1,214 @@
+"""What one attention was made of: its queries and keys, and how they were weighed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.attend import look
+from regard.attention.kernels.request import Request
+from regard.attention.looks import Look
+from regard.attention.masks import Mask, MaskLike, as_mask
+from regard.attention.masks.mask import Both, Either, Given, pick
+from regard.attention.normalisers import Normaliser
+from regard.attention.scores import DotLike, Score
+from regard.attention.shapes import broadcast
+from regard.watching.errors import WatchError
+from regard.watching.placing import FlexScore, placed
+from regard.watching.rules import Rows, Rule, narrowed, opened
+
+Rows_ = slice | Iterable[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What of a call is kept; the whole of it, as it is, unless told."""
+
+    heads: tuple[int, ...] | None = None
+    rows: Rows_ | None = None
+    device: torch.device | None = None
+    dtype: torch.dtype | None = None
+    copy: bool = False
+    gradients: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether what is kept is not the very tensors that the model computed."""
+        chosen = (self.heads, self.rows, self.device, self.dtype)
+        return self.copy or any(each is not None for each in chosen)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """normalise(mask(score(query, key) + bias)), grouped heads as the model had them.
+
+    `query` is (*batch, heads, queries, width), `key` (*batch, key_heads, keys, width) with as many
+    heads or a divisor of them. `witness` is the last row of weights as the model itself computed it.
+    """
+
+    query: Tensor
+    key: Tensor
+    score: Score | None = None
+    bias: Tensor | None = None
+    mask: MaskLike | None = None
+    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None
+    witness: Tensor | None = None
+    rows: Tensor | None = None  # the queries that were kept, where not all were
+
+    def tensors(self) -> list[Tensor]:
+        """Everything that is held."""
+        held = [getattr(self, field.name) for field in fields(self)]
+        return [each for each in held if isinstance(each, Tensor)]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the look."""
+        front = tuple(self.query.shape[:-2])
+        if self.query.ndim == 2 or self.key.ndim != self.query.ndim:
+            front = broadcast(front, tuple(self.key.shape[:-2]))
+        return (*front, self.query.shape[-2], self.key.shape[-2])
+
+    def sampled(self, sample: Sample) -> Parts:
+        """What of it is to be kept."""
+        parts = self if sample.gradients else self._each(freed)
+        if sample.heads is not None:
+            parts = parts._of_heads(sample.heads)
+        if sample.rows is not None:
+            parts = parts._of_rows(sample.rows)
+        if not sample.changes:
+            return parts
+        if sample.dtype is not None:
+            query, key = parts.query.to(sample.dtype), parts.key.to(sample.dtype)
+            parts = replace(parts, query=query, key=key)
+        parts = parts._each(lambda one: one.to(sample.device))
+        return parts._each(torch.clone) if sample.copy else parts
+
+    def look(self) -> Look:
+        """The look at it: nothing is computed but what its keys and mask need to be read."""
+        query, key, score = self.query, self.key, self.score
+        heads, own = (x.shape[-3] if x.ndim > 2 else 1 for x in (query, key))
+        if heads != own and own != 1:
+            key = key.repeat_interleave(heads // own, -3)
+        joint = torch.promote_types(query.dtype, key.dtype)
+        query, key = query.to(joint), key.to(joint)
+        if isinstance(score, FlexScore):
+            query, key = placed(query, self.rows), placed(key)
+        mask, bias = self.mask, self.bias
+        if isinstance(mask, Tensor):
+            mask = narrowed(mask)
+        if bias is not None:
+            closed, bias = opened(bias)
+            if closed is not None:
+                mask = closed if mask is None else as_mask(mask) & closed
+        return look(query, key, score=score, bias=bias, mask=mask, normaliser=self.normaliser)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Parts:
+        changed: dict[str, Any] = {}
+        for field in fields(self):
+            held = getattr(self, field.name)
+            if isinstance(held, Tensor) and field.name != "rows":
+                changed[field.name] = change(held)
+        return replace(self, **changed)
+
+    def _of_heads(self, heads: tuple[int, ...]) -> Parts:
+        if self.query.ndim < 4:
+            raise WatchError(f"its queries have shape {list(self.query.shape)}, no axis of heads")
+        count, own = self.query.shape[-3], self.key.shape[-3]
+        if not all(-count <= head < count for head in heads):
+            raise WatchError(f"it has {count} heads, not those asked for: {list(heads)}")
+        chosen = torch.tensor([head % count for head in heads], device=self.query.device)
+
+        def some(plane: Any) -> Any:
+            if isinstance(plane, Tensor) and plane.ndim > 2 and plane.shape[-3] == count:
+                return plane.index_select(-3, chosen.to(plane.device))
+            return plane
+
+        return replace(
+            self,
+            query=self.query.index_select(-3, chosen),
+            key=self.key if own == 1 else self.key.index_select(-3, chosen * own // count),
+            score=_score_of(self.score, chosen, count),
+            bias=some(self.bias),
+            mask=_mask_of(self.mask, chosen, some),
+            normaliser=_of_heads(self.normaliser, chosen),
+            witness=some(self.witness),
+        )
+
+    def _of_rows(self, rows: Rows_) -> Parts:
+        count = self.query.shape[-2]
+        index = range(count)[rows] if isinstance(rows, slice) else [i for i in rows if i < count]
+        chosen = torch.tensor([i % count for i in index if i >= -count], dtype=torch.long)
+        there = chosen.to(self.query.device)
+        mask = self.mask
+        if isinstance(mask, Tensor):
+            mask = pick(mask, -2, there) if mask.ndim > 1 else mask
+        elif mask is not None:
+            mask = Rows(as_mask(mask), there, count)
+        bias = self.bias
+        if bias is not None and bias.ndim > 1:
+            bias = pick(bias, -2, there)
+        query = self.query.index_select(-2, there)
+        return replace(self, query=query, mask=mask, bias=bias, witness=None, rows=chosen)
+
+
+def freed(tensor: Tensor) -> Tensor:
+    """The tensor without its past, at no operator where it has none."""
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
+@dataclass(frozen=True)
+class OfHeads:
+    """A score with parameters for every head, of some of the heads: the others are not kept."""
+
+    score: Score
+    heads: Tensor
+    count: int
+
+    def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
+        whole = (self._spread(each) for each in (query, key))
+        return self.score(*whole).index_select(-3, self.heads.to(query.device))
+
+    def _spread(self, some: Tensor) -> Tensor:
+        whole = some.new_zeros(*some.shape[:-3], self.count, *some.shape[-2:])
+        return whole.index_copy(-3, self.heads.to(some.device), some)
+
+
+def from_request(request: Request) -> Parts:
+    """What one of our own attentions was asked."""
+    return Parts(
+        request.query,
+        request.key,
+        score=request.score,
+        bias=request.bias,
+        mask=request.mask,
+        normaliser=request.normaliser,
+    )
+
+
+def _score_of(score: Score | None, heads: Tensor, count: int) -> Score | None:
+    if isinstance(score, FlexScore):
+        return replace(score, heads=heads)
+    inner = getattr(score, "score", score)  # a SoftCap's
+    if score is None or isinstance(inner, DotLike):
+        return score
+    return OfHeads(score, heads, count)
+
+
+def _mask_of(mask: Any, heads: Tensor, some: Callable[[Any], Any]) -> Any:
+    if isinstance(mask, Rule):
+        return replace(mask, heads=heads)
+    if isinstance(mask, Given):
+        return Given(some(mask.tensor))
+    if isinstance(mask, Both | Either):
+        sides = (_mask_of(side, heads, some) for side in (mask.left, mask.right))
+        return type(mask)(*sides)
+    return mask if isinstance(mask, Mask) else some(mask)
+
+
+def _of_heads(normaliser: Any, heads: Tensor) -> Any:
+    choose = getattr(normaliser, "of_heads", None)
+    return normaliser if choose is None else choose(heads)

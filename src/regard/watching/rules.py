@@ -1,0 +1,141 @@
+"""Masks as other projects hand them over, made ours: True = may be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.attention.masks import Mask, MaskLike, as_mask, causal
+from regard.attention.masks.mask import Reach
+from regard.attention.masks.positions import Band
+from regard.attention.shapes import Frame
+
+SHUT = 0.25  # of the lowest number there is: biases below it are masks by another name
+LARGEST = 1 << 26  # pairs up to which a rule is laid out to see what it lets read
+
+
+@dataclass(frozen=True, eq=False)
+class Spans(Mask):
+    """Query i reads the keys from low_i to high_i, the last one out."""
+
+    low: Tensor
+    high: Tensor
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        low, high = (side.to(rows.device)[rows].unsqueeze(-1) for side in (self.low, self.high))
+        return (columns >= low) & (columns < high)
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        if not rows:
+            return Reach(range(0), range(0))
+        low, high = (side[rows.start : rows.stop] for side in (self.low, self.high))
+        return Reach(
+            range(int(low.min()), int(high.max())),
+            range(int(low.max()), max(int(low.max()), int(high.min()))),
+        )
+
+    def spans(self, frame: Frame) -> tuple[Tensor, Tensor]:
+        return self.low.to(frame.device), self.high.to(frame.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(Mask):
+    """Another mask, of some of its queries."""
+
+    mask: Mask
+    rows: Tensor
+    queries: int
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        return self.mask.window(self.rows.to(rows.device)[rows], columns, self._whole(frame))
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        if not rows:
+            return Reach(range(0), range(0))
+        own = self.rows[rows.start : rows.stop]
+        return self.mask.reach(range(int(own.min()), int(own.max()) + 1), self._whole(frame))
+
+    def _whole(self, frame: Frame) -> Frame:
+        return frame._replace(queries=self.queries)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule(Mask):
+    """flex_attention's mask_mod: a function of one batch entry, head, query and key."""
+
+    function: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+    heads: Tensor | None = None  # the heads that were kept, where not all were
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        entries = torch.arange(frame.batch[0], device=rows.device)
+        heads = torch.arange(frame.batch[1], device=rows.device)
+        if self.heads is not None:
+            heads = self.heads.to(rows.device)
+        if not (len(rows) and len(columns)):
+            return rows.new_empty(*frame.batch[:2], len(rows), len(columns), dtype=torch.bool)
+        return over_all(self.function)(entries, heads, rows, columns)
+
+
+def over_all(function: Callable[..., Tensor], scored: bool = False) -> Callable[..., Tensor]:
+    """A function of single (score,) entry, head, query and key as one of all of them."""
+    first = (0,) if scored else ()
+    for axes in (
+        (None,) * 3 + (0,),
+        (None, None, 0, None),
+        (None, 0, None, None),
+        (0,) + (None,) * 3,
+    ):
+        function = torch.vmap(function, in_dims=(*first, *axes))
+    return function
+
+
+def opened(bias: Tensor) -> tuple[MaskLike | None, Tensor | None]:
+    """What an additive mask is: a mask where it holds only zeros and lowest numbers, else a bias.
+
+    A row whose keys are all shut by lowest numbers, and not by -inf, is read evenly by the softmax
+    it was made for: such a mask stays the bias that it is.
+    """
+    shut = bias <= SHUT * torch.finfo(bias.dtype).min
+    if bool(((bias == 0) | shut).all()):
+        readable = ~shut
+        if bool(readable.any(-1).all()) or bool((bias[shut] == -torch.inf).all()):
+            return narrowed(readable), None
+    return None, bias
+
+
+def narrowed(mask: Tensor) -> MaskLike | None:
+    """The same as a rule where it is one that is quicker to follow: everything, or a triangle."""
+    if bool(mask.all()):
+        return None
+    queries, keys = mask.shape[-2:]
+    if queries > 1:
+        for align in ("start", "end") if queries != keys else ("end",):
+            rule = causal(align=align)
+            if bool((mask == rule.dense((), queries, keys, mask.device)).all()):
+                return rule
+    return mask
+
+
+def looks_back(mask: MaskLike | None, queries: int, keys: int) -> bool:
+    """Whether no query may read a key that comes after it, some of which there are."""
+    if mask is None or queries < 2:
+        return False
+    if isinstance(mask, Band):
+        return mask.after is not None and mask.after <= 0
+    if isinstance(mask, Rows):
+        return looks_back(mask.mask, mask.queries, keys)
+    if queries * keys > LARGEST:
+        return False
+    frame = Frame((1, 1), queries, keys, torch.device("cpu"))
+    if isinstance(mask, Tensor):
+        frame = frame._replace(device=mask.device)
+    at, of = (torch.arange(n, device=frame.device) for n in (queries, keys))
+    open_ = as_mask(mask).window(at, of, frame)
+    for align in ("start", "end"):
+        later = ~causal(align=align).dense((), queries, keys, frame.device)
+        if bool(later.any()) and not bool((open_ & later).any()):
+            return True
+    return False

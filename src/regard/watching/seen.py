@@ -1,0 +1,196 @@
+"""What a watch saw: looks by name."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.looks import Look
+from regard.watching.errors import WatchError
+from regard.watching.kept import Generated, Place, size
+from regard.watching.parts import Parts, Sample
+from regard.watching.table import HeadTable, Subject, table
+from regard.watching.tokens import Asked
+
+CLOSE, CLOSE_IN_HALF = 1e-4, 3e-2
+NOTHING = "the watch has seen no attention"
+
+
+class Step(NamedTuple):
+    """One look of an attention: the number of it, what it is of, and the shape of it."""
+
+    number: int
+    of: str  # "call", or "tokens" where one-token calls became one
+    shape: tuple[int, ...]
+
+
+class Seen(Mapping[str, Look]):
+    """Looks by name: "decoder.3.cross", or the module's path. Of several calls the last one.
+
+    `seen[name, step]` is another call of the same attention; `seen.steps(name)` lists them. The
+    one-token calls of cached generation are one look, whose rows are the tokens.
+
+    `seen.unseen` says of every module what was not seen, and why. An empty answer is never given:
+    where nothing was seen, asking raises a `WatchError` with those reasons.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, Place] = {}
+        self._looks: dict[tuple[str, int], tuple[int, Look]] = {}
+        self.unseen: dict[str, str] = {}
+        self.tokens: list[Asked] = []
+        self.heads: tuple[int, ...] | None = None  # those that were kept, where not all were
+
+    def __getitem__(self, name: str | tuple[str, int]) -> Look:
+        name, step = name if isinstance(name, tuple) else (name, -1)
+        place = self._place(name)
+        count = len(place.calls)
+        if not -count <= step < count:
+            raise KeyError(f"{name} has {count} looks, there is no number {step}")
+        key, call = (place.path, step % count), place.calls[step]
+        age = len(call.chain) if isinstance(call, Generated) else 1
+        known = self._looks.get(key)
+        if known is None or known[0] != age:
+            known = self._looks[key] = age, self._look(place, step)
+        return known[1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(self._places) and self._found(name) is not None
+
+    def __repr__(self) -> str:
+        if not self._places:
+            return f"Seen(nothing; unseen: {self.unseen})"
+        lines = [
+            f"{name:24} {self.kind(name):7} "
+            + ", ".join(" x ".join(map(str, step.shape)) for step in self.steps(name))
+            for name in self
+        ]
+        return "\n".join(
+            [*lines, *(f"not seen: {path}: {why}" for path, why in self.unseen.items())]
+        )
+
+    def path(self, name: str) -> str:
+        """The path of the module that computed it."""
+        return self._place(name).path
+
+    def kind(self, name: str) -> str:
+        """ "self", "causal" (no query reads a later key) or "cross" (keys of another sequence)."""
+        return self._place(name).kind
+
+    def steps(self, name: str) -> list[Step]:
+        """The looks there are of one attention, in the order of its calls."""
+        return [
+            Step(
+                number,
+                "tokens" if isinstance(call, Generated) and len(call.chain) > 1 else "call",
+                call.shape,
+            )
+            for number, call in enumerate(self._place(name).calls)
+        ]
+
+    def parts(self, name: str, step: int = -1) -> Parts:
+        """Query, key, score, bias, mask and normaliser of a look, as they were kept."""
+        return self._place(name).calls[step].parts()
+
+    def of_heads(self, name: str, heads: Iterable[int], step: int = -1) -> Look:
+        """A look at some heads of an attention."""
+        return self.parts(name, step).sampled(Sample(heads=tuple(heads))).look()
+
+    def table(self, tokens: Tensor | None = None) -> HeadTable:
+        """Entropy, distance, sink, diagonal and copy scores of every head.
+
+        Args:
+            tokens: (batch, length), what stood at each position; by default what the embedding
+                with the largest vocabulary was asked for.
+        """
+        found = (
+            Subject(name, self.kind(name), self.path(name), self[name], self.parts(name))
+            for name in self
+        )
+        return table(found, self.tokens, tokens, self.heads)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the kept tensors hold, each once."""
+        known: set[int] = set()
+        calls = [call for place in self._places.values() for call in place.calls]
+        return sum(size(call.tensors(), known) for call in calls)
+
+    def _look(self, place: Place, step: int) -> Look:
+        parts = place.calls[step].parts()
+        with torch.inference_mode(False):
+            look = parts.look()
+        if parts.witness is not None:
+            _agree(place.path, look, parts.witness)
+        return look
+
+    def _names(self) -> dict[str, Place]:
+        """Short names, where there is one attention of each; paths otherwise."""
+        if not self._places:
+            raise WatchError(self._nothing())
+        given: dict[str, list[Place]] = {}
+        for place in self._places.values():
+            given.setdefault(place.name, []).append(place)
+        return {
+            name if len(places) == 1 else place.path: place
+            for name, places in given.items()
+            for place in places
+        }
+
+    def _place(self, name: str) -> Place:
+        place = self._found(name)
+        if place is not None:
+            return place
+        names = list(self._names())
+        if name in self.unseen:
+            raise WatchError(f"{name} was not seen: {self.unseen[name]}")
+        close = get_close_matches(name, names, 5, 0.4) or names[:5]
+        raise KeyError(f"no attention {name!r} was seen; there are {len(names)}, such as {close}")
+
+    def _found(self, name: str) -> Place | None:
+        names = self._names()
+        if name in names:
+            return names[name]
+        same = (
+            (name, name.removesuffix(".causal") + ".self") if name.endswith(".causal") else (name,)
+        )
+        for place in self._places.values():
+            if name == place.path or (place.name in same and place.name in names):
+                return place
+        return None
+
+    def _nothing(self) -> str:
+        if not self.unseen:
+            return f"{NOTHING}: run the model within the `with` block, in the thread it is in"
+        reasons = "; ".join(f"{path or 'the model'}: {why}" for path, why in self.unseen.items())
+        return f"{NOTHING}: {reasons}"
+
+    def _warn(self) -> None:
+        if self.unseen:
+            several = "; ".join(
+                f"{path or 'the model'}: {why}" for path, why in self.unseen.items()
+            )
+            warnings.warn(f"not everything was seen: {several}", RuntimeWarning, stacklevel=4)
+
+
+def _agree(path: str, look: Look, witness: Tensor) -> None:
+    """Refuse a look that the model's own weights contradict: it computes what no rule here knows."""
+    row = look.weights(rows=[look.shape[-2] - 1])
+    half = witness.dtype in (torch.float16, torch.bfloat16)
+    apart = float((row - witness.to(row)).abs().max()) if witness.numel() else 0.0
+    if not apart <= (CLOSE_IN_HALF if half else CLOSE):
+        raise WatchError(
+            f"{path} weighs its keys in a way of its own: weights computed from its queries and keys"
+            f" differ from the model's by {apart:.2g}; add regard.declare(...) to it"
+        )

@@ -1,0 +1,184 @@
+"""A table of heads: how widely, how far and at what each of them reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass, fields
+from math import nan, prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.looks import Look
+from regard.watching.parts import Parts
+from regard.watching.tokens import Asked, tokens_of
+
+ROOM = 1 << 22  # weights held at a time
+
+
+class Subject(NamedTuple):
+    """An attention that was seen: what it is called, and its last look."""
+
+    name: str
+    kind: str
+    path: str
+    look: Look
+    parts: Parts
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head of one attention, as means over the queries that read anything.
+
+    entropy: in nats. distance: between a query's place and the keys it reads. sink: the weight of
+    the first key (Xiao et al. 2024, arXiv 2309.17453). diagonal: the weight of the key at the query's
+    own place, in cross attention at the same part of the other sequence. previous: of the one before.
+    copy: the weight of other keys with the query's token. induction: of keys that come after such
+    (Olsson et al. 2022, arXiv 2209.11895). nan where tokens are not known.
+    """
+
+    name: str
+    kind: str
+    head: int
+    entropy: float
+    distance: float
+    sink: float
+    diagonal: float
+    previous: float
+    copy: float
+    induction: float
+
+
+@dataclass(frozen=True)
+class HeadTable:
+    """The heads of what a watch saw, in the order they were computed in; `str` of it is a table."""
+
+    heads: tuple[Head, ...]
+
+    def __iter__(self) -> Iterator[Head]:
+        return iter(self.heads)
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def __str__(self) -> str:
+        names = [field.name for field in fields(Head)]
+        width = max([len("name"), *(len(head.name) for head in self.heads)])
+        lines = [
+            f"{'name':{width}} {'kind':6} {'head':>4} " + " ".join(f"{n:>9}" for n in names[3:])
+        ]
+        for head in self.heads:
+            name, kind, number, *numbers = astuple(head)
+            cells = " ".join("        -" if n != n else f"{n:9.3f}" for n in numbers)
+            lines.append(f"{name:{width}} {kind:6} {number:4} {cells}")
+        return "\n".join(lines)
+
+
+@torch.no_grad()
+def table(
+    subjects: Iterable[Subject],
+    asked: list[Asked],
+    tokens: Tensor | None = None,
+    heads: tuple[int, ...] | None = None,
+) -> HeadTable:
+    """The table of attentions.
+
+    Args:
+        subjects: what was seen.
+        asked: what embeddings were asked for.
+        tokens: (batch, length), in place of that.
+        heads: the numbers of the heads, where not all were kept.
+    """
+    rows = []
+    for subject in subjects:
+        known = _tokens(subject, asked, tokens)
+        numbers = _measured(subject.look, _places(subject), known).T.tolist()
+        labels = range(len(numbers)) if heads is None else heads
+        for label, row in zip(labels, numbers, strict=True):
+            rows.append(Head(subject.name, subject.kind, label, *row))
+    return HeadTable(tuple(rows))
+
+
+def _measured(look: Look, own: Tensor, asked: tuple[Tensor, Tensor] | None) -> Tensor:
+    """(7, heads): what `Head` says, one pass over the weights beside that of the entropy."""
+    *batch, queries, keys = look.shape
+    heads = batch[-1] if batch else 1
+    sums = torch.zeros(6, heads, dtype=torch.float64, device=look.device)
+    counted = torch.zeros(heads, dtype=torch.float64, device=look.device)
+    columns = torch.arange(keys, device=look.device)
+    height = max(1, ROOM // max(1, prod(batch) * keys))
+    for start in range(0, queries, height):
+        rows = range(start, min(start + height, queries))
+        weights = look.weights(rows=rows).reshape(-1, heads, len(rows), keys)
+        place = own[rows.start : rows.stop].to(look.device)
+        counted += (weights.sum(-1) > 0.5).sum((0, 2))
+        away = (columns - place[:, None]).abs().to(weights)
+        for number, part in enumerate(
+            (
+                (weights * away).sum((0, 2, 3)),
+                weights[..., 0].sum((0, 2)),
+                _at(weights, place),
+                _at(weights, place - 1),
+                *_copied(weights, place, rows, asked),
+            )
+        ):
+            sums[number] += part
+    entropy = look.entropy().reshape(-1, heads, queries).sum((0, 2)).to(sums)
+    means = torch.cat([entropy[None], sums]) / counted.clamp(min=1)
+    if asked is None:
+        means[-2:] = nan
+    return means
+
+
+def _at(weights: Tensor, place: Tensor) -> Tensor:
+    """The weights of one key a row, summed by head; none where it lies outside."""
+    inside = (place >= 0) & (place < weights.shape[-1])
+    index = place.clamp(0, weights.shape[-1] - 1).expand(*weights.shape[:-1]).unsqueeze(-1)
+    return (weights.gather(-1, index).squeeze(-1) * inside).sum((0, 2))
+
+
+def _copied(
+    weights: Tensor, place: Tensor, rows: range, asked: tuple[Tensor, Tensor] | None
+) -> tuple[Tensor, Tensor]:
+    """The weights of other keys with a query's token, and of the keys after those."""
+    if asked is None:
+        nothing = weights.new_zeros(weights.shape[1])
+        return nothing, nothing
+    query, key = asked
+    same = query[:, rows.start : rows.stop, None] == key[:, None]
+    columns = torch.arange(key.shape[-1], device=key.device)
+    if query is key or query.shape == key.shape:
+        same = same & (columns != place.to(key.device)[:, None])
+    after = torch.zeros_like(same)
+    after[..., 1:] = same[..., :-1]
+    copied, induced = ((weights * each[:, None]).sum((0, 2, 3)) for each in (same, after))
+    return copied, induced
+
+
+def _places(subject: Subject) -> Tensor:
+    """Where each query stands among the keys: the last query at the last key, but across."""
+    queries, keys = subject.look.shape[-2:]
+    if subject.parts.rows is not None:
+        return subject.parts.rows
+    here = torch.arange(queries)
+    return here * keys // max(1, queries) if subject.kind == "cross" else here + keys - queries
+
+
+def _tokens(
+    subject: Subject, asked: list[Asked], given: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
+    """The tokens of the queries and of the keys, where embeddings were asked for as many."""
+    look, crosses = subject.look, subject.kind == "cross"
+    queries, keys = look.shape[-2:]
+    late = "decoder" in subject.path and not crosses
+    key = tokens_of(asked, keys, late) if given is None else given
+    query: Tensor | None = None
+    if crosses:
+        query = tokens_of(asked, queries, True) if given is None else None
+    elif key is not None and key.shape[-1] == keys:
+        query = key[:, _places(subject).to(key.device)]
+    batch = look.shape[0] if len(look.shape) > 3 else 1
+    if query is None or key is None or {len(query), len(key)} != {batch}:
+        return None
+    return query.to(look.device), key.to(look.device)

@@ -1,0 +1,32 @@
+"""Which tokens stood at the positions of a sequence: what the embeddings were asked for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Asked(NamedTuple):
+    """What an embedding was asked for: where it is, its rows, and the tokens."""
+
+    path: str
+    vocabulary: int
+    tokens: Tensor
+
+
+def tokens_of(tokens: list[Asked], length: int, last: bool) -> Tensor | None:
+    """The tokens of a sequence as long as this: of one call, or of a prompt and what followed it."""
+    if not tokens:
+        return None
+    largest = max(each.vocabulary for each in tokens)
+    found: list[Tensor] = []
+    for path in dict.fromkeys(each.path for each in tokens if each.vocabulary == largest):
+        run: list[Tensor] = []
+        for each in (each.tokens for each in tokens if each.path == path):
+            follows = run and each.shape[-1] == 1 and each.shape[:-1] == run[0].shape[:-1]
+            run = [*run, each] if follows else [each]
+            if sum(part.shape[-1] for part in run) == length:
+                found.append(torch.cat(run, -1))
+    return None if not found else found[-1 if last else 0]

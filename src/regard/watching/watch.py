@@ -1,0 +1,247 @@
+"""`with regard.watch(model) as seen:` the model computes what it would, and its attention is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from threading import Lock
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.kernels.kept import transformed
+from regard.watching import frames, names
+from regard.watching.doors import DOOR
+from regard.watching.errors import WatchError
+from regard.watching.frames import Frame
+from regard.watching.kept import Generated, Place, size
+from regard.watching.layers import Later
+from regard.watching.parts import Parts, Rows_, Sample
+from regard.watching.seen import Seen
+from regard.watching.tokens import Asked
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+COMPILED = (
+    "is compiled: its attention runs within a graph, where nothing can be seen;"
+    ' watch the model before torch.compile, or under torch.compiler.set_stance("force_eager")'
+)
+SCRIPTED = "is TorchScript, which calls no function of Python's: watch the model it was made from"
+BY_HAND = (
+    "computes its attention by itself, or in a kernel that does not say what it reads:"
+    " add regard.declare(query, key, ...) to it"
+)
+OPAQUE = 'its implementation {!r} is a kernel that does not say what it reads: load it with "sdpa"'
+
+
+def watch(
+    model: nn.Module,
+    *,
+    layers: names.Layers = None,
+    heads: Iterable[int] | None = None,
+    rows: Rows_ | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+    memory: int | str | None = None,
+    copy: bool = False,
+    group: bool = True,
+    gradients: bool = False,
+) -> Watch:
+    """Look inside a model while it runs, without changing what it computes or how.
+
+    Queries and keys of every attention are kept, by reference: nothing is computed until a look is
+    asked. Seen are F.scaled_dot_product_attention, nn.MultiheadAttention and nn.Transformer's
+    layers with their fast paths, flex_attention, Hugging Face's eager, sdpa and flex attention,
+    `regard.attend`, and what a module tells by `regard.declare`. Only calls in the thread or task
+    of the `with` block, and within `model`, are seen.
+
+    Args:
+        model: any module, on any device.
+        layers: numbers of layers, or patterns of names or paths such as "decoder.*"; None for all.
+        heads: numbers of the heads to keep; None for all.
+        rows: the queries to keep of each call, a slice or numbers of them; None for all.
+        device: where to keep a copy, such as "cpu".
+        dtype: the precision to keep queries and keys in, such as torch.float16.
+        memory: how many bytes to keep at most, a number or such as "500MB"; calls after that are
+            not kept, and `seen.unseen` says so.
+        copy: keep copies, for models that write over their queries or keys.
+        group: make one look of the one-token calls of cached generation.
+        gradients: keep what the looks' gradients need.
+
+    Returns:
+        A context manager, whose value is a `Seen`: a mapping of names to looks.
+
+    Raises:
+        TypeError: the model is no nn.Module.
+
+    Example:
+        >>> import torch, regard
+        >>> model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+        >>> x = torch.randn(1, 5, 8)
+        >>> with regard.watch(model) as seen:
+        ...     output, _ = model(x, x, x, need_weights=False)
+        >>> seen["self"].shape
+        (1, 2, 5, 5)
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"got a {type(model).__name__}: pass the torch.nn.Module to watch")
+    sample = Sample(
+        heads=None if heads is None else tuple(heads),
+        rows=rows if rows is None or isinstance(rows, slice) else tuple(rows),
+        device=None if device is None else torch.device(device),
+        dtype=dtype,
+        copy=copy,
+        gradients=gradients,
+    )
+    return Watch(model, layers, sample, _bytes(memory), group)
+
+
+class Watch:
+    """What `watch` returns: enter it once."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: names.Layers,
+        sample: Sample,
+        budget: int | None,
+        group: bool,
+    ) -> None:
+        numbers_or_names = layers is None or isinstance(layers, int | str)
+        self._layers = layers if numbers_or_names else tuple(layers)  # type: ignore[arg-type]
+        self._model, self._sample, self._budget, self._group = model, sample, budget, group
+        self._seen, self._lock, self._held = Seen(), Lock(), 0
+        self._seen.heads = sample.heads
+        self._known: set[int] = set()
+        self._called: set[str] = set()
+        self._paths = {id(module): path for path, module in model.named_modules()}
+
+    def __enter__(self) -> Seen:
+        DOOR.open(self._model)
+        frames.listen(self)
+        return self._seen
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        frames.leave(self)
+        DOOR.shut(self._model)
+        for place in self._seen._places.values():
+            last = place.calls[-1]
+            if isinstance(last, Generated):
+                last.seal()
+        self._say()
+        if kind is None:
+            self._seen._warn()
+
+    def entered(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        """A module begins to run."""
+        path = self._paths.get(id(module))
+        if path is None:
+            return
+        self._called.add(path)
+        asked = arguments[0] if isinstance(arguments, tuple) and arguments else None
+        if isinstance(module, nn.Embedding) and isinstance(asked, Tensor) and asked.ndim == 2:
+            self._seen.tokens.append(Asked(path, module.num_embeddings, asked))
+
+    def heard(self, stack: tuple[Frame, ...], told: Callable[[], Parts | Later]) -> None:
+        """An attention was computed; whatever goes wrong here is said later and breaks nothing."""
+        frame = next((each for each in reversed(stack) if id(each.module) in self._paths), None)
+        if frame is None:
+            return
+        path = self._paths[id(frame.module)]
+        try:
+            with self._lock:
+                self._keep(path, frame, stack, told)
+        except (WatchError, RuntimeError, TypeError, ValueError) as reason:
+            self._seen.unseen.setdefault(path, f"{type(reason).__name__}: {reason}")
+
+    def _keep(
+        self, path: str, frame: Frame, stack: tuple[Frame, ...], told: Callable[[], Parts | Later]
+    ) -> None:
+        if not self._is_asked(path):
+            return
+        if transformed():
+            raise WatchError("it runs under torch.func or a trace, whose tensors hold no numbers")
+        if self._budget is not None and self._held >= self._budget:
+            raise WatchError(f"the memory of {self._budget:,} bytes was used up before it")
+        with torch.set_grad_enabled(self._sample.gradients and torch.is_grad_enabled()):
+            parts = told()
+            if isinstance(parts, Later) and parts.within:
+                path = f"{path}.{parts.within}" if path else parts.within
+            if frame.attentions:
+                path = f"{path}#{frame.attentions}"
+            place = self._seen._places.get(path) or Place(path)
+            place.crossing = place.crossing or _crosses(frame, stack)
+            kept = place.keep(parts, self._sample, self._group)
+        self._seen._places[path] = place
+        if self._budget is not None:
+            self._held += size(kept.tensors(), self._known)
+
+    def _is_asked(self, path: str) -> bool:
+        own = (names.short(path, kind) for kind in ("self", "cross", "causal"))
+        return any(names.chosen(path, name, self._layers) for name in own)
+
+    def _say(self) -> None:
+        """Name every module that must have attended and was not seen to."""
+        unseen = self._seen.unseen
+        compiled = {}
+        for path, module in self._model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                compiled[path] = SCRIPTED
+            elif _is_compiled(module) and not any(_within(path, each) for each in compiled):
+                compiled[path] = COMPILED
+        unseen |= {path: why for path, why in compiled.items() if not self._saw(path)}
+        attentive = [
+            path
+            for path, module in self._model.named_modules()
+            if path in self._called and names.ATTENTIVE.search(type(module).__name__)
+        ]
+        for path in attentive:
+            below = any(other != path and _within(other, path) for other in attentive)
+            if not below and self._is_asked(path) and not self._saw_around(path, attentive):
+                known = any(_within(path, each) for each in unseen)
+                if not known:
+                    unseen[path] = _why(self._model.get_submodule(path))
+
+    def _saw(self, path: str) -> bool:
+        return any(_within(place, path) for place in self._seen._places)
+
+    def _saw_around(self, path: str, attentive: list[str]) -> bool:
+        """Whether an attention was seen in this module, or in an attention that it is a part of."""
+        around = [path, *(each for each in attentive if _within(path, each))]
+        return any(self._saw(each) for each in around)
+
+
+def _crosses(frame: Frame, stack: tuple[Frame, ...]) -> bool:
+    """Whether the projections of a module read two sequences, or its class says that it does."""
+    kinds = (kind.__name__ for each in stack[-2:] for kind in type(each.module).__mro__)
+    return len(frame.read) > 1 or any(names.CROSSING.search(name) for name in kinds)
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    called = getattr(module, "_compiled_call_impl", None)
+    return called is not None or type(module).__name__ == "OptimizedModule"
+
+
+def _why(module: nn.Module) -> str:
+    implementation = getattr(getattr(module, "config", None), "_attn_implementation", None)
+    known = implementation in (None, "eager", "sdpa", "flex_attention")
+    return BY_HAND if known else OPAQUE.format(implementation)
+
+
+def _within(path: str, outer: str) -> bool:
+    return not outer or path == outer or path.startswith((f"{outer}.", f"{outer}#"))
+
+
+def _bytes(memory: int | str | None) -> int | None:
+    if memory is None or isinstance(memory, int):
+        return memory
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]?)b?\s*", memory.lower())
+    if found is None:
+        raise ValueError(f'memory is {memory!r}: pass a number of bytes, or such as "500MB"')
+    return int(float(found[1]) * UNITS[found[2]])

@@ -1,0 +1,157 @@
+"""One-token calls as one look, whatever the cache does with its keys."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.watching.cases import CLOSE, Fused
+
+import regard
+
+BATCH, HEADS, WIDTH, PROMPT, TOKENS = 3, 2, 4, 5, 6
+SHAPE = (BATCH, HEADS, PROMPT + TOKENS, WIDTH)
+
+
+@pytest.fixture
+def queries() -> torch.Tensor:
+    return torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def keys() -> torch.Tensor:
+    return torch.randn(SHAPE, generator=torch.Generator().manual_seed(1))
+
+
+def whole(queries, keys, mask):
+    return regard.look(queries, keys, mask=mask).weights()[:, :, PROMPT:]
+
+
+def steps():
+    return range(PROMPT, PROMPT + TOKENS)
+
+
+def test_a_cache_that_grows(queries, keys):
+    model = Fused()
+    with regard.watch(model) as seen:
+        model(queries[:, :, :PROMPT], keys[:, :, :PROMPT], is_causal=True)
+        for at in steps():
+            model(queries[:, :, at : at + 1], keys[:, :, : at + 1].clone())
+    expected = whole(queries, keys, regard.masks.causal(align="start"))
+    torch.testing.assert_close(seen["self"].weights(), expected, **CLOSE)
+    assert [step.of for step in seen.steps("self")] == ["call", "tokens"]
+
+
+def test_a_cache_that_grows_from_nothing(queries, keys):
+    model = Fused()
+    with regard.watch(model) as seen:
+        for at in range(6):
+            model(queries[:, :, at : at + 1], keys[:, :, : at + 1].clone())
+    expected = regard.look(
+        queries[:, :, :6], keys[:, :, :6], mask=regard.masks.causal(align="start")
+    )
+    torch.testing.assert_close(seen["self"].weights(), expected.weights(), **CLOSE)
+
+
+def test_a_cache_that_moves_along_as_a_window(queries, keys):
+    model = Fused()
+    with regard.watch(model) as seen:
+        model(queries[:, :, :PROMPT], keys[:, :, :PROMPT], is_causal=True)
+        for at in steps():
+            model(queries[:, :, at : at + 1], keys[:, :, at - 3 : at + 1].clone())
+    expected = whole(queries, keys, regard.masks.band(3, 0))
+    torch.testing.assert_close(seen["self"].weights(), expected, **CLOSE)
+
+
+def test_a_cache_that_is_filled_in_place(queries, keys):
+    model, cache = Fused(), torch.zeros_like(keys)
+    cache[:, :, :PROMPT] = keys[:, :, :PROMPT]
+    with regard.watch(model) as seen:
+        for at in steps():
+            cache[:, :, at] = keys[:, :, at]
+            open_ = (torch.arange(PROMPT + TOKENS) <= at).view(1, 1, 1, -1)
+            model(queries[:, :, at : at + 1], cache, attn_mask=open_)
+    expected = whole(queries, keys, regard.masks.causal(align="start"))
+    torch.testing.assert_close(seen["self"].weights(), expected, **CLOSE)
+
+
+def test_a_cache_that_is_written_over_is_refused(queries, keys):
+    model, cache = Fused(), keys[:, :, :4].clone()
+    with regard.watch(model) as seen:
+        for at in range(4, 8):
+            model(queries[:, :, at : at + 1], cache)
+            cache[:] = keys[:, :, at - 3 : at + 1]
+    with pytest.raises(regard.WatchError, match="group=False"):
+        seen["self"]
+
+
+def test_a_beam_search_that_reorders_its_cache(queries, keys):
+    model, order = Fused(), torch.Generator().manual_seed(2)
+    cache, asked = keys[:, :, :PROMPT].clone(), queries[:, :, :0]
+    with regard.watch(model) as seen:
+        for at in steps():
+            parents = torch.randint(BATCH, (BATCH,), generator=order)
+            cache, asked = cache[parents], asked[parents]
+            query = queries[:, :, at : at + 1]
+            cache = torch.cat([cache, keys[:, :, at : at + 1]], -2)
+            asked = torch.cat([asked, query], -2)
+            model(query, cache)
+    expected = regard.look(asked, cache, mask=regard.masks.causal(align="end"))
+    torch.testing.assert_close(seen["self"].weights(), expected.weights(), **CLOSE)
+
+
+def test_a_source_that_is_read_at_every_step_with_padding(queries, keys):
+    model, source = Fused(), keys[:, :, :7].clone()
+    open_ = regard.masks.padding([7, 4, 5]).dense((BATCH, 1), 1, 7)
+    with regard.watch(model) as seen:
+        for at in steps():
+            model(queries[:, :, at : at + 1], source, attn_mask=open_)
+    expected = regard.look(queries[:, :, PROMPT:], source, mask=open_)
+    torch.testing.assert_close(seen["self"].weights(), expected.weights(), **CLOSE)
+
+
+def test_single_queries_of_unrelated_sequences_stay_apart(queries, keys):
+    model = Fused()
+    with regard.watch(model) as seen:
+        model(queries[:, :, :1], keys[:, :, :4])
+        model(queries[:, :, 1:2], keys[:, :, 3:8])  # one key more, but none of the same
+        model(queries[:, :, 2:3], keys[:, :, 2:7])  # as many, but others
+    assert [step.of for step in seen.steps("self")] == ["call"] * 3
+    expected = regard.look(queries[:, :, 1:2], keys[:, :, 3:8]).weights()
+    torch.testing.assert_close(seen["self", 1].weights(), expected, **CLOSE)
+
+
+def test_steps_stay_single_where_that_is_asked_for(queries, keys):
+    model = Fused()
+    with regard.watch(model, group=False) as seen:
+        for at in steps():
+            model(queries[:, :, at : at + 1], keys[:, :, : at + 1])
+    assert len(seen.steps("self")) == TOKENS
+
+
+def test_a_sample_of_generated_tokens(queries, keys):
+    model = Fused()
+    with regard.watch(model, heads=[1], rows=slice(2, None), dtype=torch.float16) as seen:
+        for at in steps():
+            model(queries[:, :, at : at + 1], keys[:, :, : at + 1].clone())
+    expected = whole(queries, keys, regard.masks.causal(align="start"))[:, 1:, 2:]
+    torch.testing.assert_close(seen["self"].weights(), expected, atol=3e-3, rtol=0)
+
+
+def test_our_own_decoder_is_followed_step_by_step():
+    from regard.translation.models.transformer import Transformer, TransformerSettings
+
+    torch.manual_seed(3)
+    settings = TransformerSettings(
+        width=16, heads=2, encoder_layers=1, decoder_layers=2, feed_forward=32, dropout=0.0
+    )
+    model = Transformer(settings, 20, 20).eval()
+    source, lengths = torch.randint(4, 20, (2, 5)), torch.tensor([5, 3])
+    target = torch.randint(4, 20, (2, 4))
+    with torch.no_grad(), regard.watch(model) as seen:
+        state = model.start(model.encode(source, lengths))
+        for words in target.T:
+            _, state = model.step(words, state)
+    expected = model.looks(source, lengths, target)
+    for name in ("decoder.0.self", "decoder.1.self", "decoder.0.cross", "decoder.1.cross"):
+        weights = expected[name].weights().detach()
+        torch.testing.assert_close(seen[name].weights(), weights, **CLOSE)

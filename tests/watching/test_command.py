@@ -1,0 +1,92 @@
+"""`regard look --watch`: a user's own module, the table and the pictures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard.cli.main import main
+
+MODEL = """
+import torch
+from torch import nn
+
+def encoder():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return nn.TransformerEncoder(layer, 2), torch.randn(1, 5, 8)
+
+def called():
+    model, x = encoder()
+    return model, lambda model: model(src=x)
+
+def wrong():
+    return 3
+
+def failing():
+    raise LookupError("no such thing")
+
+def blind():
+    return nn.Linear(2, 2), torch.ones(1, 2)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The name of a module in the current folder."""
+    (tmp_path / "watched_model.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield "watched_model"
+    sys.modules.pop("watched_model", None)
+
+
+def test_the_heads_of_a_model_are_printed_and_drawn(module, tmp_path, capsys):
+    assert main(["look", "--watch", f"{module}:encoder", "--out", "heads"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:5] == ["name", "kind", "head", "entropy", "distance"]
+    assert [line.split()[:3] for line in lines[1:5]] == [
+        ["layer.0.self", "self", "0"],
+        ["layer.0.self", "self", "1"],
+        ["layer.1.self", "self", "0"],
+        ["layer.1.self", "self", "1"],
+    ]
+    for name in ("layer.0.self.png", "layer.1.self.png"):
+        assert (tmp_path / "heads" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_layer_and_head_of_a_model_that_is_run_by_a_function(module, capsys):
+    assert main(["look", "--watch", f"{module}:called", "--layer", "1", "--head", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[1:]] == [["layer.1.self", "self", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "said"),
+    [
+        ("encoder", 2, "expected MODULE:CALL"),
+        ("no_such_module:call", 2, "there is no module no_such_module"),
+        ("watched_model:nothing", 2, "has no function nothing"),
+        ("watched_model:number", 2, "has no function number"),
+        ("watched_model:wrong", 1, "returned int"),
+        ("watched_model:failing", 1, "LookupError: no such thing"),
+        ("watched_model:blind", 1, "has seen no attention"),
+    ],
+)
+def test_a_mistake_is_one_line(module, capsys, asked, code, said):
+    assert main(["look", "--watch", asked]) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_sentence_and_a_model_are_not_looked_at_together(module, capsys):
+    assert main(["look", "Hola.", "--watch", f"{module}:encoder"]) == 2
+    assert main(["look"]) == 2
+    assert "TEXT is missing" in capsys.readouterr().err
+    Path("file").write_text("")
+    assert main(["look", "--watch", f"{module}:encoder", "--out", "file"]) == 1

@@ -1,0 +1,242 @@
+"""Models of Hugging Face, built from configurations, beside the attentions that their eager form gives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.watching.cases import CLOSE, by_hand
+
+import regard
+
+transformers = pytest.importorskip("transformers")
+
+TOKENS = torch.randint(5, 50, (2, 9), generator=torch.Generator().manual_seed(0))
+MASK = torch.ones(2, 9, dtype=torch.long)
+MASK[1, 6:] = 0
+LEFT = MASK.flip(-1)
+SIZES = {
+    "vocab_size": 60,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+TOLD = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
+
+
+def bert(implementation):
+    settings = transformers.BertConfig(**SIZES, attn_implementation=implementation)
+    return made(transformers.BertModel, settings)
+
+
+def llama(implementation):
+    settings = transformers.LlamaConfig(
+        **SIZES, num_key_value_heads=2, eos_token_id=None, attn_implementation=implementation
+    )
+    return made(transformers.LlamaForCausalLM, settings)
+
+
+def gemma(implementation):
+    settings = transformers.Gemma2Config(
+        **SIZES,
+        num_key_value_heads=2,
+        head_dim=8,
+        sliding_window=4,
+        attn_logit_softcapping=1.0,
+        query_pre_attn_scalar=4,
+        eos_token_id=None,
+        attn_implementation=implementation,
+    )
+    return made(transformers.Gemma2ForCausalLM, settings)
+
+
+def marian(implementation):
+    settings = transformers.MarianConfig(
+        vocab_size=60,
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        pad_token_id=0,
+        eos_token_id=1,
+        decoder_start_token_id=0,
+        forced_eos_token_id=None,
+        attn_implementation=implementation,
+    )
+    return made(transformers.MarianMTModel, settings)
+
+
+def made(kind, settings):
+    torch.manual_seed(1)
+    return kind(settings).eval()
+
+
+def eager_weights(make, tokens, mask, **named):
+    with torch.no_grad():
+        return make("eager")(tokens, attention_mask=mask, output_attentions=True, **named)
+
+
+def assert_rows(weights, expected, mask):
+    """Of the queries that are not padding; those read what they like."""
+    keep = mask[:, None, :, None].bool()
+    torch.testing.assert_close(weights * keep, expected[..., : weights.shape[-1]] * keep, **CLOSE)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa", "flex_attention"])
+@pytest.mark.parametrize("make", [bert, gemma])
+def test_every_implementation_is_seen_and_computes_what_it_did(make, implementation):
+    if make is gemma and implementation == "sdpa":
+        pytest.skip("has no bound on scores")
+    model = make(implementation)
+    # What is compiled for flex attention is not what is tested here, and takes a minute.
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        plain = model(TOKENS, attention_mask=MASK)[0]
+        with regard.watch(model) as seen:
+            watched = model(TOKENS, attention_mask=MASK)[0]
+    assert torch.equal(watched, plain)
+    assert seen.unseen == {}
+    expected = eager_weights(make, TOKENS, MASK).attentions
+    for (name, look), weights in zip(seen.items(), expected, strict=True):
+        assert_rows(look.weights(), weights, MASK)
+        assert seen.kind(name) == ("self" if make is bert else "causal")
+
+
+@pytest.mark.parametrize(
+    ("make", "implementation"), [(llama, "sdpa"), (llama, "eager"), (gemma, "eager")]
+)
+def test_generated_tokens_are_the_rows_of_one_look(make, implementation):
+    model = make(implementation)
+    plain = model.generate(TOKENS, attention_mask=LEFT, **TOLD)
+    with regard.watch(model) as seen:
+        watched = model.generate(TOKENS, attention_mask=LEFT, **TOLD)
+    assert torch.equal(watched, plain)
+    mask = torch.cat([LEFT, LEFT.new_ones(2, 4)], 1)
+    expected = eager_weights(make, plain[:, :-1], mask).attentions
+    for layer, weights in enumerate(expected):
+        name = f"layer.{layer}.self"
+        assert [step.of for step in seen.steps(name)] == ["call", "tokens"]
+        assert_rows(seen[name, 0].weights(), weights[:, :, :9], LEFT)
+        assert seen[name].shape == (2, 4, 4, 13)
+        torch.testing.assert_close(seen[name].weights(), weights[:, :, 9:], **CLOSE)
+        assert seen.kind(name) == "causal"
+
+
+def test_a_beam_search_is_followed_back_to_what_each_beam_read():
+    model = llama("sdpa")
+    with regard.watch(model) as seen:
+        model.generate(TOKENS, attention_mask=LEFT, num_beams=3, **TOLD)
+    grouped = {name: seen[name].weights() for name in seen}
+    with regard.watch(model, group=False, copy=True) as steps:
+        model.generate(TOKENS, attention_mask=LEFT, num_beams=3, **TOLD)
+    for name, weights in grouped.items():
+        assert weights.shape == (6, 4, 4, 13)
+        for row in range(4):
+            single = steps[name, row + 1].weights()[:, :, 0]
+            entries = weights[:, :, row, : 10 + row]
+            apart = (entries[:, None] - single[None]).abs().amax((-1, -2))
+            assert (apart.amin(1) < 1e-5).all()
+        torch.testing.assert_close(weights[:, :, 3], steps[name].weights()[:, :, 0], **CLOSE)
+
+
+def test_a_cache_that_is_filled_in_place():
+    model = llama("sdpa")
+    with regard.watch(model) as seen:
+        model.generate(TOKENS, attention_mask=LEFT, **TOLD)
+    with regard.watch(model) as static:
+        model.generate(TOKENS, attention_mask=LEFT, cache_implementation="static", **TOLD)
+    for name in seen:
+        weights = static[name].weights()
+        torch.testing.assert_close(weights[..., :13], seen[name].weights(), **CLOSE)
+        assert not weights[..., 13:].any()
+        with pytest.raises(regard.WatchError, match="copy=True"):
+            static[name, 0].entropy()
+
+
+def test_an_encoder_and_a_decoder_that_generates():
+    model = marian("sdpa")
+    told = {"attention_mask": MASK, **TOLD}
+    with regard.watch(model) as seen:
+        written = model.generate(TOKENS, **told)
+    expected = eager_weights(marian, TOKENS, MASK, decoder_input_ids=written[:, :-1])
+    for layer in range(2):
+        name = f"encoder.{layer}.self"
+        assert_rows(seen[name].weights(), expected.encoder_attentions[layer], MASK)
+        for kind, weights in (
+            ("cross", expected.cross_attentions),
+            ("self", expected.decoder_attentions),
+        ):
+            look = seen[f"decoder.{layer}.{kind}"]
+            torch.testing.assert_close(look.weights(), weights[layer], **CLOSE)
+    assert seen.kind("decoder.0.cross") == "cross"
+    assert seen["decoder.1.cross"].top(5)[1].shape == (2, 4, 5, 5)
+
+
+def test_relative_positions_are_biases():
+    settings = transformers.T5Config(
+        vocab_size=60, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4
+    )
+    for implementation in ("eager", "sdpa"):
+        settings._attn_implementation = implementation
+        model = made(transformers.T5EncoderModel, settings)
+        with torch.no_grad(), regard.watch(model) as seen:
+            model(TOKENS, attention_mask=MASK)
+        weights = [seen[name].weights() for name in seen]
+        if implementation == "eager":
+            expected = weights
+            parts = seen.parts(next(iter(seen)))
+            torch.testing.assert_close(
+                weights[0], by_hand(parts.query, parts.key, parts.bias, 1.0), **CLOSE
+            )
+    for one, other in zip(weights, expected, strict=True):
+        assert_rows(one, other, MASK)
+
+
+def test_sinks_take_their_share():
+    settings = transformers.GptOssConfig(
+        **SIZES,
+        num_key_value_heads=2,
+        head_dim=8,
+        num_local_experts=2,
+        num_experts_per_tok=1,
+        sliding_window=4,
+        attn_implementation="eager",
+    )
+    model = made(transformers.GptOssForCausalLM, settings)
+    for layer in model.model.layers:
+        torch.nn.init.normal_(layer.self_attn.sinks)
+    with torch.no_grad(), regard.watch(model, heads=[2, 0]) as seen:
+        expected = model(TOKENS, output_attentions=True).attentions
+    for look, weights in zip(seen.values(), expected, strict=True):
+        torch.testing.assert_close(look.weights(), weights[:, [2, 0]], **CLOSE)
+        assert (look.weights().sum(-1) < 0.999).all()
+
+
+def test_a_kernel_that_does_not_say_what_it_reads_is_named():
+    def opaque(module, query, key, value, mask, **how):
+        return torch.zeros_like(query).transpose(1, 2), None
+
+    transformers.AttentionInterface.register("opaque", opaque)
+    model = llama("opaque")
+    with pytest.warns(RuntimeWarning, match="'opaque'"), regard.watch(model) as seen:
+        model(TOKENS)
+    with pytest.raises(regard.WatchError, match=r"seen no attention.*'opaque'"):
+        list(seen)
+
+
+def test_a_model_with_weights_of_its_own_kind_is_refused(monkeypatch):
+    from transformers.models.bert import modeling_bert
+
+    plain = modeling_bert.eager_attention_forward
+
+    def sharper(module, query, key, value, mask, scaling=None, **how):
+        return plain(module, query, key, value, mask, scaling=2 * scaling, **how)
+
+    monkeypatch.setattr(modeling_bert, "eager_attention_forward", sharper)
+    model = bert("eager")
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(TOKENS)
+    with pytest.raises(regard.WatchError, match="in a way of its own"):
+        seen["encoder.0.self"]

@@ -1,0 +1,245 @@
+"""What is kept, what it is called, what is said of the rest, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from tests.watching.cases import CLOSE
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.modules import module as hooks
+
+import regard
+from regard.attention import heads as own_heads
+from regard.watching.names import short
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+
+    def forward(self, x, fail=False):
+        query, key, value = self.qkv(x).unflatten(-1, (2, 12)).transpose(1, 2).chunk(3, -1)
+        reading = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        if fail:
+            raise LookupError("on purpose")
+        return x + reading.transpose(1, 2).flatten(-2)
+
+
+class Stack(nn.Module):
+    def __init__(self, depth: int = 3) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Block() for _ in range(depth))
+
+    def forward(self, x, fail=False):
+        for layer in self.layers:
+            x = layer(x, fail)
+        return x
+
+
+@pytest.fixture
+def model() -> Stack:
+    torch.manual_seed(0)
+    return Stack()
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind():
+    from transformers import AttentionInterface
+
+    def state():
+        held = [F.scaled_dot_product_attention, F.multi_head_attention_forward, torch.ops]
+        held += [torch._native_multi_head_attention, torch._transformer_encoder_layer_fwd]
+        held += [regard.attend, regard.read, own_heads.attend]
+        held += [AttentionInterface.get_interface, AttentionInterface.__getitem__]
+        counts = [len(hooks._global_forward_hooks), len(hooks._global_forward_pre_hooks)]
+        return [*map(id, held), *counts, "__getitem__" in vars(AttentionInterface)]
+
+    before = state()
+    yield
+    assert state() == before
+
+
+def test_paths_become_names_of_side_number_and_kind():
+    assert short("model.decoder.layers.3.encoder_attn", "cross") == "decoder.3.cross"
+    assert short("bert.encoder.layer.0.attention.self", "self") == "encoder.0.self"
+    assert short("transformer.h.11.attn", "self") == "layer.11.self"
+    assert short("pool.attention", "cross") == "pool.attention.cross"
+    assert short("", "self") == "self"
+
+
+def test_calls_are_found_by_name_path_and_step(model, x):
+    with regard.watch(model) as seen:
+        model(x)
+        model(x[:, :4])
+    assert list(seen) == ["layer.0.self", "layer.1.self", "layer.2.self"]
+    assert seen["layer.1.self"] is seen["layers.1"] is seen["layer.1.causal", -1]
+    assert [step.shape for step in seen.steps("layers.1")] == [(2, 2, 6, 6), (2, 2, 4, 4)]
+    assert seen["layers.1", 0].shape == (2, 2, 6, 6)
+    assert "layers.2" in seen
+    assert "layers.3" not in seen
+    assert "layer.2.self" in repr(seen)
+    with pytest.raises(KeyError, match=r"there are 3, such as \['layer"):
+        seen["layer.9.self"]
+    with pytest.raises(KeyError, match="there is no number 2"):
+        seen["layers.1", 2]
+
+
+@pytest.mark.parametrize("layers", [1, [1], "layers.1", "layer.1.*", ["layer.1.causal"], "*.1"])
+def test_layers_are_chosen_by_number_name_or_path(model, x, layers):
+    with regard.watch(model, layers=layers) as seen:
+        model(x)
+    assert list(seen) == ["layer.1.self"]
+    assert seen.unseen == {}
+
+
+def test_a_sample_is_that_part_of_the_whole(model, x):
+    with regard.watch(model) as seen:
+        model(x)
+    whole = seen["layers.2"].weights().detach()
+    for how, expected in (
+        ({"heads": [1]}, whole[:, 1:]),
+        ({"rows": slice(2, 5)}, whole[:, :, 2:5]),
+        ({"rows": [5, 0, 99]}, whole[:, :, [5, 0]]),
+        ({"device": "cpu", "copy": True}, whole),
+    ):
+        with regard.watch(model, **how) as seen:
+            model(x)
+        torch.testing.assert_close(seen["layers.2"].weights(), expected, **CLOSE)
+    with regard.watch(model, dtype=torch.float16) as seen:
+        model(x)
+    assert seen.parts("layers.2").query.dtype == torch.float16
+    torch.testing.assert_close(seen["layers.2"].weights(), whole, atol=2e-3, rtol=0)
+
+
+def test_a_budget_of_memory_is_kept_and_told(model, x):
+    one = 2 * 6 * 24 * 4  # the packed projections of a layer
+    with pytest.warns(RuntimeWarning, match="used up"), regard.watch(model, memory=2 * one) as seen:
+        model(x)
+    assert list(seen) == ["layer.0.self", "layer.1.self"]
+    assert seen.nbytes == 2 * one
+    assert "1,1" in seen.unseen["layers.2"] or "bytes" in seen.unseen["layers.2"]
+    with pytest.raises(ValueError, match='"500MB"'):
+        regard.watch(model, memory="lots")
+
+
+def test_watches_nest_and_each_sees_its_own_model(model, x):
+    other = Stack(1)
+    with regard.watch(model) as outer:
+        model(x)
+        with regard.watch(model, layers=0) as inner, regard.watch(other) as third:
+            model(x)
+            other(x)
+        model(x)
+    assert [len(each.steps("layers.0")) for each in (outer, inner, third)] == [3, 1, 1]
+    assert len(inner) == len(third) == 1
+
+
+def test_a_part_may_be_called_alone_and_an_outsider_is_not_seen(model, x):
+    with regard.watch(model) as seen:
+        model.layers[1](x)
+        Block()(x)
+        F.scaled_dot_product_attention(x, x, x)
+    assert list(seen) == ["layer.1.self"]
+    assert len(seen.steps("layers.1")) == 1
+
+
+def test_an_exception_leaves_nothing_behind_and_what_was_seen(model, x):
+    with pytest.raises(LookupError), regard.watch(model) as seen:
+        model(x, fail=True)
+    assert list(seen) == ["layer.0.self"]
+    with regard.watch(model) as seen:
+        with pytest.raises(LookupError):
+            model(x, fail=True)
+        model.layers[2](x)
+    assert list(seen) == ["layer.0.self", "layer.2.self"]
+
+
+def test_threads_see_their_own_calls(model, x):
+    found, ready = {}, threading.Barrier(4)
+
+    def run(number: int) -> None:
+        own = x[:, : number + 2]
+        with torch.no_grad(), regard.watch(model) as seen:
+            ready.wait()
+            for _ in range(5):
+                model(own)
+            ready.wait()
+        found[number] = seen
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
+    with regard.watch(model) as here:
+        for thread in threads:
+            thread.start()
+        ready.wait()
+        model(x)
+        ready.wait()
+        for thread in threads:
+            thread.join()
+    assert len(here.steps("layers.0")) == 1
+    for number, seen in found.items():
+        shape = (2, 2, number + 2, number + 2)
+        assert [step.shape for step in seen.steps("layers.2")] == [shape] * 5
+
+
+def test_nothing_seen_is_never_an_empty_answer(model, x):
+    with regard.watch(model) as seen:
+        pass
+    for ask in (len, list, repr, lambda seen: seen["layers.0"], lambda seen: seen.table()):
+        if ask is repr:
+            assert "nothing" in repr(seen)
+            continue
+        with pytest.raises(regard.WatchError, match="run the model within"):
+            ask(seen)
+    with pytest.raises(TypeError, match="got a function"):
+        regard.watch(lambda: None)
+
+
+def test_a_compiled_part_is_named(model, x):
+    model.layers[1] = torch.compile(model.layers[1], backend="aot_eager")
+    model(x)
+    with pytest.warns(RuntimeWarning, match=r"layers\.1: is compiled"), regard.watch(model) as seen:
+        watched = model(x)
+    assert list(seen) == ["layer.0.self", "layer.2.self"]
+    assert torch.equal(watched, model(x))
+    torch._dynamo.reset()
+
+
+def test_a_script_is_named(x):
+    class Scripted(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.scaled_dot_product_attention(x, x, x)
+
+    model = nn.Sequential(torch.jit.script(Scripted()))
+    with pytest.warns(RuntimeWarning, match="TorchScript"), regard.watch(model) as seen:
+        model(x)
+    with pytest.raises(regard.WatchError, match="TorchScript"):
+        len(seen)
+
+
+def test_a_transformation_holds_no_numbers_to_keep(model, x):
+    with pytest.warns(RuntimeWarning, match=r"torch\.func"), regard.watch(model) as seen:
+        torch.func.vmap(model)(x[None])
+    assert "layers.0" in seen.unseen
+
+
+def test_shared_layers_and_two_attentions_of_one_module_are_told_apart(x):
+    class Twice(nn.Module):
+        def forward(self, x, memory):
+            x = F.scaled_dot_product_attention(x, x, x)
+            return F.scaled_dot_product_attention(x, memory, memory)
+
+    model = Twice()
+    with regard.watch(model) as seen:
+        model(x, x[:, :3])
+        model(x, x[:, :2])
+    assert [step.shape for step in seen.steps("self")] == [(2, 6, 6)] * 2
+    assert [step.shape for step in seen.steps("#1")] == [(2, 6, 3), (2, 6, 2)]

@@ -1,0 +1,87 @@
+"""The table of heads, beside heads whose reading is known."""
+
+from __future__ import annotations
+
+from math import isnan, log
+
+import pytest
+import torch
+from tests.watching.cases import Fused
+
+import regard
+
+LENGTH = 6
+FAR = 50.0
+
+
+class Heads(torch.nn.Module):
+    """Four heads: one reads the first key, one its own, one the one before, one all alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(10, 2)
+
+    def forward(self, tokens):
+        self.embedding(tokens)
+        here = torch.eye(LENGTH)
+        first = torch.zeros(LENGTH, LENGTH)
+        first[:, 0] = 1
+        queries = torch.stack([first, here, here.roll(-1, 1), torch.zeros(LENGTH, LENGTH)])
+        queries = queries.expand(len(tokens), -1, -1, -1)
+        keys = here.expand_as(queries)
+        return torch.nn.functional.scaled_dot_product_attention(
+            FAR * queries, keys, keys, scale=1.0
+        )
+
+
+@pytest.fixture
+def table():
+    model = Heads()
+    with regard.watch(model) as seen:
+        model(torch.tensor([[1, 2, 3, 1, 2, 3]]))
+    return seen.table()
+
+
+def test_each_head_is_told_by_its_numbers(table):
+    sink, own, before, even = table
+    assert (sink.sink, own.diagonal, even.entropy) == pytest.approx((1, 1, log(LENGTH)))
+    assert sink.distance == pytest.approx(sum(range(LENGTH)) / LENGTH)
+    assert own.distance == pytest.approx(0)
+    assert before.previous == pytest.approx((LENGTH - 1) / LENGTH)
+    assert even.sink == even.diagonal == pytest.approx(1 / LENGTH)
+    assert [head.entropy for head in (sink, own, before)] == pytest.approx([0] * 3, abs=1e-4)
+
+
+def test_copies_are_of_other_keys_with_the_same_token_and_inductions_of_those_after(table):
+    sink, own, _, even = table
+    assert sink.copy == pytest.approx(1 / LENGTH)  # position 3 reads 0, and 0 itself does not count
+    assert own.copy == pytest.approx(0)
+    assert even.copy == pytest.approx(1 / LENGTH)
+    # after the other 1, 2, 3: five such keys for six queries, that at the end has none
+    assert even.induction == pytest.approx(5 / 36)
+
+
+def test_without_tokens_there_is_nothing_to_copy_and_given_ones_will_do():
+    query, key = torch.randn(1, 2, 4, 8), torch.randn(1, 2, 4, 8)
+    model = Fused()
+    with regard.watch(model, heads=[1]) as seen:
+        model(query, key)
+    (head,) = seen.table()
+    assert head.head == 1
+    assert isnan(head.copy)
+    assert isnan(head.induction)
+    assert str(seen.table()).splitlines()[1].endswith("-         -")
+    (head,) = seen.table(torch.tensor([[7, 7, 7, 7]]))
+    assert head.copy == pytest.approx(1 - head.diagonal)
+
+
+def test_a_sample_of_rows_stands_where_it_stood():
+    query, key = torch.randn(1, 2, 9, 8), torch.randn(1, 2, 9, 8)
+    model = Fused()
+    with regard.watch(model, rows=slice(3, 6)) as seen:
+        model(query, key)
+    (head, _) = seen.table()
+    weights = seen["self"].weights()[0, 0]
+    away = (torch.arange(9) - torch.arange(3, 6)[:, None]).abs()
+    assert head.distance == pytest.approx(float((weights * away).sum(-1).mean()), abs=1e-5)
+    assert head.diagonal == pytest.approx(float(weights[range(3), range(3, 6)].mean()), abs=1e-5)

@@ -1,0 +1,157 @@
+"""nn.MultiheadAttention and nn.Transformer's layers, fast paths included."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.watching.cases import CLOSE, operators
+from torch import nn
+
+import regard
+
+WIDTH, HEADS, LENGTH = 16, 4, 7
+PADDED = torch.zeros(2, LENGTH, dtype=torch.bool)
+PADDED[1, 5:] = True
+LATER = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    torch.manual_seed(0)
+    return torch.randn(2, LENGTH, WIDTH)
+
+
+def attention(**how) -> nn.MultiheadAttention:
+    torch.manual_seed(1)
+    made = nn.MultiheadAttention(WIDTH, HEADS, **{"batch_first": True, **how}).eval()
+    for parameter in made.parameters():  # torch's biases begin as zeros
+        nn.init.normal_(parameter, std=0.4)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("masks", "weights"),
+    [
+        ({}, True),
+        ({}, False),
+        ({"key_padding_mask": PADDED}, True),
+        ({"attn_mask": LATER}, False),
+        ({"attn_mask": LATER, "key_padding_mask": PADDED}, True),
+    ],
+)
+def test_the_fast_path_of_an_attention_runs_as_it_does_unwatched(x, masks, weights):
+    model = attention()
+    how = {**masks, "need_weights": weights, "average_attn_weights": False}
+    with torch.no_grad():
+        (plain, _), before = operators(lambda: model(x, x, x, **how))
+        with regard.watch(model) as seen:
+            (watched, _), during = operators(lambda: model(x, x, x, **how))
+        _, expected = model(x, x, x, **how | {"need_weights": True})
+    assert "aten::_native_multi_head_attention" in before
+    assert during == before
+    assert torch.equal(watched, plain)
+    torch.testing.assert_close(seen["self"].weights(), expected, **CLOSE)
+    assert seen.kind("self") == ("causal" if "attn_mask" in masks else "self")
+
+
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_the_fast_path_of_an_encoder_runs_as_it_does_unwatched(x, nested, norm_first, padded):
+    torch.manual_seed(2)
+    layer = nn.TransformerEncoderLayer(
+        WIDTH, HEADS, 32, batch_first=True, norm_first=norm_first, dropout=0.0
+    )
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested).eval()
+    how = {"src_key_padding_mask": PADDED} if padded else {}
+    with torch.no_grad():
+        plain, before = operators(lambda: model(x, **how))
+        with regard.watch(model) as seen:
+            watched, during = operators(lambda: model(x, **how))
+    assert before.count("aten::_transformer_encoder_layer_fwd") == 2
+    assert during == before
+    assert torch.equal(watched, plain)
+    with regard.watch(model) as slow:  # gradients turn the fast path off
+        model(x, **how)
+    assert list(seen) == list(slow) == ["layer.0.self", "layer.1.self"]
+    for name in seen:
+        fast_weights, slow_weights = seen[name].weights(), slow[name].weights().detach()
+        if padded:  # what padded queries read is the model's own affair
+            fast_weights, slow_weights = fast_weights[:, :, :5], slow_weights[:, :, :5]
+        torch.testing.assert_close(fast_weights, slow_weights, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"batch_first": False},
+        {"bias": False},
+        {"add_bias_kv": True},
+        {"add_zero_attn": True},
+        {"add_bias_kv": True, "add_zero_attn": True},
+        {"kdim": 10, "vdim": 12},
+    ],
+)
+@pytest.mark.parametrize("weights", [True, False])
+def test_an_attention_of_another_sequence_agrees_with_its_own_weights(x, settings, weights):
+    model = attention(**settings)
+    memory = torch.randn(2, 5, settings.get("kdim", WIDTH))
+    value = torch.randn(2, 5, settings.get("vdim", WIDTH)) if "vdim" in settings else memory
+    arguments = (x, memory, value)
+    if not settings.get("batch_first", True):
+        arguments = tuple(each.transpose(0, 1) for each in arguments)
+    padded, distance = torch.zeros(2, 5, dtype=torch.bool), torch.randn(LENGTH, 5)
+    padded[0, 4:] = True
+    blocked = distance > 1
+    how = {"key_padding_mask": padded, "attn_mask": blocked}
+    with regard.watch(model) as seen:
+        model(*arguments, **how, need_weights=weights)
+    _, expected = model(*arguments, **how, average_attn_weights=False)
+    torch.testing.assert_close(seen["cross"].weights(), expected.detach(), **CLOSE)
+    assert seen.kind("cross") == "cross"
+
+
+def test_additive_masks_and_unbatched_sequences(x):
+    model = attention()
+    slope = -torch.arange(LENGTH).float().sub(torch.arange(LENGTH)[:, None]).abs()
+    with regard.watch(model) as seen:
+        _, expected = model(x[0], x[0], x[0], attn_mask=slope, average_attn_weights=False)
+    torch.testing.assert_close(seen["self"].weights()[0], expected.detach(), **CLOSE)
+
+
+def test_the_three_attentions_of_a_transformer_are_told_apart(x):
+    torch.manual_seed(3)
+    model = nn.Transformer(WIDTH, HEADS, 2, 2, 32, batch_first=True).eval()
+    mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+    with torch.no_grad():
+        plain, before = operators(lambda: model(x, x, tgt_mask=mask, tgt_is_causal=True))
+        with regard.watch(model) as seen:
+            watched, during = operators(lambda: model(x, x, tgt_mask=mask, tgt_is_causal=True))
+    assert torch.equal(watched, plain)
+    assert during == before
+    assert {name: seen.kind(name) for name in seen} == {
+        "encoder.0.self": "self",
+        "encoder.1.self": "self",
+        "decoder.0.self": "causal",
+        "decoder.0.cross": "cross",
+        "decoder.1.self": "causal",
+        "decoder.1.cross": "cross",
+    }
+    assert seen.path("decoder.1.cross") == "decoder.layers.1.multihead_attn"
+    assert seen["decoder.1.cross"] is seen["decoder.layers.1.multihead_attn"]
+    assert seen["decoder.0.causal"].argmax()[..., 0].eq(0).all()
+
+
+def test_a_layer_written_over_its_input_is_refused_and_with_a_copy_seen(x):
+    model = attention()
+    with torch.no_grad():
+        _, expected = model(x, x, x, average_attn_weights=False)
+        for copy in (False, True):
+            states = x.clone()
+            with regard.watch(model, copy=copy) as seen:
+                states += model(states, states, states)[0]
+            if not copy:
+                with pytest.raises(regard.WatchError, match="copy=True"):
+                    seen["self"].entropy()
+    torch.testing.assert_close(seen["self"].weights(), expected, **CLOSE)
