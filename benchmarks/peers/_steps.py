@@ -1,0 +1,181 @@
+"""One training step of each project: the same shape of model, batches and optimiser."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.positions import sinusoidal
+from regard.translation.configuration import Configuration
+from regard.translation.models.building import build
+from regard.translation.text.batches import Batch
+from regard.translation.text.tokenizer import BOS, EOS, PAD
+from regard.translation.training.learning import Learner, optimiser_of
+from regard.translation.training.processes import Processes
+
+LAYERS, WIDTH, HEADS, INNER, DROPOUT, SMOOTHING = 3, 256, 4, 1024, 0.1, 0.1
+Step = Callable[[Batch], float]
+
+
+def ours(configuration: Configuration, vocabulary: int, *, packed: bool = True) -> Step:
+    """The steps of `regard train`; without `packed`, over padded rows by torch's operations."""
+    model = build(configuration, vocabulary, vocabulary).train()
+    optimiser = optimiser_of(configuration.training, model)
+    learner = Learner(model, optimiser, configuration.training, Processes())
+    learner.objective.whole = model.pack = packed  # type: ignore[union-attr, assignment]
+
+    def step(batch: Batch) -> float:
+        loss = learner.objective(batch) / batch.target_tokens
+        loss.backward()
+        learner.clip(1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        return float(loss.detach())
+
+    return step
+
+
+class Plain(nn.Module):
+    """nn.Transformer with embeddings and an output layer that share their weights."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, WIDTH)
+        nn.init.normal_(self.embedding.weight, std=WIDTH**-0.5)
+        self.transformer = nn.Transformer(
+            *(WIDTH, HEADS, LAYERS, LAYERS, INNER, DROPOUT), batch_first=True, norm_first=True
+        )
+        self.dropout = nn.Dropout(DROPOUT)
+        self.register_buffer("places", sinusoidal(512, WIDTH))
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        length = target.shape[1]
+        hidden: Tensor = self.transformer(
+            self._embed(source),
+            self._embed(target),
+            tgt_mask=nn.Transformer.generate_square_subsequent_mask(length),
+            tgt_is_causal=True,
+            src_key_padding_mask=source == PAD,
+            memory_key_padding_mask=source == PAD,
+        )
+        return hidden @ self.embedding.weight.t()
+
+    def _embed(self, words: Tensor) -> Tensor:
+        x = self.embedding(words) * WIDTH**0.5 + self.places[: words.shape[1]]
+        embedded: Tensor = self.dropout(x)
+        return embedded
+
+
+def plain(vocabulary: int) -> Step:
+    model = Plain(vocabulary).train()
+    return _loop(model, lambda batch: model(batch.source, batch.target_in))
+
+
+def marian(vocabulary: int) -> Step:
+    """Hugging Face's Marian; its own layer norms come after the sublayers."""
+    from transformers import MarianConfig, MarianMTModel
+
+    shape = MarianConfig(
+        vocab_size=vocabulary,
+        d_model=WIDTH,
+        encoder_layers=LAYERS,
+        decoder_layers=LAYERS,
+        encoder_attention_heads=HEADS,
+        decoder_attention_heads=HEADS,
+        encoder_ffn_dim=INNER,
+        decoder_ffn_dim=INNER,
+        dropout=DROPOUT,
+        activation_function="relu",
+        max_position_embeddings=512,
+        scale_embedding=True,
+        pad_token_id=PAD,
+        eos_token_id=EOS,
+        decoder_start_token_id=BOS,
+        use_cache=False,
+    )
+    model: Any = MarianMTModel(shape).train()
+
+    def logits(batch: Batch) -> Tensor:
+        found: Tensor = model(
+            input_ids=batch.source,
+            attention_mask=(batch.source != PAD).long(),
+            decoder_input_ids=batch.target_in,
+        ).logits
+        return found
+
+    return _loop(model, logits)
+
+
+def joeynmt(vocabulary: int, packages: Path) -> Step:
+    """JoeyNMT's `_train_step` and what its loop does after it."""
+    sys.path.append(str(packages))  # last: torch and numpy stay ours
+    from joeynmt.batch import Batch as JoeyBatch
+    from joeynmt.model import build_model
+    from joeynmt.vocabulary import Vocabulary
+
+    special = SimpleNamespace(
+        unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>", sep_token=None,
+        unk_id=0, pad_id=1, bos_id=2, eos_id=3, sep_id=None, lang_tags=[],
+    )  # fmt: skip
+    words = ["<unk>", "<pad>", "<s>", "</s>", *(f"w{i}" for i in range(vocabulary - 4))]
+    known = Vocabulary(words, special)
+    half = {
+        "type": "transformer", "num_layers": LAYERS, "num_heads": HEADS, "hidden_size": WIDTH,
+        "ff_size": INNER, "dropout": DROPOUT, "layer_norm": "pre",
+        "embeddings": {"embedding_dim": WIDTH, "scale": True, "dropout": 0.0},
+    }  # fmt: skip
+    shape = {"encoder": half, "decoder": dict(half), "tied_embeddings": True, "tied_softmax": True}
+    model = build_model(shape, known, known)
+    model.loss_function = ("crossentropy", SMOOTHING)
+    model.train()
+    optimiser = torch.optim.Adam(model.parameters(), 1e-3, (0.9, 0.98))
+
+    def theirs(ids: Tensor) -> Tensor:
+        """Their padding is 1 and their unknown word 0; ours the other way round."""
+        return torch.where(ids <= 1, 1 - ids, ids)
+
+    def step(batch: Batch) -> float:
+        whole = theirs(torch.cat([batch.target_in[:, :1], batch.target_out], 1))
+        given = JoeyBatch(
+            src=theirs(batch.source), src_length=batch.source_lengths, src_prompt_mask=None, trg=whole,
+            trg_prompt_mask=None, indices=torch.arange(len(whole)), device=torch.device("cpu"),
+            pad_index=1, eos_index=3,
+        )  # fmt: skip
+        given.sort_by_src_length()
+        loss, _, _, _ = model(return_type="loss", **vars(given))
+        mean = given.normalize(loss, normalization="tokens", n_gpu=0, n_accumulation=1)
+        mean.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        model.zero_grad()
+        return float(mean.detach())
+
+    return step
+
+
+def parameters(step: Step) -> int:
+    """How many numbers the model of a step learns."""
+    found = [cell.cell_contents for cell in step.__closure__ or ()]
+    modules = [m.model if isinstance(m, Learner) else m for m in found]
+    return max(sum(p.numel() for p in m.parameters()) for m in modules if isinstance(m, nn.Module))
+
+
+def _loop(model: nn.Module, logits: Callable[[Batch], Tensor]) -> Step:
+    optimiser = torch.optim.Adam(model.parameters(), 1e-3, (0.9, 0.98), 1e-9)
+    entropy = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=SMOOTHING)
+
+    def step(batch: Batch) -> float:
+        loss: Tensor = entropy(logits(batch).flatten(0, 1), batch.target_out.flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        return float(loss.detach())
+
+    return step

@@ -1,0 +1,123 @@
+"""Steps of training beside other projects': the same batches, shape of model and thread, in turns.
+
+REGARD_DATA=data python benchmarks/peers/training.py [--joeynmt FOLDER] [--steps 8] [--out FILE] [--plot]
+
+Multi30k English to German, a vocabulary of 8,000, 3 + 3 layers of width 256 (feed-forward 1,024, 4 heads,
+dropout 0.1, one embedding for all), batches of 2,048 positions with sentences of like length together, as
+`regard train` makes them. Everybody takes each batch in turn, with Adam, clipping and a smoothed loss; the rate
+is the median over the batches of real target tokens by seconds. All in plain float32, in one process whose
+memory `regard train`'s settings keep; `--fresh` leaves the allocator as it is, as the others' users have it.
+
+--joeynmt takes the site-packages folder of an environment made by
+    python3 -m venv joey && joey/bin/pip install torch numpy 'sentencepiece<0.2.1' 'setuptools<81' sacrebleu \\
+        pyyaml datasets matplotlib pillow tensorboard subword-nmt packaging portalocker importlib_metadata
+    joey/bin/pip install --no-deps joeynmt==2.3.0
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from _measure import write
+from _steps import joeynmt, marian, ours, parameters, plain
+
+from regard.translation import configuration
+from regard.translation.training import allocation, preparation
+from regard.translation.training.epochs import Epochs
+
+CHANGES = (
+    *("tokenizer.vocabulary_size=8000", "tokenizer.sampling=0.0", "training.batch_tokens=2048"),
+    *("model.width=256", "model.feed_forward=1024", "model.encoder_layers=3"),
+    *("model.decoder_layers=3", "model.dropout=0.1"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--joeynmt", type=Path)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/peers_training.json"))
+    parser.add_argument("--plot", action="store_true", help="draw what is in --out and beside it")
+    options = parser.parse_args()
+    if options.plot:
+        plot(options.out, options.out.with_name("peers_commands.json"))
+        return
+    torch.set_num_threads(options.threads)
+    kept = not options.fresh and allocation.keep()
+    given = configuration.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
+    data = preparation.read_data(given.data, Path(os.environ["REGARD_DATA"]), 1)
+    tokenizers = preparation.learn_tokenizers(given, data.train)
+    epochs = Epochs(data.train, tokenizers, batch_tokens=2048, sampling=0.0, seed=1)
+    size = len(tokenizers.target)
+    torch.manual_seed(0)
+    steps = {
+        "regard": ours(given, size),
+        "regard, padded": ours(given, size, packed=False),
+        "nn.Transformer": plain(size),
+        "Hugging Face Marian": marian(size),
+    }
+    if options.joeynmt:
+        steps["JoeyNMT"] = joeynmt(size, options.joeynmt)
+    rates: dict[str, list[float]] = {name: [] for name in steps}
+    losses: dict[str, float] = {}
+    for number in range(options.steps + 1):
+        batch = epochs.part(0, number).batch
+        for name, step in steps.items():
+            start = time.perf_counter()
+            losses[name] = step(batch)
+            rate = batch.target_tokens / (time.perf_counter() - start)
+            if number:  # the first warms up
+                rates[name].append(rate)
+    results = {
+        name: {
+            "target tokens a second": statistics.median(taken),
+            "times as fast as": statistics.median(
+                a / b for a, b in zip(rates["regard"], taken, strict=True)
+            ),
+            "parameters": parameters(steps[name]),
+            "last loss": losses[name],
+            "each": [round(rate, 1) for rate in taken],
+        }
+        for name, taken in rates.items()
+    }
+    for name, found in results.items():
+        print(name, {k: v for k, v in found.items() if k != "each"}, flush=True)
+    write(options.out, {"memory kept": kept, "training steps": results})
+
+
+def plot(steps: Path, commands: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    given = {
+        "a step, the same batches": json.loads(steps.read_text())["training steps"],
+        "the command, its own batches": json.loads(commands.read_text())["training commands"],
+    }
+    figure, panels = plt.subplots(1, 2, figsize=(10, 3), layout="constrained")
+    for panel, (title, found) in zip(panels, given.items(), strict=True):
+        names = list(found)[::-1]
+        rates = [found[name]["target tokens a second"] for name in names]
+        colours = ["#0b6e8a" if name.startswith("regard") else "#b9c4c9" for name in names]
+        panel.bar_label(panel.barh(names, rates, color=colours), fmt="{:,.0f}", padding=3)
+        panel.margins(x=0.15)
+        panel.set_title(title)
+        panel.set_xlabel("target tokens a second, one thread, float32")
+    figure.savefig(steps.with_suffix(".png"), dpi=120)
+
+
+if __name__ == "__main__":
+    main()
