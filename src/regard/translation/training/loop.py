@@ -20,6 +20,7 @@ from regard.translation.training import checkpoints, choosing, memory, metrics
 from regard.translation.training.checkpoints import Progress
 from regard.translation.training.epochs import Epochs, Part
 from regard.translation.training.events import Observer, Stepped, Validated
+from regard.translation.training.guiding import Guide
 from regard.translation.training.learning import Learner, optimiser_of
 from regard.translation.training.metrics import Meter
 from regard.translation.training.precision import PRECISIONS, arithmetic, products, quickest
@@ -45,6 +46,7 @@ class Trainer:
         validation: Validation,
         observer: Observer | None = None,
         processes: Processes | None = None,
+        guide: Guide | None = None,
     ) -> None:
         self.run = run
         self.model = model
@@ -57,7 +59,7 @@ class Trainer:
         self.device = self.processes.device
         self.optimiser = optimiser_of(self.settings, model)
         self.progress = Progress()
-        self._learner = Learner(model, self.optimiser, self.settings, self.processes)
+        self._learner = Learner(model, self.optimiser, self.settings, self.processes, guide)
         self._since = Meter()
 
     @property
@@ -157,7 +159,13 @@ class Trainer:
         from regard.translation.training.sharding import Sharded  # which loads much of torch
 
         if not isinstance(self._learner, Sharded):
-            self._learner = Sharded(self.model, self.optimiser, self.settings, self.processes)
+            self._learner = Sharded(
+                self.model,
+                self.optimiser,
+                self.settings,
+                self.processes,
+                self._learner.objective.guide,
+            )
 
     def _over(self) -> bool:
         patience = self.settings.patience
@@ -247,8 +255,8 @@ class Trainer:
         random = torch.get_rng_state()
 
         def loss() -> Tensor:
-            found: Tensor = self._learner.objective(batch)
-            return found / part.target_tokens
+            mean: Tensor = self._learner.objective(batch) / part.target_tokens
+            return mean
 
         def forget() -> None:
             self._learner.optimiser.zero_grad(set_to_none=True)

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.attention.heads import MultiHeadAttention
-from regard.translation.models.transformer.layers import FeedForward, Residual
+from regard.translation.models.transformer.layers import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    Residual,
+)
 from regard.translation.models.transformer.packed.attention import attend
 from regard.translation.models.transformer.packed.feed_forward import feed_forward
 from regard.translation.models.transformer.packed.residual import add_and_norm
@@ -51,12 +56,12 @@ def hidden(
     """What the decoder holds after each word of `target`, without its padding."""
     asked, said = Sentences.of(source, source_lengths), Sentences.of(target, target_lengths)
     stream = _Stream(model, asked, model.source_embedding)
-    for layer in model.encoder:
+    for layer in _encoders(model):
         stream.read(layer.self_residual, layer.self_attention, asked.starts)
         stream.feed(layer.feed_forward_residual, layer.feed_forward)
     memories = _memories(model, stream.end(model.encoder_norm))
     stream = _Stream(model, said, model.target_embedding)
-    for layer, memory in zip(model.decoder, memories, strict=True):
+    for layer, memory in zip(_decoders(model), memories, strict=True):
         stream.read(layer.self_residual, layer.self_attention, said.starts, causal=True)
         stream.look(layer.cross_residual, layer.cross_attention, said.starts, memory, asked.starts)
         stream.feed(layer.feed_forward_residual, layer.feed_forward)
@@ -133,14 +138,15 @@ class _Stream:
 
 def _project(x: Tensor, *projections: nn.Linear) -> Tensor:
     """Several projections as one product."""
-    weights, biases = [p.weight for p in projections], [p.bias for p in projections]
+    weights: list[Tensor] = [p.weight for p in projections]
+    biases: list[Tensor] = [p.bias for p in projections]
     weight = weights[0] if len(weights) == 1 else torch.cat(weights)
     return F.linear(x, weight, None if biases[0] is None else torch.cat(biases))
 
 
 def _memories(model: Transformer, states: Tensor) -> list[Tensor]:
     """Keys and values of every decoder layer, projected together."""
-    attentions = [layer.cross_attention for layer in model.decoder]
+    attentions = [layer.cross_attention for layer in _decoders(model)]
     if not attentions:
         return []
     both = [p for a in attentions for p in (a.key_projection, a.value_projection)]
@@ -150,3 +156,11 @@ def _memories(model: Transformer, states: Tensor) -> list[Tensor]:
 def _output(attention: MultiHeadAttention, reading: Tensor) -> tuple[Tensor, Tensor | None]:
     projection = attention.output_projection
     return reading @ projection.weight.t(), projection.bias
+
+
+def _encoders(model: Transformer) -> list[EncoderLayer]:
+    return [layer for layer in model.encoder if isinstance(layer, EncoderLayer)]
+
+
+def _decoders(model: Transformer) -> list[DecoderLayer]:
+    return [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]

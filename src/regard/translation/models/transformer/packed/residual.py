@@ -68,15 +68,13 @@ class _AddAndNorm(torch.autograd.Function):
         sums = total.new_zeros(3, len(parts), width)
         given = (_flat(total), _flat(moments), ctx.chance, _flat(gain), int(for_total is not None))
         slopes = (_flat(for_normed if for_total is None else for_total), _flat(for_normed))
-        run(
-            [
-                partial(
-                    *(loops.backward, *part, width, *given, *slopes, _flat(for_x), _flat(for_f)),
-                    *(_flat(sums[which, worker]) for which in range(3)),
-                )
-                for worker, part in enumerate(parts)
-            ]
-        )
+        made = (_flat(for_x), _flat(for_f))
+
+        def work(worker: int, part: tuple[int, int]) -> None:
+            own = (_flat(each) for each in sums[:, worker])
+            loops.backward(*part, width, *given, *slopes, *made, *own)
+
+        run([partial(work, worker, part) for worker, part in enumerate(parts)])
         for_gain, for_shift, for_bias = sums.sum(1)
         return for_x, for_f, for_bias if ctx.biased else None, for_gain, for_shift, None, None
 
