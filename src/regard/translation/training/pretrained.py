@@ -167,7 +167,7 @@ def _forms(tokenizer: Tokenizer, counts: Counter[str]) -> set[str]:
     return {form for word in (*counts, *pieces) for form in (word, word.lower()) if form}
 
 
-def _set(weight: nn.Parameter, tables: list[tuple[NDArray[np.int64], torch.Tensor]]) -> None:
+def _set(weight: torch.Tensor, tables: list[tuple[NDArray[np.int64], torch.Tensor]]) -> None:
     """Give rows their vectors; one that has several (of one table for both languages) has their mean."""
     if not tables:
         return

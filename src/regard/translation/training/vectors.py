@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors
@@ -147,7 +147,7 @@ def _from_tensors(path: Path, wanted: frozenset[str]) -> Vectors:
 
 def _take_rows(
     words: list[str],
-    vectors: safetensors.PySafeSlice,
+    vectors: Any,
     start: int,
     found: Vectors,
     wanted: frozenset[str],
