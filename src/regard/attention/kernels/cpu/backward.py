@@ -21,10 +21,9 @@ from regard.attention.kernels.cpu.chain import (
     through_softmax,
     write_scaled,
 )
-from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, clear, copy
+from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, STRIP, clear, copy
 from regard.attention.kernels.cpu.forward import (
     SPAN,
-    A,
     C,
     Given,
     Spread,
@@ -55,6 +54,7 @@ class Bench(NamedTuple):
     kept: Any
     powers: Any
     plain: Any
+    scaled: Any
     for_a: Any
     for_c: Any
     for_w: Any  # float64
@@ -94,14 +94,14 @@ def load_stretch(
         corner, rows = first + tile * ROWS, min(ROWS, count - tile * ROWS)
         if rows > 0:
             load_tile(
-                given.a[at[A]],
+                given,
+                at,
                 corner,
                 rows,
-                given.hidden,
-                padded,
                 middle,
                 bench.powers[tile],
                 bench.plain[tile],
+                bench.scaled[tile],
             )
     clear(bench.for_w, 0, padded)
     for i in range(count):
@@ -148,6 +148,7 @@ def slopes_of_scores(
         right,
         bench.powers[tile],
         bench.plain[tile],
+        bench.scaled[tile],
         p,
         bench.raw,
         bench.kept,
@@ -155,8 +156,7 @@ def slopes_of_scores(
     for row in range(rows):
         weigh(p, row * STRIDE + left, n, peaks[corner + row], bench.inverses[tile * ROWS + row])
     value_gradient(slopes.v[slot[2]], position * width, p, left, inside, coming, width)
-    start = block * wide * STRIDE
-    weight_gradient(e, left, n, coming, width, turned, start)
+    weight_gradient(e, left, n, coming, width, turned, wide, position * wide)
     total = 0.0
     for row in range(rows):
         to = row * STRIDE + left
@@ -166,8 +166,6 @@ def slopes_of_scores(
         if given.cap != 0.0:
             through_cap(e, bench.kept, to, n, given.cap)
         total += sum_of(e, to, n)
-    if rows % 2:
-        clear(e, rows * STRIDE + left, n)
     return total
 
 
@@ -238,9 +236,11 @@ def stretch(
                 bench.for_w,
                 bench.room,
             )
-        for h in range(padded):
-            to, of = (block * padded + h) * STRIDE + edge, h * STRIDE + edge
-            write_scaled(bench.for_keys, to, bench.for_c, of, border - edge, four * weights[h])
+        for column in range(edge, border, STRIP):
+            for h in range(padded):
+                of = column * padded + h * STRIP
+                to = block * BLOCK * padded + of
+                write_scaled(bench.for_keys, to, bench.for_c, of, STRIP, four * weights[h])
     return total
 
 

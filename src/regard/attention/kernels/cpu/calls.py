@@ -13,10 +13,11 @@ from torch import Tensor
 from regard.attention.kernels.cpu import backward as back
 from regard.attention.kernels.cpu import forward as ahead
 from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, STRIP
+from regard.attention.kernels.cpu.groups import CEILINGS, GROUP
 from regard.attention.kernels.cpu.hidden import ROWS
-from regard.attention.kernels.cpu.pairs import CEILINGS, GROUP, LIMITS
 from regard.attention.kernels.cpu.pool import run, split
 from regard.attention.kernels.cpu.problem import Array, Problem
+from regard.attention.kernels.cpu.slopes import ROOM
 
 GRAIN = 1 << 20  # triples of query, key and channel that are worth a thread
 TORCH = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
@@ -37,22 +38,22 @@ def _given(problem: Problem, cap: float, factor: float) -> ahead.Given:
     p = problem
     number = p.a.dtype.type
     return ahead.Given(
-        *(p.where, p.a, p.c, p.w, *p.pairs, p.sums, p.v),
+        *(p.where, p.a, p.c, p.w, *p.groups, p.sums, p.v),
         *(p.low, p.high, p.bias, p.mask, p.asking, p.stored),
         *(p.keys, p.hidden, p.width, float(cap), float(factor)),
-        *(number(LIMITS[number]), number(CEILINGS[number])),
+        number(CEILINGS[number]),
     )
 
 
 def _spread(problem: Problem, key_places: int, value_places: int, ready: bool) -> ahead.Spread:
     p, make = problem, partial(_empty, problem.a.dtype)
-    blocks, wide = -(-p.keys // BLOCK), -(-p.width // 8) * 8
+    strips, wide = -(-p.keys // STRIP), -(-p.width // 8) * 8
     return ahead.Spread(
         ready=int(ready),
         middle=make(key_places, p.hidden),
-        powers=make(key_places, blocks * p.padded * STRIDE),
-        top=make(key_places, blocks * p.padded),
-        turned=make(value_places, blocks * wide * STRIDE),
+        powers=make(key_places, strips * p.padded * STRIP),
+        top=make(key_places, strips * p.padded),
+        turned=make(value_places, strips * wide * STRIP),
         strip=make(STRIP * max(p.padded, wide)),
     )
 
@@ -83,10 +84,11 @@ def _desk(problem: Problem) -> ahead.Desk:
     make = partial(_empty, problem.a.dtype)
     return ahead.Desk(
         scores=make(ROWS * STRIDE),
-        raw=make(GROUP * STRIDE),
+        raw=make(GROUP * STRIP),
         kept=make(1),
         powers=make((ROWS + 1) * problem.padded),
         plain=make(ROWS * problem.padded),
+        scaled=make(ROWS * problem.padded),
         best=make(STRIP),
         peak=make(ROWS),
         total=make(ROWS),
@@ -99,15 +101,16 @@ def _bench(problem: Problem, cap: float) -> back.Bench:
     return back.Bench(
         p=make(ROWS * STRIDE),
         e=make(ROWS * STRIDE),
-        raw=make(GROUP * STRIDE),
-        room=make(BLOCK),
+        raw=make(GROUP * STRIP),
+        room=make(ROOM),
         kept=make(ROWS * STRIDE if cap else 1),
         powers=make(tiles, (ROWS + 1) * problem.padded),
         plain=make(tiles, ROWS * problem.padded),
+        scaled=make(tiles, ROWS * problem.padded),
         for_a=make(tiles, ROWS * problem.padded),
-        for_c=make(problem.padded * STRIDE),
+        for_c=make(problem.padded * BLOCK),
         for_w=_empty(np.float64, problem.padded),
-        for_keys=make(-(-problem.keys // BLOCK) * problem.padded * STRIDE),
+        for_keys=make(-(-problem.keys // STRIP) * problem.padded * STRIP),
         coming=make(tiles, ROWS * problem.width),
         means=make(back.STRETCH),
         inverses=make(back.STRETCH),

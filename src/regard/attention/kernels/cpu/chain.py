@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, STRIP
+from regard.attention.kernels.cpu.exponentials import STRIP
 from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes, written_out
 
 
@@ -85,12 +85,10 @@ def bias_gradient(slope: Any, query: Any, first: Any, e: Any, at: Any, n: Any) -
 
 @inner
 def hand_over(slope: Any, part: Any, keys: Any, hidden: Any, padded: Any) -> None:
-    """Add a worker's part of the keys' gradient, a row a channel, to keys x hidden; clear it."""
-    for block in range((keys + BLOCK - 1) // BLOCK):
-        first = block * BLOCK
-        for start in range(first, min(keys, first + BLOCK), STRIP):
-            for h in range(hidden):
-                at = (block * padded + h) * STRIDE - first
-                for j in range(start, min(keys, start + STRIP)):
-                    slope[j * hidden + h] += part[at + j]
-                    part[at + j] = 0
+    """Add a worker's part of the keys' gradient, strip by strip, to keys x hidden; clear it."""
+    for first in range(0, keys, STRIP):
+        for h in range(hidden):
+            at = first * padded + h * STRIP
+            for k in range(min(STRIP, keys - first)):
+                slope[(first + k) * hidden + h] += part[at + k]
+                part[at + k] = 0

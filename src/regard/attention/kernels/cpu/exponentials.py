@@ -28,9 +28,9 @@ from regard.attention.kernels.cpu.machine import (
     single_of_bits,
 )
 
-BLOCK = 512  # keys in a block: eight channels and eight rows of scores fit the first-level cache
+BLOCK = 512  # keys in a block: eight rows of scores fit the first-level cache
 STRIDE = BLOCK + 16  # where the next row starts: not a power of two on, which would contend
-STRIP = 16  # keys are counted in strips, a vector of float32 each
+STRIP = 32  # keys are counted in strips, whose channels lie one after another
 REACH = 20.79  # e^(2 REACH) = 2^60
 
 _F = np.float32
@@ -149,6 +149,15 @@ def copy(row: Any, to: Any, given: Any, at: Any, n: Any) -> None:
 
 
 @inner
+def multiply(row: Any, at: Any, left: Any, right: Any, n: Any) -> None:
+    """row = left right, number by number; row and left from `at` on."""
+    lanes()
+    o = np.uint64(at)
+    for j in range(np.uint64(n)):
+        row[o + j] = left[o + j] * right[j]
+
+
+@inner
 def middles(features: Any, keys: Any, hidden: Any, middle: Any, room: Any) -> None:
     """m of each channel; `features` is one entry, keys x hidden; `room` for two rows.
 
@@ -199,26 +208,22 @@ def spread_keys(
     top: Any,
     strip: Any,
 ) -> None:
-    """C of one entry, channels as rows of BLOCK keys, and its largest value per block and channel.
+    """C of one entry, strip by strip, channels as rows of it, and the largest of each of these.
 
     What is beyond the keys or the channels is 0, so that 1 + A C is 1 there.
     """
     clear(strip, 0, STRIP * padded)
-    for block in range((keys + BLOCK - 1) // BLOCK):
-        corner, first = block * padded * STRIDE, block * BLOCK
-        count = min(BLOCK, keys - first)
-        for h in range(padded):
-            top[corner // STRIDE + h] = 0
-        for start in range(0, count, STRIP):
-            for k in range(STRIP):
-                if start + k < count:
-                    offset = (first + start + k) * hidden
-                    row_of_exponentials(features, offset, hidden, middle, -1.0, strip, k * padded)
-                else:
-                    for h in range(padded):
-                        strip[k * padded + h] = 0
-                raise_to(top, block * padded, strip, k * padded, padded)
-            turn(strip, padded, spread, corner + start)
+    clear(top, 0, top.size)
+    for first in range(0, keys, STRIP):
+        corner = first // STRIP * padded
+        for k in range(STRIP):
+            if first + k < keys:
+                offset = (first + k) * hidden
+                row_of_exponentials(features, offset, hidden, middle, -1.0, strip, k * padded)
+            else:
+                clear(strip, k * padded, padded)
+            raise_to(top, corner, strip, k * padded, padded)
+        turn(strip, padded, spread, corner * STRIP)
 
 
 @inner
@@ -235,6 +240,6 @@ def turn(strip: Any, padded: Any, spread: Any, at: Any) -> None:
     """Write a strip of keys as columns."""
     lanes()
     for h in range(padded):
-        start = np.uint64(at + h * STRIDE)
+        start = np.uint64(at + h * STRIP)
         for k in range(np.uint64(STRIP)):
             spread[start + k] = strip[k * np.uint64(padded) + np.uint64(h)]

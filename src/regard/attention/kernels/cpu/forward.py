@@ -17,6 +17,7 @@ from regard.attention.kernels.cpu.exponentials import (
     clear,
     copy,
     middles,
+    multiply,
     raise_to,
     row_of_exponentials,
     spread_keys,
@@ -44,11 +45,8 @@ class Given(NamedTuple):
     a: Any
     c: Any
     w: Any
-    scaled: Any  # w / unit, and how it is arranged in pairs; see pairs.py
-    order: Any
-    inverse: Any
-    bounds: Any
-    unit: Any
+    ratios: Any  # what the weights are divided out by; see groups.py
+    turns: Any
     sums: Any  # the sum of all weights
     v: Any
     low: Any
@@ -62,8 +60,7 @@ class Given(NamedTuple):
     width: int
     cap: float
     factor: float
-    limit: Any  # of a product in the sum over channels
-    ceiling: Any  # of a product of eight t
+    ceiling: Any  # of a product of four t
 
 
 class Spread(NamedTuple):
@@ -85,6 +82,7 @@ class Desk(NamedTuple):
     kept: Any
     powers: Any
     plain: Any
+    scaled: Any
     best: Any
     peak: Any
     total: Any
@@ -124,16 +122,26 @@ def prepare_values(first: int, last: int, given: Given, spread: Spread) -> None:
 
 @written_out
 def load_tile(
-    a: Any, first: Any, rows: Any, hidden: Any, padded: Any, middle: Any, powers: Any, plain: Any
+    given: Any,
+    at: Any,
+    first: Any,
+    rows: Any,
+    middle: Any,
+    powers: Any,
+    plain: Any,
+    scaled: Any,
 ) -> None:
-    """A and a of a tile's queries, zeros beyond, and the largest A of each channel."""
+    """A, a and A g / w of a tile's queries, zeros beyond, and the largest A of each channel."""
+    a, hidden, padded = given.a[at[A]], given.hidden, given.w.shape[1]
     clear(powers, 0, powers.size)
     clear(plain, 0, plain.size)
+    clear(scaled, 0, scaled.size)
     for row in range(rows):
-        at = row * padded
-        row_of_exponentials(a, (first + row) * hidden, hidden, middle, 1.0, powers, at)
-        copy(plain, at, a, (first + row) * hidden, hidden)
-        raise_to(powers, ROWS * padded, powers, at, padded)
+        to = row * padded
+        row_of_exponentials(a, (first + row) * hidden, hidden, middle, 1.0, powers, to)
+        copy(plain, to, a, (first + row) * hidden, hidden)
+        multiply(scaled, to, powers, given.ratios[at[W]], padded)
+        raise_to(powers, ROWS * padded, powers, to, padded)
 
 
 @written_out
@@ -149,6 +157,7 @@ def score_tile(
     right: Any,
     powers: Any,
     plain: Any,
+    scaled: Any,
     scores: Any,
     raw: Any,
     kept: Any,
@@ -162,17 +171,16 @@ def score_tile(
         rows,
         powers,
         plain,
+        scaled,
         spread.powers[place],
         spread.top[place],
         given.c[at[C]],
         given.keys,
         given.hidden,
         given.w.shape[1],
-        given.scaled[at[W]],
-        given.order[at[W]],
-        given.inverse[at[W]],
-        given.bounds[at[W]],
-        given.limit,
+        given.w[at[W]],
+        given.ratios[at[W]],
+        given.turns[at[W]],
         block,
         left,
         right,
@@ -183,9 +191,7 @@ def score_tile(
     low, high = given.low[at[SPAN]], given.high[at[SPAN]]
     for row in range(rows):
         query, to = first + row, row * STRIDE
-        open_scores(
-            scores, to + left, right - left, given.sums[at[W]], given.unit[at[W]], given.cap
-        )
+        open_scores(scores, to + left, right - left, given.sums[at[W]], given.cap)
         if kept.shape[0] > 1:
             for j in range(left, right):
                 kept[to + j] = scores[to + j]
@@ -236,9 +242,7 @@ def read_tile(
     """The reading, peak and total of a tile, left on the desk; the reading is not divided yet."""
     keys, width = given.keys, given.width
     middle = spread.middle[place]
-    load_tile(
-        given.a[at[A]], first, rows, given.hidden, given.w.shape[1], middle, desk.powers, desk.plain
-    )
+    load_tile(given, at, first, rows, middle, desk.powers, desk.plain, desk.scaled)
     clear(desk.reading, 0, desk.reading.size)
     for row in range(ROWS):
         desk.peak[row], desk.total[row] = -np.inf, 0
@@ -259,6 +263,7 @@ def read_tile(
             right,
             desk.powers,
             desk.plain,
+            desk.scaled,
             desk.scores,
             desk.raw,
             desk.kept,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.cpu.pairs import GROUP, Pairs, arrange
+from regard.attention.kernels.cpu.groups import GROUP, Groups, arrange
 from regard.attention.kernels.rules import Rules, batch_of
 from regard.attention.shapes import Shape
 
@@ -30,7 +30,7 @@ class Problem:
     a: Array
     c: Array
     w: Array
-    pairs: Pairs
+    groups: Groups
     sums: Array
     v: Array
     low: Array
@@ -86,7 +86,7 @@ def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules
         a=_flat(_rows(a, 2)),
         c=_flat(_rows(c, 2)),
         w=weights,
-        pairs=arrange(weights),
+        groups=arrange(weights),
         sums=weights.sum(-1, dtype=np.float64).astype(weights.dtype),
         v=_flat(_rows(v, 2)),
         low=_rows(low, 1),
@@ -128,8 +128,8 @@ def _flat(rows: Array) -> Array:
 
 
 def _pad(weights: Array) -> Array:
-    """Channels up to a whole number of groups, with weight 0."""
-    missing = -weights.shape[1] % GROUP
+    """Channels up to a whole number of pairs of groups, with weight 0."""
+    missing = -weights.shape[1] % (2 * GROUP)
     if not missing:
         return weights
     return np.ascontiguousarray(np.pad(weights, ((0, 0), (0, missing))))

@@ -11,10 +11,10 @@ from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes
 
 
 @inner
-def open_scores(sums: Any, to: Any, n: Any, total: Any, unit: Any, cap: Any) -> None:
-    """score = sum w - 2 sum w r, or cap tanh(score / cap), in place; the sums are over `unit`."""
+def open_scores(sums: Any, to: Any, n: Any, total: Any, cap: Any) -> None:
+    """score = sum w - 2 sum w r, or cap tanh(score / cap), in place."""
     lanes()
-    s, two = np.uint64(to), sums.dtype.type(2) * unit
+    s, two = np.uint64(to), sums.dtype.type(2)
     if cap == 0.0:
         for j in range(np.uint64(n)):
             sums[s + j] = total - two * sums[s + j]

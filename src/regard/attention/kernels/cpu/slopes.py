@@ -1,4 +1,4 @@
-"""Gradients through the hidden channels, of two queries against a block of keys.
+"""Gradients through the hidden channels, of a tile of queries against a block of keys.
 
     d score / d a_h = w_h (1 - tanh^2) = 4 w_h r_h (1 - r_h),   d score / d w_h = 1 - 2 r_h
 
@@ -12,99 +12,96 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE
+from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, STRIP, clear
 from regard.attention.kernels.cpu.hidden import CAP, FAR, ROWS, columns, reciprocal
-from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes, lanes_inlined
-from regard.attention.kernels.cpu.vectors import everywhere, fused, load, store, total, width_of
+from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes
+from regard.attention.kernels.cpu.vectors import (
+    everywhere,
+    fused,
+    load,
+    repeat,
+    store,
+    total,
+    width_of,
+)
 
-FOUR = 4  # channels at once: with two queries they share one division by eight
+FOUR = 4  # channels that share one division
+MOST = 16  # numbers in a vector
+ROOM = (ROWS + 1) * FOUR * MOST  # sums of a tile and four channels, lane by lane
 
 
 @inner
-def product(a: Any, at: Any, below: Any, top: Any, to: Any) -> Any:
-    """The largest product of t that eight pairs may have."""
+def product(a: Any, at: Any, top: Any, to: Any) -> Any:
+    """The largest product of t that these four channels of a strip may have."""
     one = a.dtype.type(1)
-    i, k, j = np.uint64(at), np.uint64(below), np.uint64(to)
-    s0, s1, s2, s3 = top[j], top[j + np.uint64(1)], top[j + np.uint64(2)], top[j + np.uint64(3)]
-    t0, t1 = one + a[i] * s0, one + a[i + np.uint64(1)] * s1
-    t2, t3 = one + a[i + np.uint64(2)] * s2, one + a[i + np.uint64(3)] * s3
-    t4, t5 = one + a[k] * s0, one + a[k + np.uint64(1)] * s1
-    t6, t7 = one + a[k + np.uint64(2)] * s2, one + a[k + np.uint64(3)] * s3
-    return ((t0 * t1) * (t2 * t3)) * ((t4 * t5) * (t6 * t7))
+    t0, t1 = one + a[at] * top[to], one + a[at + 1] * top[to + 1]
+    t2, t3 = one + a[at + 2] * top[to + 2], one + a[at + 3] * top[to + 3]
+    return (t0 * t1) * (t2 * t3)
 
 
 @inner
 def four(
     e: Any,
     at_e: Any,
+    first: Any,
+    last: Any,
     spread: Any,
     at: Any,
     a: Any,
-    row: Any,
-    below: Any,
+    padded: Any,
     slope_c: Any,
     to: Any,
-    n: Any,
-    slope_a: Any,
-    slope_w: Any,
-    g: Any,
     room: Any,
 ) -> None:
-    """Two loops: waiting for the division in one would leave the other instructions no place."""
-    lanes_inlined()
-    at_f = at_e + STRIDE
-    c1, c2, c3 = at + STRIDE, at + 2 * STRIDE, at + 3 * STRIDE
-    o1, o2, o3 = to + STRIDE, to + 2 * STRIDE, to + 3 * STRIDE
-    one, nothing = everywhere(e, 1), everywhere(e, 0)
-    a0, a1 = everywhere(a, a[row]), everywhere(a, a[row + 1])
-    a2, a3 = everywhere(a, a[row + 2]), everywhere(a, a[row + 3])
-    b0, b1 = everywhere(a, a[below]), everywhere(a, a[below + 1])
-    b2, b3 = everywhere(a, a[below + 2]), everywhere(a, a[below + 3])
-    x0 = x1 = x2 = x3 = y0 = y1 = y2 = y3 = z0 = z1 = z2 = z3 = nothing
-    for j in range(0, n, width_of(e)):
-        k0, k1 = load(spread, at + j), load(spread, c1 + j)
-        k2, k3 = load(spread, c2 + j), load(spread, c3 + j)
-        s01, t01 = (a0 * k0 + one) * (a1 * k1 + one), (b0 * k0 + one) * (b1 * k1 + one)
-        s23, t23 = (a2 * k2 + one) * (a3 * k3 + one), (b2 * k2 + one) * (b3 * k3 + one)
-        store(room, j, one / ((s01 * s23) * (t01 * t23)))
-    for j in range(0, n, width_of(e)):
-        k0, k1 = load(spread, at + j), load(spread, c1 + j)
-        k2, k3 = load(spread, c2 + j), load(spread, c3 + j)
-        s0, s1, t0, t1 = a0 * k0 + one, a1 * k1 + one, b0 * k0 + one, b1 * k1 + one
-        s2, s3, t2, t3 = a2 * k2 + one, a3 * k3 + one, b2 * k2 + one, b3 * k3 + one
-        s01, s23, t01, t23 = s0 * s1, s2 * s3, t0 * t1, t2 * t3
-        both, ours, theirs = load(room, j), load(e, at_e + j), load(e, at_f + j)
-        i03, j03 = both * (t01 * t23), both * (s01 * s23)
-        i, k = i03 * s23, j03 * t23
-        r, q = i * s1, k * t1
-        f, h = r - r * r, q - q * q
-        x0, y0, z0 = fused(ours, f, x0), fused(theirs, h, y0), fused(ours, r, fused(theirs, q, z0))
-        store(slope_c, to + j, fused(ours, f, fused(theirs, h, load(slope_c, to + j))))
-        r, q = i * s0, k * t0
-        f, h = r - r * r, q - q * q
-        x1, y1, z1 = fused(ours, f, x1), fused(theirs, h, y1), fused(ours, r, fused(theirs, q, z1))
-        store(slope_c, o1 + j, fused(ours, f, fused(theirs, h, load(slope_c, o1 + j))))
-        i, k = i03 * s01, j03 * t01
-        r, q = i * s3, k * t3
-        f, h = r - r * r, q - q * q
-        x2, y2, z2 = fused(ours, f, x2), fused(theirs, h, y2), fused(ours, r, fused(theirs, q, z2))
-        store(slope_c, o2 + j, fused(ours, f, fused(theirs, h, load(slope_c, o2 + j))))
-        r, q = i * s2, k * t2
-        f, h = r - r * r, q - q * q
-        x3, y3, z3 = fused(ours, f, x3), fused(theirs, h, y3), fused(ours, r, fused(theirs, q, z3))
-        store(slope_c, o3 + j, fused(ours, f, fused(theirs, h, load(slope_c, o3 + j))))
-    slope_a[row] += total(x0)
-    slope_a[row + 1] += total(x1)
-    slope_a[row + 2] += total(x2)
-    slope_a[row + 3] += total(x3)
-    slope_a[below] += total(y0)
-    slope_a[below + 1] += total(y1)
-    slope_a[below + 2] += total(y2)
-    slope_a[below + 3] += total(y3)
-    slope_w[g] += total(z0)
-    slope_w[g + 1] += total(z1)
-    slope_w[g + 2] += total(z2)
-    slope_w[g + 3] += total(z3)
+    """Four channels of a strip, queries `first` to `last` of a tile; `a` from `padded` on, A of the first.
+
+    1/t_0 = (t_1 / (t_0 t_1)) and so on from 1 / (t_0 t_1 t_2 t_3). The keys' sums stay in registers
+    while the queries pass; the queries' wait in `room`, and behind them those of the weights.
+    """
+    lanes()
+    one, wide = everywhere(e, 1), width_of(e)
+    end = ROWS * FOUR * wide
+    for j in range(0, STRIP, wide):
+        k0, k1 = load(spread, at + j), load(spread, at + STRIP + j)
+        k2, k3 = load(spread, at + 2 * STRIP + j), load(spread, at + 3 * STRIP + j)
+        y0, y1 = load(slope_c, to + j), load(slope_c, to + STRIP + j)
+        y2, y3 = load(slope_c, to + 2 * STRIP + j), load(slope_c, to + 3 * STRIP + j)
+        z0, z1 = load(room, end), load(room, end + wide)
+        z2, z3 = load(room, end + 2 * wide), load(room, end + 3 * wide)
+        for row in range(first, last):
+            of, x = row * padded, row * FOUR * wide
+            given = load(e, at_e + row * STRIDE + j)
+            t0, t1 = repeat(a, of) * k0 + one, repeat(a, of + 1) * k1 + one
+            t2, t3 = repeat(a, of + 2) * k2 + one, repeat(a, of + 3) * k3 + one
+            t01, t23 = t0 * t1, t2 * t3
+            both = one / (t01 * t23)
+            i01, i23 = both * t23, both * t01
+            r0, r1, r2, r3 = i01 * t1, i01 * t0, i23 * t3, i23 * t2
+            f0, f1, f2, f3 = r0 - r0 * r0, r1 - r1 * r1, r2 - r2 * r2, r3 - r3 * r3
+            store(room, x, fused(given, f0, load(room, x)))
+            store(room, x + wide, fused(given, f1, load(room, x + wide)))
+            store(room, x + 2 * wide, fused(given, f2, load(room, x + 2 * wide)))
+            store(room, x + 3 * wide, fused(given, f3, load(room, x + 3 * wide)))
+            y0, y1, y2, y3 = (
+                fused(given, f0, y0),
+                fused(given, f1, y1),
+                fused(given, f2, y2),
+                fused(given, f3, y3),
+            )
+            z0, z1, z2, z3 = (
+                fused(given, r0, z0),
+                fused(given, r1, z1),
+                fused(given, r2, z2),
+                fused(given, r3, z3),
+            )
+        store(slope_c, to + j, y0)
+        store(slope_c, to + STRIP + j, y1)
+        store(slope_c, to + 2 * STRIP + j, y2)
+        store(slope_c, to + 3 * STRIP + j, y3)
+        store(room, end, z0)
+        store(room, end + wide, z1)
+        store(room, end + 2 * wide, z2)
+        store(room, end + 3 * wide, z3)
 
 
 @inner_sum
@@ -145,6 +142,37 @@ def direct_one(
 
 
 @inner
+def one_by_one(
+    e: Any,
+    at_e: Any,
+    a: Any,
+    plain: Any,
+    i: Any,
+    spread: Any,
+    at: Any,
+    top: Any,
+    corner: Any,
+    raw: Any,
+    slope_c: Any,
+    to: Any,
+    slope_a: Any,
+    slope_w: Any,
+    g: Any,
+) -> None:
+    """Four channels of one query and a strip where a product might overflow."""
+    for k in range(FOUR):
+        skip = k * STRIP
+        if a[i + k] * top[corner + k] < np.inf:
+            for_a, for_w = capped_one(
+                e, at_e, spread, at + skip, a[i + k], slope_c, to + skip, STRIP
+            )
+        else:
+            for_a, for_w = direct_one(e, at_e, raw, skip, plain[i + k], slope_c, to + skip, STRIP)
+        slope_a[i + k] += for_a
+        slope_w[g + k] += for_w
+
+
+@inner
 def slopes_of_channels(
     e: Any,
     rows: Any,
@@ -166,55 +194,46 @@ def slopes_of_channels(
     slope_w: Any,
     room: Any,
 ) -> None:
-    """Add up the gradients of a tile against a block; rows in pairs, the last perhaps of zeros."""
+    """Add to the slopes of A's, C's and the weights' channels, from column `left` to `right`.
+
+    slope_c holds a block, strip by strip. What is safe for the largest A of a tile is safe for all.
+    """
     lanes()
-    corner, n = block * padded, right - left
-    most = ROWS * padded
+    wide = width_of(e)
     for g in range(0, padded, FOUR):
-        filled = False
-        safe = product(a, most + g, most + g, top, corner + g) <= limit
-        at, to = (corner + g) * STRIDE + left, g * STRIDE + left
-        for row in range(0, rows, 2):
-            one, two = row * padded + g, (row + 1) * padded + g
-            at_e = row * STRIDE + left
-            if safe or product(a, one, two, top, corner + g) <= limit:
-                four(
-                    e,
-                    at_e,
-                    spread,
-                    at,
-                    a,
-                    one,
-                    two,
-                    slope_c,
-                    to,
-                    n,
-                    slope_a,
-                    slope_w,
-                    g,
-                    room,
-                )
+        clear(room, 0, ROOM)
+        rest = a[g:]
+        for column in range(left, right, STRIP):
+            strip = (block * BLOCK + column) // STRIP
+            corner, to = strip * padded + g, column * padded + g * STRIP
+            at = corner * STRIP
+            if product(a, ROWS * padded + g, top, corner) <= limit:
+                four(e, column, 0, rows, spread, at, rest, padded, slope_c, to, room)
                 continue
-            if not filled:
-                columns(features, keys, hidden, block * BLOCK, g, FOUR, raw)
-                filled = True
-            for pair in range(2):
-                for k in range(FOUR):
-                    i, skip = one + pair * padded + k, k * STRIDE
-                    if a[i] * top[corner + g + k] < np.inf:
-                        for_a, for_w = capped_one(
-                            e, at_e + pair * STRIDE, spread, at + skip, a[i], slope_c, to + skip, n
-                        )
-                    else:
-                        for_a, for_w = direct_one(
-                            e,
-                            at_e + pair * STRIDE,
-                            raw,
-                            left + skip,
-                            plain[i],
-                            slope_c,
-                            to + skip,
-                            n,
-                        )
-                    slope_a[i] += for_a
-                    slope_w[g + k] += for_w
+            columns(features, keys, hidden, strip * STRIP, g, FOUR, raw)
+            for row in range(rows):
+                i, at_e = row * padded + g, row * STRIDE + column
+                if product(a, i, top, corner) <= limit:
+                    four(e, column, row, row + 1, spread, at, rest, padded, slope_c, to, room)
+                else:
+                    one_by_one(
+                        e,
+                        at_e,
+                        a,
+                        plain,
+                        i,
+                        spread,
+                        at,
+                        top,
+                        corner,
+                        raw,
+                        slope_c,
+                        to,
+                        slope_a,
+                        slope_w,
+                        g,
+                    )
+        for k in range(FOUR):
+            for row in range(rows):
+                slope_a[row * padded + g + k] += total(load(room, (row * FOUR + k) * wide))
+            slope_w[g + k] += total(load(room, (ROWS * FOUR + k) * wide))

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import BLOCK, STRIDE, STRIP, clear, turn
+from regard.attention.kernels.cpu.exponentials import STRIDE, STRIP, clear, copy, turn
 from regard.attention.kernels.cpu.hidden import ROWS
 from regard.attention.kernels.cpu.machine import inner, lanes, lanes_inlined
-from regard.attention.kernels.cpu.vectors import everywhere, load, store, width_of
+from regard.attention.kernels.cpu.vectors import everywhere, load, repeat, store, width_of
 
 
 @inner
@@ -41,14 +41,14 @@ def _blend_columns(
     x4, x5, x6, x7 = _rows(out, to + 4 * width, width)
     for j in range(n):
         v = load(value, at + j * width)
-        x0 = x0 + everywhere(out, weights[left + j]) * v
-        x1 = x1 + everywhere(out, weights[w1 + j]) * v
-        x2 = x2 + everywhere(out, weights[w2 + j]) * v
-        x3 = x3 + everywhere(out, weights[w3 + j]) * v
-        x4 = x4 + everywhere(out, weights[w4 + j]) * v
-        x5 = x5 + everywhere(out, weights[w5 + j]) * v
-        x6 = x6 + everywhere(out, weights[w6 + j]) * v
-        x7 = x7 + everywhere(out, weights[w7 + j]) * v
+        x0 = x0 + repeat(weights, left + j) * v
+        x1 = x1 + repeat(weights, w1 + j) * v
+        x2 = x2 + repeat(weights, w2 + j) * v
+        x3 = x3 + repeat(weights, w3 + j) * v
+        x4 = x4 + repeat(weights, w4 + j) * v
+        x5 = x5 + repeat(weights, w5 + j) * v
+        x6 = x6 + repeat(weights, w6 + j) * v
+        x7 = x7 + repeat(weights, w7 + j) * v
     _write_rows(out, to, width, x0, x1, x2, x3)
     _write_rows(out, to + 4 * width, width, x4, x5, x6, x7)
 
@@ -107,53 +107,50 @@ def _gradient_columns(
     u4, u5, u6, u7 = _rows(upstream, at + 4 * width, width)
     for j in range(n):
         o = to + j * width
-        first = load(slope, o) + everywhere(slope, weights[left + j]) * u0
-        first = first + everywhere(slope, weights[w1 + j]) * u1
-        first = first + everywhere(slope, weights[w2 + j]) * u2
-        first = first + everywhere(slope, weights[w3 + j]) * u3
-        last = everywhere(slope, weights[w4 + j]) * u4
-        last = last + everywhere(slope, weights[w5 + j]) * u5
-        last = last + everywhere(slope, weights[w6 + j]) * u6
-        last = last + everywhere(slope, weights[w7 + j]) * u7
+        first = load(slope, o) + repeat(weights, left + j) * u0
+        first = first + repeat(weights, w1 + j) * u1
+        first = first + repeat(weights, w2 + j) * u2
+        first = first + repeat(weights, w3 + j) * u3
+        last = repeat(weights, w4 + j) * u4
+        last = last + repeat(weights, w5 + j) * u5
+        last = last + repeat(weights, w6 + j) * u6
+        last = last + repeat(weights, w7 + j) * u7
         store(slope, o, first + last)
 
 
 @inner
 def weight_gradient(
-    slope: Any, left: Any, n: Any, upstream: Any, width: Any, turned: Any, at: Any
+    slope: Any, left: Any, n: Any, upstream: Any, width: Any, turned: Any, wide: Any, at: Any
 ) -> None:
-    """slope = upstream x values^T over all ROWS; the values turned, widths as rows of BLOCK keys."""
+    """slope = upstream x values^T over all ROWS; the values turned, a strip at a time."""
     lanes()
     u1, u2, u3 = width, 2 * width, 3 * width
     u4, u5, u6, u7 = 4 * width, 5 * width, 6 * width, 7 * width
     for j in range(left, left + n, width_of(slope)):
         x0 = x1 = x2 = x3 = x4 = x5 = x6 = x7 = everywhere(slope, 0)
+        start = at + (j - left) // STRIP * STRIP * wide + j % STRIP
         for d in range(width):
-            v = load(turned, at + d * STRIDE + j)
-            x0 = x0 + everywhere(slope, upstream[d]) * v
-            x1 = x1 + everywhere(slope, upstream[u1 + d]) * v
-            x2 = x2 + everywhere(slope, upstream[u2 + d]) * v
-            x3 = x3 + everywhere(slope, upstream[u3 + d]) * v
-            x4 = x4 + everywhere(slope, upstream[u4 + d]) * v
-            x5 = x5 + everywhere(slope, upstream[u5 + d]) * v
-            x6 = x6 + everywhere(slope, upstream[u6 + d]) * v
-            x7 = x7 + everywhere(slope, upstream[u7 + d]) * v
+            v = load(turned, start + d * STRIP)
+            x0 = x0 + repeat(upstream, d) * v
+            x1 = x1 + repeat(upstream, u1 + d) * v
+            x2 = x2 + repeat(upstream, u2 + d) * v
+            x3 = x3 + repeat(upstream, u3 + d) * v
+            x4 = x4 + repeat(upstream, u4 + d) * v
+            x5 = x5 + repeat(upstream, u5 + d) * v
+            x6 = x6 + repeat(upstream, u6 + d) * v
+            x7 = x7 + repeat(upstream, u7 + d) * v
         _write_rows(slope, j, STRIDE, x0, x1, x2, x3)
         _write_rows(slope, j + 4 * STRIDE, STRIDE, x4, x5, x6, x7)
 
 
 @inner
 def turn_values(value: Any, keys: Any, width: Any, padded: Any, turned: Any, strip: Any) -> None:
-    """The values of one entry, widths as rows of BLOCK keys, zeros beyond."""
+    """The values of one entry, strip by strip, widths as rows of it, zeros beyond."""
     clear(strip, 0, STRIP * padded)
-    for block in range((keys + BLOCK - 1) // BLOCK):
-        first = block * BLOCK
-        count = min(BLOCK, keys - first)
-        for start in range(0, count, STRIP):
-            for k in range(STRIP):
-                for d in range(width):
-                    inside = start + k < count
-                    strip[k * padded + d] = (
-                        value[(first + start + k) * width + d] if inside else 0.0
-                    )
-            turn(strip, padded, turned, block * padded * STRIDE + start)
+    for first in range(0, keys, STRIP):
+        for k in range(STRIP):
+            if first + k < keys:
+                copy(strip, k * padded, value, (first + k) * width, width)
+            else:
+                clear(strip, k * padded, width)
+        turn(strip, padded, turned, first * padded)

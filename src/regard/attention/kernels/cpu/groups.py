@@ -1,0 +1,43 @@
+"""Weights in groups of channels, as the sum over two groups is divided by one product.
+
+    sum_h w_h / t_h = g sum_h 1 / s_h,   s_h = (g / w_h) t_h
+
+g is a power of two, different for each group, that lets the product of its g / w_h start far below
+1: t_h is at least 1, so what the product needs room for is on the upper side. No partial product of
+two groups falls out of range, whatever the order of the weights:
+at worst the four largest of a group come first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+GROUP = 8  # channels of a g; two groups share one division
+START: dict[Any, int] = {np.float32: -32, np.float64: -304}
+GAP: dict[Any, int] = {np.float32: 36, np.float64: 68}  # weights below 2^-GAP of the largest are it
+CEILINGS: dict[Any, float] = {np.float32: 2.0**120, np.float64: 2.0**1000}  # of a product of t
+
+
+class Groups(NamedTuple):
+    """One row for each entry of the weights."""
+
+    ratios: Array  # g / w
+    turns: Array  # of each two groups: from the first's g to the second's, and the second's g
+
+
+def arrange(weights: Array) -> Groups:
+    """From weights (entries, a multiple of 2 GROUP)."""
+    kind = weights.dtype.type
+    tiny = float(np.finfo(kind).tiny)
+    sizes = np.abs(weights).astype(np.float64)
+    sizes = np.maximum(sizes, np.maximum(sizes.max(-1, keepdims=True) * 2.0 ** -GAP[kind], tiny))
+    middles = np.log2(sizes).reshape(len(weights), -1, GROUP).mean(-1)
+    units = np.maximum(np.exp2(np.rint(middles + START[kind] / GROUP)), tiny)
+    ratios = units.repeat(GROUP, -1) / np.copysign(sizes, weights)
+    turns = units.copy()
+    turns[:, ::2] /= units[:, 1::2]
+    return Groups(ratios.astype(kind), turns.astype(kind))
