@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from regard.cli.answers import Answers
 
 if TYPE_CHECKING:
+    from regard.cli.serving import Served
     from regard.translation.translator import Translation, Translator
 
 
@@ -26,7 +27,7 @@ class Interpreter:
         cut: of how many the end was left out.
     """
 
-    translator: Translator
+    translator: Translator | Served
     settings: dict[str, Any]
     out: TextIO
     seed: int | None = None

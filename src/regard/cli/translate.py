@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import answers, options, streams
+from regard.cli import answers, options, serving, streams
 from regard.cli.answers import Columns, Format, JsonLines
 from regard.cli.interpreting import Interpreter
 from regard.translation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from regard.translation.decoding.search import Search
+    from regard.translation.translator import Translator
 
 EXAMPLES = """\b
 Examples:
@@ -32,6 +33,7 @@ Examples:
 
 # Paragraphs that are translated together.
 _PARAGRAPHS = 32
+_FEW = 4
 
 
 def translate(
@@ -121,6 +123,16 @@ def translate(
         bool, typer.Option("--line-buffered", help="Answer each line before the next is read.")
     ] = False,
     device: options.Device = "cpu",
+    engine: Annotated[
+        serving.EngineName,
+        typer.Option(
+            help="Who searches; ctranslate2 takes a Transformer, or a folder exported to it."
+        ),
+    ] = serving.EngineName.regard,
+    quantization: Annotated[
+        serving.Stored | None,
+        typer.Option(help="Of --engine ctranslate2: how weights are stored. [default: float32]"),
+    ] = None,
 ) -> None:
     """Translate sentences.
 
@@ -154,6 +166,21 @@ def translate(
     if look:
         several = {"--format json": json, "several models": len(models) > 1}
         _exclude("--look", several, "a drawing is of one model, among lines of text")
+    elsewhere = engine is serving.EngineName.ctranslate2
+    if elsewhere:
+        serving.refuse(
+            {
+                **{name: on for name, on in by_line.items() if name not in ("--nbest", "--scores")},
+                "--sample": sample,
+                "--coverage-penalty": coverage_penalty is not None,
+                "--batch-tokens": batch_tokens is not None,
+                f"--device {device}": device != "cpu",
+            }
+        )
+    elif quantization is not None:
+        raise ConfigurationError(
+            f"--quantization {quantization}: is for --engine ctranslate2: leave it out"
+        )
     out = streams.output()
     if not texts:
         streams.standard_input()
@@ -168,6 +195,7 @@ def translate(
     }
 
     from regard.translation.decoding.search import Search
+    from regard.translation.models import compiling
     from regard.translation.text import sentences
 
     # What is out of range or missing is refused before a model is opened.
@@ -176,7 +204,14 @@ def translate(
         sentences.split("", "")
     prefix = None if prefix is None else streams.argument(prefix)
     lines, at_once = _lines(texts, line_buffered)
-    translator = options.open_translator(models, device, to)
+    translator: Translator | serving.Served
+    if elsewhere:
+        translator = serving.served(models, to, quantization or serving.Stored.float32, paragraphs)
+        at_once = at_once if at_once == 1 else at_once * translator.engine.workers
+    else:
+        # For a few sentences, loading compiled loops takes longer than doing without.
+        compiling.want(not texts or len(texts) > _FEW)
+        translator = options.open_translator(models, device, to)
     settings: dict[str, Any] = {"search": _search(translator.search, beam, given)}
     if batch_tokens is not None:
         settings["batch_tokens"] = batch_tokens

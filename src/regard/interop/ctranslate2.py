@@ -34,6 +34,8 @@ Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8", "int8_
 _POSITIONS = 1025
 # What config.json calls the positions that a model has learned; the engine stops with a fault beyond.
 LONGEST = "learned_positions"
+# ... and the search that it was configured for.
+SEARCH = "search"
 # What a search of ours never writes gets a logit so low that its probability is 0; float16 still holds it.
 _NEVER = -30000.0
 
@@ -69,6 +71,9 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
         )
     tokenizers = translator.tokenizers
     filled = specification(translator.model, tokenizers.source, tokenizers.target)
+    search = translator.search
+    own = {"beam": search.beam, "length_penalty": search.length_penalty}
+    filled.config.add_attribute(SEARCH, own)
     filled.validate()
     filled.optimize(quantization=quantization)
     with new_folder(folder) as unfinished:

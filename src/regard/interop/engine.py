@@ -16,7 +16,7 @@ from regard.translation.decoding.search import Search
 from regard.translation.errors import ModelError
 from regard.translation.runs import Tokenizers
 from regard.translation.text.tokenizer import EOS, Tokenizer
-from regard.translation.translator import Translation, Translator
+from regard.translation.translator import Candidate, Translation, Translator
 
 # As of our own search: pieces of a source that are read, pieces of a translation, pieces at a time.
 _LONGEST_SOURCE = 512
@@ -36,7 +36,8 @@ class Engine:
     Args:
         folder: of an exported model.
         tokenizers: its tokenizers; those in the folder by default.
-        beam, length_penalty: of the search, where `translate` is not told otherwise.
+        beam, length_penalty: of the search, where `translate` is not told otherwise; those that the
+            model was configured for by default.
         workers: batches at a time; by default as many as there are cores for this process.
         compute_type: of CTranslate2: "default" computes as the weights are stored, "int8", "float32", ...
 
@@ -50,19 +51,25 @@ class Engine:
         folder: str | Path,
         tokenizers: Tokenizers | None = None,
         *,
-        beam: int = 5,
-        length_penalty: float = 1.0,
+        beam: int | None = None,
+        length_penalty: float | None = None,
         workers: int | None = None,
         compute_type: str = "default",
     ) -> None:
         folder = Path(folder)
-        self.beam, self.length_penalty = beam, length_penalty
+        said = _configuration(folder)
+        own = said.get(exporter.SEARCH, {})
+        self.beam = own.get("beam", 5) if beam is None else beam
+        self.length_penalty = (
+            own.get("length_penalty", 1.0) if length_penalty is None else length_penalty
+        )
+        self.workers = workers or _cores()
         self.tokenizers = _tokenizers(folder) if tokenizers is None else tokenizers
         target = self.tokenizers.target
         self._ids = {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
-        self._engine = _open(folder, workers or _cores(), compute_type)
-        learned = _learned(folder)
-        self._longest_source = min(_LONGEST_SOURCE, learned)
+        self._engine = _open(folder, self.workers, compute_type)
+        learned = _learned(said)
+        self.longest = min(_LONGEST_SOURCE, learned)
         self._longest_target = min(_LONGEST_TARGET, learned)
 
     @classmethod
@@ -74,17 +81,10 @@ class Engine:
         workers: int | None = None,
     ) -> Self:
         """The engine of a translator, exported to a folder that is gone when this returns."""
-        search = translator.search
         with TemporaryDirectory(prefix="regard-") as folder:
             place = Path(folder) / "model"
             exporter.export(translator, place, quantization)
-            return cls(
-                place,
-                translator.tokenizers,
-                beam=search.beam,
-                length_penalty=search.length_penalty,
-                workers=workers,
-            )
+            return cls(place, translator.tokenizers, workers=workers)
 
     def translate(
         self,
@@ -92,13 +92,15 @@ class Engine:
         *,
         beam: int | None = None,
         length_penalty: float | None = None,
+        nbest: int = 1,
     ) -> list[Translation]:
-        """Translate sentences, one translation each, in their order; an empty one gives an empty one.
+        """Translate sentences, in their order; an empty one gives an empty one.
 
         Args:
             texts: one sentence an entry.
             beam: hypotheses kept; 1 is greedy.
             length_penalty: alpha of ((5 + n) / 6)^alpha.
+            nbest: candidates of each sentence, at most `beam`.
 
         Raises:
             ConfigurationError: settings out of range.
@@ -107,9 +109,10 @@ class Engine:
             raise TypeError("got one text: pass a list of sentences, [text]")
         size = self.beam if beam is None else beam
         alpha = self.length_penalty if length_penalty is None else length_penalty
-        Search(beam=size, length_penalty=alpha)  # refuses what is out of range
+        Search(beam=size, length_penalty=alpha, nbest=nbest)  # refuses what is out of range
         source = self.tokenizers.source
-        pieces = [source.pieces(source.encode(text)[: self._longest_source]) for text in texts]
+        encoded = [source.encode(text) for text in texts]
+        pieces = [source.pieces(ids[: self.longest]) for ids in encoded]
         rows = [row for row, found in enumerate(pieces) if found]
         answers = self._engine.translate_batch(
             [pieces[row] for row in rows],
@@ -123,31 +126,47 @@ class Engine:
             batch_type="tokens",
             return_scores=True,
         )
-        found = {row: self._best(answer, alpha) for row, answer in zip(rows, answers, strict=True)}
+        found = {
+            row: self._ranked(answer, alpha)[:nbest]
+            for row, answer in zip(rows, answers, strict=True)
+        }
         return [
-            self._translation(text, pieces[row], *found[row])
+            self._translation(text, pieces[row], len(ids) - len(pieces[row]), found[row])
             if row in found
             else Translation(text, "")
-            for row, text in enumerate(texts)
+            for row, (text, ids) in enumerate(zip(texts, encoded, strict=True))
         ]
 
-    def _best(self, answer: Any, alpha: float) -> tuple[list[str], float]:
+    def _ranked(self, answer: Any, alpha: float) -> list[tuple[list[str], Candidate]]:
+        """The pieces of each hypothesis and what they say, best first."""
+        target = self.tokenizers.target
         ranked = [
-            (tokens, total / penalty(len(tokens) + 1, alpha))
+            (
+                tokens,
+                Candidate(
+                    text=target.decode([self._ids[piece] for piece in tokens]),
+                    score=total / penalty(len(tokens) + 1, alpha),
+                    log_probability=total,
+                ),
+            )
             for tokens, total in zip(answer.hypotheses, answer.scores, strict=True)
         ]
-        return max(ranked, key=lambda one: one[1])
+        return sorted(ranked, key=lambda one: -one[1].score)
 
     def _translation(
-        self, text: str, source: list[str], target: list[str], score: float
+        self, text: str, source: list[str], cut: int, found: list[tuple[list[str], Candidate]]
     ) -> Translation:
         end = self.tokenizers.source.pieces([EOS]), self.tokenizers.target.pieces([EOS])
+        target, best = found[0]
         return Translation(
             source=text,
-            text=self.tokenizers.target.decode([self._ids[piece] for piece in target]),
-            score=score,
+            text=best.text,
+            score=best.score,
+            log_probability=best.log_probability,
             source_pieces=[*source, *end[0]],
             target_pieces=[*target, *end[1]],
+            alternatives=[candidate for _, candidate in found],
+            cut=cut,
         )
 
 
@@ -170,13 +189,18 @@ def _open(folder: Path, workers: int, compute_type: str) -> Any:
         raise ModelError(f"{folder}: {' '.join(str(fault).split())[:200]}") from None
 
 
-def _learned(folder: Path) -> int:
-    """The pieces that fit into learned positions beside an end; as many as we read where any length goes."""
+def _configuration(folder: Path) -> dict[str, Any]:
+    """What the exporter told of the model; nothing where another program made the folder."""
     try:
         said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return _LONGEST_SOURCE
-    learned = said.get(exporter.LONGEST) if isinstance(said, dict) else None
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _learned(said: dict[str, Any]) -> int:
+    """The pieces that fit into learned positions beside an end; as many as we read where any length goes."""
+    learned = said.get(exporter.LONGEST)
     return learned - 1 if type(learned) is int and learned > 1 else _LONGEST_SOURCE
 
 

@@ -43,7 +43,7 @@ def _total(row: Any, most: Any) -> Any:
 
 
 @inner
-def _allowed(word: Any, rule: Any) -> bool:
+def _allowed(word: Any, rule: Any) -> Any:
     if rule == ONLY_END:
         return word == EOS
     return word != PAD and word != BOS and not (rule == NO_END and word == EOS)

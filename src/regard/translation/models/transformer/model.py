@@ -132,8 +132,9 @@ class Transformer(TranslationModel):
     def step(
         self, words: Int[Tensor, " batch"], state: State
     ) -> tuple[Float[Tensor, "batch vocabulary"], State]:
-        if not isinstance(state, TransformerState):
-            return own(permission.Planned, state).step(words), state
+        if isinstance(state, permission.Planned):
+            return state.step(words), state
+        state = own(TransformerState, state)
         x = self._embed(self.target_embedding, words[:, None], state.position)
         sources = state.sources
         for layer, said, source in zip(self._layers(), state.said, sources.memories, strict=True):

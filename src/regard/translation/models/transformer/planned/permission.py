@@ -48,10 +48,11 @@ def plan_of(model: Transformer, source: Tensor) -> Plan | None:
         return None
     if torch.is_autocast_enabled("cpu") or not compiling.serves(source.device):
         return None
-    weights = list(model.parameters())
+    modules = list(model.modules())
+    weights = [w for module in modules for w in module._parameters.values() if w is not None]
     if any(weight.dtype != torch.float32 or weight.device.type != "cpu" for weight in weights):
         return None
-    if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
+    if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
         return None
     return _kept(model, weights)
 

@@ -76,11 +76,17 @@ class Plan:
 
     def desk(self, count: int, positions: int) -> passes.Desk:
         """Where to write for so many rows that read so many positions."""
-        width, inner = self.width, self.shape.inner
-        sizes = (width, width, 3 * width, width, width, inner)
-        flat = [torch.empty(count * size).numpy() for size in sizes]
-        spare = torch.empty(tiles.ROWS * tiles.COLUMNS).numpy()
-        return passes.Desk(*flat, spare, torch.empty(self.heads, positions).numpy())
+        width = self.width
+        return passes.Desk(
+            x=_flat(count * width),
+            h=_flat(count * width),
+            joined=_flat(count * 3 * width),
+            reading=_flat(count * width),
+            out=_flat(count * width),
+            inner=_flat(count * self.shape.inner),
+            spare=_flat(tiles.ROWS * tiles.COLUMNS),
+            room=_flat(self.heads * positions).reshape(self.heads, positions),
+        )
 
     def encode(self, source: Tensor, lengths: Tensor) -> PlannedEncoded:
         """The encoder over the words of all sentences, one sentence after the other."""
@@ -102,7 +108,7 @@ class Plan:
         """Each decoder layer's keys and values of the source, projected once."""
         count = 2 * self.width * encoded.words
         projected = torch.empty(len(self.decoder.places), count).numpy()
-        spare = torch.empty(tiles.ROWS * tiles.COLUMNS).numpy()
+        spare = _flat(tiles.ROWS * tiles.COLUMNS)
         packing = self.decoder
         passes.project(
             encoded.states,
@@ -114,3 +120,9 @@ class Plan:
             projected,
         )
         return projected
+
+
+def _flat(numbers: int) -> Array:
+    """Room for so many numbers, from torch, which starts it on a cache line."""
+    room: Array = torch.empty(numbers).numpy()
+    return room

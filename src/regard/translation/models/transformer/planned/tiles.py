@@ -58,7 +58,7 @@ def _tile(rows: int) -> Callable[..., None]:
         kinds = types.none(weights, whole, x, whole, whole, out, whole, whole)
         return kinds, _lower(rows)
 
-    return intrinsic(typed)  # type: ignore[no-any-return]
+    return intrinsic(typed)
 
 
 def _lower(rows: int) -> Any:

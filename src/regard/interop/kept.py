@@ -1,0 +1,59 @@
+"""Exported models that are kept, so that serving a model twice exports it once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from regard.interop import ctranslate2 as exporter
+from regard.interop.ctranslate2 import Quantization
+from regard.interop.engine import Engine
+from regard.translation.errors import ModelError
+from regard.translation.translator import Translator
+
+
+def is_exported(folder: str | Path) -> bool:
+    """Whether a folder holds a model of CTranslate2, and not a run of ours."""
+    folder = Path(folder)
+    return (folder / "model.bin").is_file() and not (folder / "config.toml").is_file()
+
+
+def engine(translator: Translator, quantization: Quantization) -> Engine:
+    """The engine of a translator, from the person's cache folder; exported where it is not there yet.
+
+    Raises:
+        ModelError: the model is not a Transformer.
+        ConfigurationError: ctranslate2 is not installed.
+    """
+    library = exporter.library()
+    place = _folder() / _digest(translator, quantization, library.__version__)
+    if not (place / "model.bin").is_file():
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return Engine.of(translator, quantization=quantization)
+        try:
+            exporter.export(translator, place, quantization)
+        except ModelError:
+            # Another process may have been quicker, or the folder may not be written to.
+            if not (place / "model.bin").is_file():
+                return Engine.of(translator, quantization=quantization)
+    return Engine(place, translator.tokenizers)
+
+
+def _folder() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "regard" / "ctranslate2"
+
+
+def _digest(translator: Translator, *others: Any) -> str:
+    """Of all that an export depends on."""
+    digest = hashlib.sha256(repr((others, translator.search)).encode())
+    for name, weight in translator.model.state_dict().items():
+        numbers = weight.detach().cpu().contiguous().float().numpy()
+        digest.update(f"{name} {tuple(weight.shape)}".encode() + numbers.tobytes())
+    for name, tokenizer in translator.tokenizers.files().items():
+        digest.update(name.encode() + tokenizer.model)
+    return digest.hexdigest()[:32]

@@ -1,0 +1,99 @@
+"""`regard translate --engine ctranslate2`: the same translations, sooner; what it cannot do is refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from tests.journeys.commands import check_refused, run
+
+from regard.interop import kept
+
+pytest.importorskip("ctranslate2")
+
+TEXT = """El gato negro duerme en la silla.
+¿Dónde está la estación de trenes?
+
+Mi hermana vive en una casa muy grande cerca del mar.
+Cuando llegué, ya se habían ido todos.
+¡Qué calor hace hoy!
+""".encode()
+ENGINE = ("--engine", "ctranslate2")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of exported models for this test; that of compiled loops stays."""
+    monkeypatch.setattr(kept, "_folder", lambda: tmp_path / "kept")
+    return tmp_path / "kept"
+
+
+def lines(*arguments: str | Path, text: bytes = TEXT) -> list[str]:
+    result = run("translate", *arguments, stdin=text)
+    assert result.code == 0, result
+    return result.lines
+
+
+def test_it_says_what_our_own_search_says_and_exports_once(cache):
+    asked = ("--nbest", "2", "--scores", "--beam", "3", "--length-penalty", "0.8")
+    own = lines(*asked)
+    theirs = lines(*asked, *ENGINE)
+    assert [line.split("\t")[0::2] for line in theirs] == [line.split("\t")[0::2] for line in own]
+    for one, other in zip(theirs, own, strict=True):
+        if other:
+            found, expected = (float(line.split("\t")[1]) for line in (one, other))
+            assert found == pytest.approx(expected, abs=2e-3)
+    (made,) = cache.iterdir()
+    when = (made / "model.bin").stat().st_mtime_ns
+    assert lines(*asked, *ENGINE) == theirs
+    assert (made / "model.bin").stat().st_mtime_ns == when
+
+
+def test_an_exported_folder_is_a_model_too(tmp_path):
+    assert run("export", "--to", "ctranslate2", tmp_path / "made").code == 0
+    own = lines()
+    assert lines("--model", tmp_path / "made", *ENGINE) == own
+    refused = run("translate", "--model", tmp_path / "made", *ENGINE, "--paragraphs", "Hola.")
+    check_refused(refused, "--paragraphs", code=2)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--look",),
+        ("--alignment",),
+        ("--confidence",),
+        ("--format", "json"),
+        ("--prefix", "The"),
+        ("--sample",),
+        ("--coverage-penalty", "0.2"),
+        ("--batch-tokens", "100"),
+        ("--model", "es-en-recurrent", "--model", "es-en"),
+    ],
+    ids=" ".join,
+)
+def test_what_it_has_no_answer_to_is_refused(option):
+    check_refused(run("translate", *ENGINE, *option, "Hola."), "--engine ctranslate2", code=2)
+
+
+def test_a_recurrent_model_is_refused():
+    refused = run("translate", "--model", "es-en-recurrent", *ENGINE, "Hola.")
+    check_refused(refused, "CTranslate2 has no recurrent layers", code=1)
+
+
+def test_weights_are_stored_otherwise_for_this_engine_only():
+    check_refused(run("translate", "--quantization", "int8", "Hola."), "--quantization", code=2)
+    assert lines("El gato negro duerme.", *ENGINE, "--quantization", "int8")
+
+
+def test_where_it_is_not_installed_one_line_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    refused = run("translate", *ENGINE, "Hola.")
+    check_refused(refused, "pip install 'regard[ctranslate2]'", code=2)
+
+
+def test_where_nothing_can_be_kept_it_is_exported_for_once(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(kept, "_folder", lambda: tmp_path / "file" / "kept")
+    assert lines("Hace frío.", *ENGINE) == ["It's cold."]
