@@ -59,7 +59,7 @@ class Steps:
             flat(self.values),
             flat(self.weight),
             *(keys, hidden, padded, width),
-            loops.CAPS[flat(self.features).dtype.type],
+            loops.CAPS[self.features.dtype],
         )
         contexts, weights = zeros(steps, batch, width), zeros(steps, batch, keys)
         asked = loops.Steps(flat(self.queries), hidden, 0, flat(weights), flat(contexts))

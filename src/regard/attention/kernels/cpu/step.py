@@ -17,13 +17,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from regard.attention.kernels.cpu.exponentials import REACH, exponential
 from regard.attention.kernels.cpu.hidden import FAR, reciprocal
 from regard.attention.kernels.cpu.machine import compiled, inner, inner_sum, lanes
 
 ROUND = 64  # four vectors of sixteen float32
-CAPS: dict[Any, Any] = {np.float32: np.float32(2.0**31), np.float64: 2.0**60}
+CAPS: dict[Any, Any] = {torch.float32: np.float32(2.0**31), torch.float64: 2.0**60}
 
 
 class Memory(NamedTuple):

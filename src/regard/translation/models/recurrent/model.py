@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.looks.look import Look
 from regard.translation.models.dropout import Dropout
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.recurrent.bahdanau import BahdanauDecoder
@@ -24,6 +25,8 @@ DECODERS: dict[AttentionName, type[Decoder]] = {
     "luong": LuongDecoder,
     "none": FixedVectorDecoder,
 }
+# The name of the only look there is.
+LOOK = "decoder.0.cross"
 
 
 class RecurrentModel(TranslationModel):
@@ -125,7 +128,21 @@ class RecurrentModel(TranslationModel):
         target: Int[Tensor, "batch target"],
     ) -> Looks:
         look = self.decoder.look(self._words(target.t()), self.encode(source, lengths))
-        return {} if look is None else {"decoder.0.cross": look}
+        return {} if look is None else {LOOK: look}
+
+    def watched(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+        name: str,
+    ) -> tuple[Float[Tensor, "batch target width"], Look]:
+        encoded = self.encode(source, lengths)
+        states, queries = self.decoder.unroll(self._words(target.t()), encoded)
+        if name != LOOK or self.decoder.attention is None:
+            raise KeyError(name)
+        hidden: Tensor = self.dropout(states)
+        return hidden.transpose(0, 1), self.decoder.attention.look(queries, encoded)
 
     def _words(self, words: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_word"]:
         embedded: Tensor = self.dropout(self.target_embedding(words))

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.cpu import sharing
 from regard.attention.scores import Additive
 from regard.translation.models.recurrent.attention import OneAttention
 from regard.translation.models.recurrent.cells import Cell, new_cell
 from regard.translation.models.recurrent.source import Source
-from regard.translation.models.recurrent.unrolled import Steps, threads, unroll, unroll_reading
+from regard.translation.models.recurrent.unrolled import Steps, unroll, unroll_reading
 
 SIZES = [3, 3, 1]
 
@@ -129,7 +130,7 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         return [states, *torch.autograd.grad(states.sum() + contexts.sum(), decoder.leaves)]
 
     alone, before = loss(), torch.get_num_threads()
-    monkeypatch.setattr(threads, "GRAIN", 1)
+    monkeypatch.setattr(sharing, "GRAIN", 1)
     torch.set_num_threads(3)
     try:
         for one, many in zip(alone, loss(), strict=True):

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.attention.kernels.cpu.reading import Reading, numbers
+from regard.attention.kernels.cpu.sharing import share
 from regard.translation.models.recurrent.unrolled.gates import LOOPS
-from regard.translation.models.recurrent.unrolled.reading import Reading, numbers
 from regard.translation.models.recurrent.unrolled.steps import Steps
-from regard.translation.models.recurrent.unrolled.threads import share
 
 __all__ = ["Unrolled"]
 
@@ -66,10 +66,11 @@ class Unrolled(torch.autograd.Function):
             asked = buffer(keys.shape[1]), buffer(values.shape[2])
             run.reading = Reading(keys, values, readable, scorer, run.u, *asked)
         run.forward(given, weight, bias, feed, first)
+        kept = (run.reading.powers, run.reading.near) if run.reading else ()
         ctx.cell, ctx.steps, ctx.first = cell, steps, len(first)
         ctx.save_for_backward(
             *(weight, feed, keys, values, readable, scorer),
-            *(run.x, run.u, *run.befores, *run.afters, *asked),
+            *(run.x, run.u, *run.befores, *run.afters, *asked, *kept),
         )
         return *run.afters, *asked[1:]
 
