@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.kernels.cpu.pool import run, split
+from regard.translation.models.transformer.packed.products import LANES
 from regard.translation.training import softmax_loops
 
 # Logits held at a time: some megabytes, which a processor's cache can keep.
@@ -83,4 +84,10 @@ def _to_gradients(logits: Tensor, targets: Tensor, smoothing: float, losses: Any
     vocabulary = logits.shape[1]
     given = (logits.view(-1).numpy(), vocabulary, targets.numpy(), smoothing, losses)
     parts = split(len(logits), torch.get_num_threads())
-    run([partial(softmax_loops.to_gradients, *part, *given) for part in parts])
+    room = [np.empty(LANES, np.float32) for _ in parts]
+    run(
+        [
+            partial(softmax_loops.to_gradients, *part, *given, best)
+            for part, best in zip(parts, room, strict=True)
+        ]
+    )

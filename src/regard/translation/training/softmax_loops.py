@@ -8,6 +8,7 @@ import numpy as np
 
 from regard.attention.kernels.cpu.exponentials import exponential
 from regard.attention.kernels.cpu.machine import compiled, inner, inner_sum, lanes
+from regard.translation.models.transformer.packed.products import LANES, largest
 
 # Sums of so many numbers in float32, of those sums in float64.
 STRETCH = 1024
@@ -15,13 +16,23 @@ STRETCH = 1024
 
 @compiled
 def to_gradients(
-    first: int, last: int, logits: Any, vocabulary: int, targets: Any, smoothing: float, losses: Any
+    first: int,
+    last: int,
+    logits: Any,
+    vocabulary: int,
+    targets: Any,
+    smoothing: float,
+    losses: Any,
+    best: Any,
 ) -> None:
-    """Logits of rows first to last become gradients of the loss: p - (1 - s) [v = y] - s / V."""
+    """Logits of rows first to last become gradients of the loss: p - (1 - s) [v = y] - s / V.
+
+    `best` is room for LANES numbers.
+    """
     spread = smoothing / vocabulary
     for row in range(first, last):
         at = row * vocabulary
-        peak = largest(logits, np.uint64(at), np.uint64(vocabulary))
+        peak = highest(logits, at, vocabulary, best)
         target = logits[at + targets[row]] - peak
         total, plain = 0.0, 0.0
         for start in range(0, vocabulary, STRETCH):
@@ -35,12 +46,12 @@ def to_gradients(
         logits[at + targets[row]] -= np.float32(1 - smoothing)
 
 
-@inner_sum
-def largest(row: Any, at: Any, n: Any) -> Any:
-    lanes()
-    peak = row[at]
-    for j in range(n):
-        x = row[at + j]
+@inner
+def highest(row: Any, at: Any, n: Any, best: Any) -> Any:
+    whole = n // LANES * LANES
+    peak = largest(row, at, whole, best) if whole else row[at]
+    for j in range(at + whole, at + n):
+        x = row[np.uint64(j)]
         peak = x if x > peak else peak
     return peak
 

@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.attention.kernels.cpu.exponentials import exponential
-from regard.attention.kernels.cpu.machine import compiled, inner, inner_sum, lanes
+from regard.attention.kernels.cpu.machine import compiled, inner, lanes
+from regard.attention.kernels.cpu.vectors import everywhere, fused, load, store
+from regard.attention.kernels.cpu.vectors import total as sum_of_lanes
 from regard.translation.models.transformer.packed.products import (
     LANES,
     ROWS,
     give,
+    largest,
     multiply,
     take,
     take_turned,
@@ -60,8 +63,8 @@ def forward(
     out: Rows,
     room: Any,
 ) -> None:
-    """The readings of sentences first to last; `room` is four benches, zeros."""
-    bench, turned, values, reading = room[0], room[1], room[2], room[3]
+    """The readings of sentences first to last; `room` is five benches, zeros."""
+    bench, turned, values, reading, best = room[0], room[1], room[2], room[3], room[4]
     width, padded = layout.width, up(layout.width, LANES)
     for sentence in range(first, last):
         row, queries = (
@@ -81,11 +84,9 @@ def forward(
             )
             take(v.items, v.offset + key * v.stride + within, v.stride, keys, width, padded, values)
             multiply(bench, 0, padded, 1, queries, width, turned, 0, columns, weights, place)
-            for i in range(up(queries, ROWS)):
-                readable = min(i + 1, keys) if layout.causal else keys
-                if i >= queries:
-                    readable = 0
-                softmax(weights, place + i * columns, readable, columns, layout.scale)
+            softmax(weights, place, queries, keys, columns, layout.causal, layout.scale, best)
+            for j in range(place + queries * columns, place + up(queries, ROWS) * columns):
+                weights[np.uint64(j)] = 0
             multiply(weights, place, columns, 1, queries, keys, values, 0, padded, reading, 0)
             give(
                 reading,
@@ -113,7 +114,7 @@ def backward(
     for_v: Rows,
     room: Any,
 ) -> None:
-    """The gradients of queries, keys and values of sentences first to last; `room` is six benches."""
+    """The gradients of queries, keys and values of sentences first to last; `room` is five benches."""
     slope, turned, other, made, slopes = room[0], room[1], room[2], room[3], room[4]
     width, padded = layout.width, up(layout.width, LANES)
     for sentence in range(first, last):
@@ -179,68 +180,47 @@ def backward(
 
 
 @inner
-def softmax(row: Any, at: Any, readable: Any, columns: Any, scale: Any) -> None:
-    """Scores to weights, in place; zeros from `readable` on."""
-    start, n = np.uint64(at), np.uint64(readable)
-    if readable:
-        peak = _peak(row, start, n)
-        _exponentials(row, start, n, peak, scale)
-        _scaled(row, start, n, row.dtype.type(1) / _sum(row, start, n))
-    for j in range(n, np.uint64(columns)):
-        row[start + j] = 0
-
-
-@inner_sum
-def _peak(row: Any, start: Any, n: Any) -> Any:
-    peak = row[start]
-    for j in range(n):
-        x = row[start + j]
-        peak = x if x > peak else peak
-    return peak
-
-
-@inner
-def _exponentials(row: Any, start: Any, n: Any, peak: Any, scale: Any) -> None:
-    lanes()
-    for j in range(n):
-        row[start + j] = exponential((row[start + j] - peak) * scale)
-
-
-@inner_sum
-def _sum(row: Any, start: Any, n: Any) -> Any:
-    lanes()
-    total = row.dtype.type(0)
-    for j in range(n):
-        total += row[start + j]
-    return total
+def softmax(
+    block: Any, at: Any, rows: Any, keys: Any, columns: Any, causal: Any, scale: Any, best: Any
+) -> None:
+    """Scores to weights, in place, row by row but for the exponentials; zeros where nothing may be read."""
+    never = block.dtype.type(-np.inf)
+    for i in range(rows):
+        start = at + i * columns
+        for j in range(start + (min(i + 1, keys) if causal else keys), start + columns):
+            block[np.uint64(j)] = never
+        peak = everywhere(block, largest(block, start, columns, best))
+        factor = everywhere(block, scale)
+        for column in range(start, start + columns, LANES):
+            store(block, column, (load(block, column) - peak) * factor)
+    _exponentials(block, np.uint64(at), np.uint64(rows * columns))
+    for i in range(rows):
+        start = at + i * columns
+        total = everywhere(block, 0)
+        for column in range(start, start + columns, LANES):
+            total = total + load(block, column)
+        factor = everywhere(block, block.dtype.type(1) / sum_of_lanes(total))
+        for column in range(start, start + columns, LANES):
+            store(block, column, load(block, column) * factor)
 
 
 @inner
-def _scaled(row: Any, start: Any, n: Any, factor: Any) -> None:
+def _exponentials(block: Any, start: Any, n: Any) -> None:
     lanes()
+    never, zero = block.dtype.type(-np.inf), block.dtype.type(0)
     for j in range(n):
-        row[start + j] *= factor
+        x = block[start + j]
+        p = exponential(x)
+        block[start + j] = zero if x == never else p
 
 
 @inner
 def softmax_slope(weights: Any, at: Any, slopes: Any, of: Any, n: Any, scale: Any) -> None:
     """Gradients of weights to those of the products of query and key, in place."""
-    i, j, count = np.uint64(at), np.uint64(of), np.uint64(n)
-    mean = _weighted(weights, i, slopes, j, count)
-    _slopes(weights, i, slopes, j, count, mean, scale)
-
-
-@inner_sum
-def _weighted(weights: Any, i: Any, slopes: Any, j: Any, n: Any) -> Any:
-    lanes()
-    total = weights.dtype.type(0)
-    for k in range(n):
-        total += weights[i + k] * slopes[j + k]
-    return total
-
-
-@inner
-def _slopes(weights: Any, i: Any, slopes: Any, j: Any, n: Any, mean: Any, scale: Any) -> None:
-    lanes()
-    for k in range(n):
-        slopes[j + k] = weights[i + k] * (slopes[j + k] - mean) * scale
+    total = everywhere(weights, 0)
+    for column in range(0, n, LANES):
+        total = fused(load(weights, at + column), load(slopes, of + column), total)
+    mean, factor = everywhere(weights, sum_of_lanes(total)), everywhere(weights, scale)
+    for column in range(0, n, LANES):
+        made = load(weights, at + column) * (load(slopes, of + column) - mean) * factor
+        store(slopes, of + column, made)

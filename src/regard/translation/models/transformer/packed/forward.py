@@ -56,9 +56,9 @@ def hidden(
     """What the decoder holds after each word of `target`, without its padding."""
     asked, said = Sentences.of(source, source_lengths), Sentences.of(target, target_lengths)
     stream = _Stream(model, asked, model.source_embedding)
-    for layer in _encoders(model):
-        stream.read(layer.self_residual, layer.self_attention, asked.starts)
-        stream.feed(layer.feed_forward_residual, layer.feed_forward)
+    for below in _encoders(model):
+        stream.read(below.self_residual, below.self_attention, asked.starts)
+        stream.feed(below.feed_forward_residual, below.feed_forward)
     memories = _memories(model, stream.end(model.encoder_norm))
     stream = _Stream(model, said, model.target_embedding)
     for layer, memory in zip(_decoders(model), memories, strict=True):
