@@ -70,7 +70,7 @@ def outcome(model: Transformer, batch: tuple[torch.Tensor, ...]) -> list[torch.T
 def test_words_and_gradients_are_those_of_the_padded_pass(changes, lengths):
     batch = batch_of(lengths)
     model = model_of(**changes)
-    assert packed.serves(model, batch[0], batch[2])
+    assert packed.serves(model, *batch[:3])
     found = outcome(model, batch)
     model.pack = False
     exact = outcome(model.double(), batch)
@@ -158,9 +158,10 @@ def test_what_it_does_not_serve_is_padded():
     model = model_of()
     expected = model.words(source, lengths, target, target_lengths)
     with torch.no_grad():
-        assert not packed.serves(model, source, target)
+        assert not packed.serves(model, source, lengths, target)
         found = model.words(source, lengths, target, target_lengths)
     assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
-    assert not packed.serves(model.double(), source, target)
+    assert not packed.serves(model.double(), source, lengths, target)
+    assert not packed.serves(model_of(), source, lengths - lengths.min(), target)
     long = torch.zeros(1, 10_000, dtype=torch.int64)
-    assert not packed.serves(model_of(), long, target)
+    assert not packed.serves(model_of(), long, lengths, target)

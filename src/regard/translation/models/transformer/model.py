@@ -103,7 +103,7 @@ class Transformer(TranslationModel):
     ) -> Float[Tensor, "words width"]:
         from regard.translation.models.transformer import packed  # which loads numba
 
-        if self.pack and packed.serves(self, source, target):
+        if self.pack and packed.serves(self, source, source_lengths, target):
             return packed.hidden(self, source, source_lengths, target, target_lengths)
         return super().words(source, source_lengths, target, target_lengths)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LONGEST = 512
 
 
-def serves(model: Transformer, source: Tensor, target: Tensor) -> bool:
+def serves(model: Transformer, source: Tensor, lengths: Tensor, target: Tensor) -> bool:
     """Whether this is the way to go: on a processor, in float32, for gradients, with nothing traced."""
     weight = model.output.weight
     return (
@@ -39,6 +39,7 @@ def serves(model: Transformer, source: Tensor, target: Tensor) -> bool:
         and torch.is_grad_enabled()
         and weight.requires_grad
         and min(source.numel(), target.numel()) > 0
+        and bool((lengths > 0).all())  # a sentence without a word would have nothing to read
         and max(source.shape[1], target.shape[1]) <= LONGEST
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
