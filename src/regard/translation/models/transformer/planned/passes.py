@@ -49,6 +49,18 @@ class Desk(NamedTuple):
     room: Any  # heads x positions
 
 
+# numba knows the type of a plain tuple at once, that of a named one only after asking Python about
+# each of its parts, at every call.
+@inner
+def _shape(t: Any) -> Any:
+    return Shape(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8])
+
+
+@inner
+def _desk(t: Any) -> Any:
+    return Desk(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7])
+
+
 @inner
 def _join(
     desk: Any,
@@ -117,10 +129,15 @@ def encode(
     weights: Any,
     at: Any,
     end: Any,
-    shape: Any,
-    desk: Any,
+    layer_shape: Any,
+    bench: Any,
 ) -> None:
-    """The states of the words, in h; word r reads words first[r] up to last[r]."""
+    """The states of the words, in h; word r reads words first[r] up to last[r].
+
+    Args:
+        layer_shape, bench: a `Shape` and a `Desk` as plain tuples.
+    """
+    shape, desk = _shape(layer_shape), _desk(bench)
     rows, width = len(words), shape.width
     embed(words, places, table, shape.factor, positions, desk.x)
     for layer in range(len(at)):
@@ -180,8 +197,8 @@ def step(
     weights: Any,
     at: Any,
     end: Any,
-    shape: Any,
-    desk: Any,
+    layer_shape: Any,
+    bench: Any,
     logits: Any,
 ) -> None:
     """One word a row: write what it says into `said`, and the logits of the next.
@@ -191,7 +208,9 @@ def step(
         said: keys and values by layer, step and row.
         steps: so far, this one included.
         came: the row in which each row's ancestor of a step wrote.
+        layer_shape, bench: a `Shape` and a `Desk` as plain tuples.
     """
+    shape, desk = _shape(layer_shape), _desk(bench)
     rows, width = len(words), shape.width
     embed(words, places, table, shape.factor, positions, desk.x)
     for layer in range(len(at)):

@@ -100,7 +100,8 @@ class Plan:
         passes.encode(
             *(words, np.arange(len(words)) - starts, starts, ends),
             *(self.reads, self.positions(longest)),
-            *(self.encoder.weights, self.encoder.places, self.encoder.end, self.shape, desk),
+            *(self.encoder.weights, self.encoder.places, self.encoder.end),
+            *(tuple(self.shape), tuple(desk)),
         )
         return PlannedEncoded(desk.h, len(words), first, last)
 

@@ -69,8 +69,8 @@ class PlannedState:
         passes.step(
             *(words.numpy(), np.full(rows, said.steps - 1), self.first, self.last, self.sources),
             *(said.entries, said.steps, said.came, plan.writes, plan.positions(said.steps)),
-            *(plan.decoder.weights, plan.decoder.places, plan.decoder.end, plan.shape),
-            *(self._desk, logits.view(-1).numpy()),
+            *(plan.decoder.weights, plan.decoder.places, plan.decoder.end),
+            *(tuple(plan.shape), tuple(self._desk), logits.view(-1).numpy()),
         )
         return logits
 
