@@ -58,7 +58,12 @@ class Reading:
             torch.empty(batch, dtype=torch.uint8),
         )
         self._memory = loops.Memory(
-            *map(numbers, (keys, self.powers, self.near, readable, values, weight)),
+            numbers(keys),
+            numbers(self.powers),
+            numbers(self.near),
+            numbers(readable),
+            numbers(values),
+            numbers(weight),
             *(source, hidden, padded, values.shape[-1]),
             loops.CAPS[keys.dtype],
         )
