@@ -5,7 +5,8 @@ python benchmarks/growth.py [--rounds 3] [--out benchmarks/results/growth.json] 
 One thing grows at a time: positions a batch, words a sentence, width (feed-forward four times as wide) and
 vocabulary; the others are 2,048, 16, 256 and 8,000. Sentences of random words, 3 + 3 layers, 4 heads, dropout
 0.1, float32, one thread. Each cell is a process of its own: the rate is of its quickest step after one that is not
-counted, memory the most it ever held (model, gradients, moments and torch itself included). `--plot` draws the file.
+counted, memory the most it ever held (model, gradients, moments and torch itself included). Cells that the file holds
+are kept. `--plot` draws the file.
 """
 
 from __future__ import annotations
@@ -113,15 +114,17 @@ def main() -> None:
     if options.out.exists():
         found = json.loads(options.out.read_text())["growth"]
     for name in options.only:
-        found[name] = []
+        found.setdefault(name, [])
         for size in GROWN[name]:
+            if any(cell[name] == size for cell in found[name]):
+                continue
             given = {**BASE, name: size}
             command = [sys.executable, __file__, "--cell", json.dumps(given)]
             command += ["--rounds", str(options.rounds)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             found[name].append({**given, **json.loads(done.stdout)})
             print(found[name][-1], flush=True)
-    write(options.out, {"growth": found})
+            write(options.out, {"growth": found})
 
 
 if __name__ == "__main__":
