@@ -197,6 +197,8 @@ class Trainer:
             self._learner.sum_gradients()
             norm = self._clip(loss, parts, step)
             optimiser.step()
+            # A fused optimiser writes to the weights without saying so, and plans are kept by what is said.
+            torch.autograd.graph.increment_version(self._learner.objective.parameters())
         optimiser.zero_grad(set_to_none=True)
         progress.step = step
         seconds = time.perf_counter() - started
