@@ -83,7 +83,7 @@ def plot(path: Path) -> None:
             given = found[name]
             panel.plot([c[name] for c in given], [c[what] for c in given], "o-", color="#0b6e8a")
             panel.set_xscale("log", base=2)
-            panel.set_ylim(bottom=0)
+            panel.set_ylim(0, 1.1 * max(c[what] for c in given))
             panel.grid(alpha=0.3)
             if column == 0:
                 panel.set_ylabel(what)
