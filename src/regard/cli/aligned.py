@@ -48,17 +48,20 @@ def open_aligner(
     Which of these it is goes to standard error.
     """
     from regard.translation.aligning.aligner import Aligner
-    from regard.translation.aligning.choice import Choice, find, usual
+    from regard.translation.aligning.choice import Choice, find, taught, usual
 
     changes = (asked or Asked()).changes()
     Choice(**{"layer": 0, **changes})  # refuses what is out of range before a model is opened
     translator = options.open_translator(model, device, to)
     kept = find(translator.run)
-    base = kept.choice if kept else usual(_layers(translator))
+    learnt = taught(translator.run.configuration)
+    base = kept.choice if kept else learnt or usual(_layers(translator))
     if "layer" in changes and "head" not in changes:
         base = replace(base, head=None)
     choice = replace(base, **changes)
-    if kept is None and not changes:
+    if kept is None and not changes and learnt is not None:
+        why = "what its training taught to look at linked words"
+    elif kept is None and not changes:
         why = "the usual, since nothing was chosen for this model (regard align --choose GOLD)"
     elif kept is None or choice != kept.choice:
         why = "as asked for"

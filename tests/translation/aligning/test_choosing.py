@@ -10,7 +10,7 @@ from tests.translation.aligning.standing_in import Scripted, ahead, tokenizers
 
 from regard.translation import configuration as configurations
 from regard.translation.aligning import choice as choices
-from regard.translation.aligning.choice import Choice, Kept, usual
+from regard.translation.aligning.choice import Choice, Kept, taught, usual
 from regard.translation.aligning.choosing import choose
 from regard.translation.aligning.reading import readings
 from regard.translation.errors import ConfigurationError, DataError, ModelError
@@ -24,6 +24,14 @@ def found(gold: Gold):
     both = tokenizers()
     assert gold.words is not None
     return choose(readings(Scripted(ahead), both, gold.words), gold)
+
+
+def test_a_guided_training_says_what_to_read():
+    start = "[data]\ntrain.tsv = 'a'\nvalid.tsv = 'a'\n"
+    rest = "[model]\nkind = 'transformer'\n[training.guide]\nlayer = 1\nhead = 2\n"
+    guided = configurations.parse(start + "train.links = 'b'\n" + rest, "x.toml")
+    assert taught(guided) == Choice(layer=1, head=2, rows="read")
+    assert taught(configurations.parse(start + rest.split("[training")[0], "x.toml")) is None
 
 
 def test_the_head_that_knows_is_found_and_measured_on_the_other_half():

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from regard import files
 from regard.translation import weights
+from regard.translation.configuration import Configuration
 from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.runs import MODEL, SUMS, Run, read_sums
 
@@ -73,6 +74,12 @@ def usual(layers: int) -> Choice:
     arXiv 1909.02074), the mean of its heads, balanced.
     """
     return Choice(layer=max(layers - 2, 0), balanced=True)
+
+
+def taught(configuration: Configuration) -> Choice | None:
+    """What the training has taught to look at linked words, if anything (`[training.guide]`)."""
+    guide = configuration.training.guide
+    return Choice(layer=guide.layer, head=guide.head, rows=guide.rows) if guide else None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from regard.translation.configuration.data import (
 from regard.translation.configuration.reading import parse, read
 from regard.translation.configuration.training import (
     FREE_ON_RESUME,
+    GuideSection,
     SearchSection,
     TrainingSection,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "FREE_ON_RESUME",
     "FilesSection",
     "GeneratedSection",
+    "GuideSection",
     "RecurrentSection",
     "SearchSection",
     "TokenizerSection",

@@ -9,6 +9,19 @@ from pydantic import Field
 from regard.translation.configuration.section import Count, NotNegative, Rate, Section, Small
 
 
+class GuideSection(Section):
+    """Which look at the source learns from the links of the training corpora.
+
+    `layer` counts the decoder's from 0; without a `head` the mean of its heads is taught. `rows` are the steps that
+    write a linked word, or that have just read it; `weight` is what a linked piece counts beside a word of the loss.
+    """
+
+    layer: Annotated[int, Field(ge=0, lt=1000)] = 0
+    head: Annotated[int, Field(ge=0, lt=1000)] | None = None
+    rows: Literal["written", "read"] = "read"
+    weight: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 0.05
+
+
 class TrainingSection(Section):
     max_steps: Count = 10_000
     batch_tokens: Annotated[int, Field(ge=1, le=10_000_000)] = 2048
@@ -34,6 +47,7 @@ class TrainingSection(Section):
     log_every: Count = 50
     shard: bool = False
     tensorboard: bool = False
+    guide: GuideSection | None = None
 
 
 class SearchSection(Section):

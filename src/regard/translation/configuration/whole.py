@@ -31,6 +31,32 @@ class Configuration(Section):
         return self
 
     @model_validator(mode="after")
+    def _guide_has_links_and_a_head(self) -> Configuration:
+        guide, model = self.training.guide, self.model
+        linked = any(files.links is not None for files in self.data.training)
+        if (guide is not None) != linked:
+            raise ValueError(
+                "training.guide needs `links` of a corpus of data.train"
+                if guide is not None
+                else "data.train has `links`, but there is no [training.guide] to learn from them"
+            )
+        if guide is None:
+            return self
+        if isinstance(model, TransformerSection):
+            layers = model.decoder_layers
+        else:
+            layers = 0 if model.attention == "none" else 1
+            if model.scheduled_sampling:
+                raise ValueError("training.guide and model.scheduled_sampling exclude each other")
+        if guide.layer >= layers:
+            raise ValueError(
+                f"training.guide.layer = {guide.layer}: the decoder has {layers} layers that look at the source"
+            )
+        if guide.head is not None and guide.head >= model.heads:
+            raise ValueError(f"training.guide.head = {guide.head}: there are {model.heads} heads")
+        return self
+
+    @model_validator(mode="after")
     def _positions_reach(self) -> Configuration:
         model, longest = self.model, self.data.longest
         if not isinstance(model, TransformerSection) or model.positions != "learned":

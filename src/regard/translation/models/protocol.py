@@ -104,6 +104,16 @@ class TranslationModel(nn.Module, ABC):
     ) -> Looks:
         """Every look of a forced translation: queries are the words read, keys the words looked at."""
 
+    def watched(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+        name: str,
+    ) -> tuple[Float[Tensor, "batch target width"], Look]:
+        """`hidden`, and one of `looks` of the same pass, for a loss of both. Raises `KeyError`: no such look."""
+        raise KeyError(name)
+
     def forward(
         self,
         source: Int[Tensor, "batch source"],

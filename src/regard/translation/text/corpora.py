@@ -32,13 +32,15 @@ _UNSUSPECTED = 8 * 2**20
 class Pair(NamedTuple):
     """A sentence and its translation, normalised; and, where it is learnt from, what is said of it.
 
-    `tags` are said of the source (see `Tokenizer.tagged`); a pass over the corpus takes the pair `weight` times.
+    `tags` are said of the source (see `Tokenizer.tagged`); a pass over the corpus takes the pair `weight` times;
+    `links` say which of its words belong together, as `regard align` writes them.
     """
 
     source: str
     target: str
     tags: tuple[str, ...] = ()
     weight: float = 1.0
+    links: str = ""
 
 
 @dataclass
@@ -116,6 +118,25 @@ def read_pairs(corpus: Corpus, limit: int | None = None) -> Pairs:
         if limit is not None and len(found) >= limit:
             break
     return found
+
+
+def read_linked(corpus: Corpus, links: Path) -> Pairs:
+    """The same with the word links of another file, line for line; they are parsed where they are needed.
+
+    Raises `DataError` as `read_pairs` does, and where the file of links has more lines or fewer.
+    """
+    every, given = read_aligned(corpus), list(read_lines(links))
+    if len(every) != len(given):
+        raise DataError(
+            f"{links} has {len(given)} lines of word links for {len(every)} lines of text: "
+            "line n must hold the links of pair n, and may be empty"
+        )
+    kept = [
+        pair._replace(links=line.strip())
+        for pair, line in zip(every, given, strict=True)
+        if pair.source and pair.target
+    ]
+    return Pairs(kept, len(every) - len(kept))
 
 
 def read_aligned(corpus: Corpus) -> list[Pair]:

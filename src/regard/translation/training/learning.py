@@ -7,6 +7,7 @@ from torch import nn
 
 from regard.translation.configuration import TrainingSection
 from regard.translation.models.protocol import TranslationModel
+from regard.translation.training.guiding import Guide
 from regard.translation.training.loss import Objective
 from regard.translation.training.processes import Processes
 
@@ -33,10 +34,11 @@ class Learner:
         optimiser: torch.optim.Optimizer,
         settings: TrainingSection,
         processes: Processes,
+        guide: Guide | None = None,
     ) -> None:
         self.model = model
         self.optimiser = optimiser
-        self.objective = Objective(model, settings.label_smoothing)
+        self.objective = Objective(model, settings.label_smoothing, guide)
         self._processes = processes
 
     def sum_gradients(self) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.text.batches import Batch
+from regard.translation.training.guiding import Guide
 
 # Rows worked on at a time: few enough that their float32 logits stay in a processor's cache.
 _ROWS = 64
@@ -66,23 +67,37 @@ def smoothed_cross_entropy(
 class Objective(nn.Module):
     """The loss of a model on a batch, in nats, summed over its target tokens.
 
+    Args:
+        model: what learns.
+        smoothing: of the targets.
+        guide: what one of its looks learns beside, if anything; its loss is added, by its weight.
+
     Attributes:
         whole: Whether the output layer's weights are here as a whole, to be worked on together with the loss.
     """
 
     whole: bool = True
 
-    def __init__(self, model: TranslationModel, smoothing: float) -> None:
+    def __init__(
+        self, model: TranslationModel, smoothing: float, guide: Guide | None = None
+    ) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
+        self.guide = guide
 
     def forward(self, batch: Batch) -> Float[Tensor, ""]:
-        words = self.model.words(
-            batch.source, batch.source_lengths, batch.target_in, batch.target_lengths
-        )
-        place = torch.arange(batch.target_out.shape[1], device=words.device)
-        targets = batch.target_out[place < batch.target_lengths[:, None]]
+        read = batch.source, batch.source_lengths, batch.target_in
+        place = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
+        real = place < batch.target_lengths[:, None]
+        if self.guide is None:
+            words = self.model.words(*read, batch.target_lengths)
+            return self._of_words(words, batch.target_out[real])
+        hidden, look = self.model.watched(*read, self.guide.look)
+        guided = self.guide.section.weight * self.guide.loss(look, batch)
+        return self._of_words(hidden[real], batch.target_out[real]) + guided
+
+    def _of_words(self, words: Tensor, targets: Tensor) -> Tensor:
         output = self.model.projection
         if self.whole and output is not None and _is_plain(words, output):
             from regard.translation.training.output import projected_cross_entropy

@@ -12,12 +12,21 @@ from regard.translation.configuration import Configuration, DataSection, FilesSe
 from regard.translation.errors import ConfigurationError, DataError, TrainingError
 from regard.translation.models.building import build
 from regard.translation.runs import Run, Tokenizers, checkpoint_name
-from regard.translation.text.corpora import Corpus, Pair, Pairs, Parallel, Tsv, read_pairs
+from regard.translation.text.corpora import (
+    Corpus,
+    Pair,
+    Pairs,
+    Parallel,
+    Tsv,
+    read_linked,
+    read_pairs,
+)
 from regard.translation.text.generated import generate
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.training import checkpoints, finetuning, pretrained
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.events import Observer
+from regard.translation.training.guiding import Guide
 from regard.translation.training.loop import Trainer
 from regard.translation.training.processes import Processes
 from regard.translation.training.validation import Validation
@@ -53,7 +62,12 @@ def _read_all(
     """The pairs of several corpora one after the other, each with what is said of its corpus."""
     found = Pairs()
     for files in each:
-        own = read_pairs(corpus(files, section, folder))
+        text = corpus(files, section, folder)
+        own = (
+            read_pairs(text)
+            if files.links is None
+            else read_linked(text, (folder or Path()) / files.links)
+        )
         if not own.pairs:
             which = f" in {files}" if len(each) > 1 else ""
             raise DataError(
@@ -238,7 +252,8 @@ def _trainer(
     validation = Validation(
         found.valid, tokenizers, sentences=training.validate_sentences, seed=configuration.seed
     )
-    return Trainer(run, model, epochs, validation, observer, processes)
+    guide = Guide(training.guide, found.train, tokenizers) if training.guide else None
+    return Trainer(run, model, epochs, validation, observer, processes, guide)
 
 
 def check_model(configuration: Configuration) -> None:

@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from regard.translation.configuration import TrainingSection
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.models.transformer import Transformer
+from regard.translation.training.guiding import Guide
 from regard.translation.training.learning import Learner, optimiser_of
 from regard.translation.training.processes import Processes
 
@@ -32,8 +33,9 @@ class Sharded(Learner):
         optimiser: torch.optim.Optimizer,
         settings: TrainingSection,
         processes: Processes,
+        guide: Guide | None = None,
     ) -> None:
-        super().__init__(copy.deepcopy(model), optimiser, settings, processes)
+        super().__init__(copy.deepcopy(model), optimiser, settings, processes, guide)
         # What is in pieces comes together when its module is called, and only then.
         self.objective.whole = False
         if isinstance(self.model, Transformer):

@@ -55,10 +55,14 @@ class Residual(nn.Module):
 
 
 class Watched:
-    """Collects the looks of a forward pass by name; without one, attention never keeps any."""
+    """Collects the looks of a forward pass, all or one, by name; without it, attention never keeps any."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: str | None = None) -> None:
         self.looks: Looks = {}
+        self.only = only
+
+    def keeps(self, name: str) -> bool:
+        return self.only in (None, name)
 
     def read(self, name: str, attention: MultiHeadAttention, *what: Tensor, mask: Any) -> Tensor:
         reading, self.looks[name] = attention.read(*what, mask=mask)
@@ -68,7 +72,7 @@ class Watched:
 def _attend(
     watched: Watched | None, name: str, attention: MultiHeadAttention, *what: Tensor, mask: Any
 ) -> Tensor:
-    if watched is not None:
+    if watched is not None and watched.keeps(name):
         return watched.read(name, attention, *what, mask=mask)
     output: Tensor = attention(*what, mask=mask)
     return output

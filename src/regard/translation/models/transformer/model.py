@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.looks.look import Look
 from regard.attention.positions import sinusoidal
 from regard.translation.models.dropout import Dropout
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
@@ -151,6 +152,17 @@ class Transformer(TranslationModel):
         watched = Watched()
         self._decode(target, self._encode(source, lengths, watched), watched)
         return watched.looks
+
+    def watched(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+        name: str,
+    ) -> tuple[Float[Tensor, "batch target width"], Look]:
+        watched = Watched(only=name)
+        hidden = self._decode(target, self._encode(source, lengths, watched), watched)
+        return hidden, watched.looks[name]
 
     def _encode(
         self, source: Tensor, lengths: Tensor, watched: Watched | None = None

@@ -1,0 +1,120 @@
+"""Guided attention: one head learns to look where known word links say, beside learning to translate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.attention.looks.look import Look
+from regard.translation.configuration import GuideSection
+from regard.translation.errors import DataError
+from regard.translation.evaluation.alignment import parse_links
+from regard.translation.runs import Tokenizers
+from regard.translation.text.batches import Batch
+from regard.translation.text.corpora import Pair
+from regard.translation.text.tokenizer import EOS, Tokenizer
+
+_START = "▁"
+# The least weight a logarithm is taken of: a look may be exactly 0 where it ought not.
+_LEAST = 1e-9
+
+
+class Guide:
+    """What a head ought to look at, by the word links of the training pairs.
+
+    Chen et al. 2016 (arXiv 1607.01628, section 3.1); on one head of a Transformer, Garg et al. 2019 (arXiv
+    1909.02074, section 4.3).
+
+    Args:
+        section: which head, and how much it counts.
+        pairs: those of the training, with their links; a pair without any teaches nothing.
+        tokenizers: of the model.
+
+    Raises:
+        DataError: something that is no link, or links a word that is not there.
+    """
+
+    def __init__(
+        self, section: GuideSection, pairs: Sequence[Pair], tokenizers: Tokenizers
+    ) -> None:
+        self.section = section
+        # A sampled segmentation cuts words anew each pass, so pieces find their words when a batch comes.
+        self._source, self._target = _starts(tokenizers.source), _starts(tokenizers.target)
+        links = [_links(pair) for pair in pairs]
+        self._ends = np.cumsum([len(each) for each in links])
+        self._links = np.concatenate([*links, np.zeros((0, 2), dtype=np.int32)])
+
+    @property
+    def look(self) -> str:
+        """The name of the look that is taught."""
+        return f"decoder.{self.section.layer}.cross"
+
+    def loss(self, look: Look, batch: Batch) -> Float[Tensor, ""]:
+        """The summed cross-entropy, in nats, between what linked pieces ought to look at and what they do.
+
+        ``- sum_t sum_s g_ts log a_ts``, ``g_t`` even over the source pieces that piece t of the target is linked to
+        """
+        head = self.section.head
+        weights = look.weights()
+        attention = weights.mean(1) if head is None else weights[:, head]
+        linked = self.linked(batch).to(attention.dtype)
+        even = linked / linked.sum(-1, keepdim=True).clamp(min=1)
+        return -(even * attention.clamp(min=_LEAST).log()).sum()
+
+    def linked(self, batch: Batch) -> Bool[Tensor, "batch target source"]:
+        """Which pieces of each pair are linked; the target's are those read or written at each step."""
+        target = batch.target_in if self.section.rows == "read" else batch.target_out
+        sources, targets = _owners(batch.source, self._source), _owners(target, self._target)
+        words = torch.zeros(
+            len(target), int(targets.max()) + 2, int(sources.max()) + 2, dtype=torch.bool
+        )
+        row, link = self._of(batch.rows)
+        words[row, link[:, 1], link[:, 0]] = True
+        # Pieces of no word have number -1: the last row and column, where nothing is linked.
+        here = torch.arange(len(target))[:, None, None]
+        found = words[here, targets.cpu()[:, :, None], sources.cpu()[:, None, :]]
+        return found.to(target.device)
+
+    def _of(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Of some pairs the links, and which of the pairs each belongs to."""
+        ends = self._ends[rows]
+        starts = np.where(rows > 0, self._ends[rows - 1], 0)
+        counts = ends - starts
+        row = np.repeat(np.arange(len(rows)), counts)
+        place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - starts, counts)
+        return torch.from_numpy(row), torch.from_numpy(self._links[place]).long()
+
+
+def _links(pair: Pair) -> NDArray[np.int32]:
+    """The links of a pair, sure or possible, as (source, target) words."""
+    try:
+        found = sorted(set.union(*parse_links(pair.links)))
+    except DataError as fault:
+        raise DataError(f'{fault}, in the links of "{pair.source[:60]}"') from None
+    words = len(pair.source.split()), len(pair.target.split())
+    for link in found:
+        if link[0] >= words[0] or link[1] >= words[1]:
+            raise DataError(
+                f'link {link[0]}-{link[1]}: "{pair.source[:60]}" has {words[0]} words and its translation '
+                f"{words[1]}, from 0: link what white space keeps apart"
+            )
+    return np.array(found, dtype=np.int32).reshape(-1, 2)
+
+
+def _starts(tokenizer: Tokenizer) -> Bool[Tensor, " vocabulary"]:
+    """The pieces that begin a word."""
+    pieces = tokenizer.pieces(range(len(tokenizer)))
+    return torch.tensor([piece.startswith(_START) for piece in pieces])
+
+
+def _owners(
+    ids: Int[Tensor, "batch length"], starts: Bool[Tensor, " vocabulary"]
+) -> Int[Tensor, "batch length"]:
+    """The number of each piece's word, from 0; -1 for what belongs to none."""
+    numbers = starts.to(ids.device)[ids].cumsum(-1) - 1
+    return numbers.masked_fill(ids <= EOS, -1)

@@ -1,0 +1,153 @@
+"""Guided attention: links in words become what pieces look at, and a head learns it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.translation import tiny
+
+import regard
+from regard.translation.configuration import GuideSection
+from regard.translation.errors import ConfigurationError, DataError
+from regard.translation.runs import Tokenizers
+from regard.translation.text.corpora import Pair
+from regard.translation.text.tokenizer import Tokenizer
+from regard.translation.training.epochs import Epochs
+from regard.translation.training.guiding import Guide
+
+PAIRS = [
+    Pair("el gato negro duerme.", "the black cat sleeps.", links="0-0 1-2 2-1 3-3"),
+    Pair("hola", "hello my friend"),
+    Pair("buenos días", "good day", links="0-0 1?1"),
+]
+
+
+def tokenizers(*tags: str) -> Tokenizers:
+    text = [side for pair in PAIRS for side in pair[:2]]
+    learnt = Tokenizer.train(text * 3, vocabulary_size=340, tags=tags)
+    return Tokenizers(learnt, learnt)
+
+
+def words_of(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    """The word of each piece: how many have begun so far."""
+    pieces = tokenizer.pieces(ids)
+    begun = ["".join(pieces[: end + 1]).count("\u2581") - 1 for end in range(len(ids))]
+    return [word if i > 3 else -1 for word, i in zip(begun, ids, strict=True)]
+
+
+@pytest.mark.parametrize("rows", ["read", "written"])
+def test_every_piece_of_a_word_looks_at_every_piece_of_the_words_linked_to_it(rows: str) -> None:
+    known = tokenizers()
+    batch = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    assert len(batch.rows) == 3
+    linked = Guide(GuideSection(rows=rows), PAIRS, known).linked(batch)  # type: ignore[arg-type]
+    for i, row in enumerate(batch.rows):
+        links = {
+            tuple(map(int, link.replace("?", "-").split("-"))) for link in PAIRS[row].links.split()
+        }
+        target = batch.target_in if rows == "read" else batch.target_out
+        sources = words_of(known.source, batch.source[i].tolist())
+        targets = words_of(known.target, target[i].tolist())
+        expected = [[(s, t) in links for s in sources] for t in targets]
+        assert linked[i].tolist() == expected
+    assert linked.any()
+    assert not linked[list(batch.rows).index(1)].any()
+
+
+def test_a_tag_belongs_to_no_word() -> None:
+    known = tokenizers("2fr")
+    plain = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    said = [pair._replace(tags=("2fr",)) for pair in PAIRS]
+    tagged = Epochs(said, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    guide = Guide(GuideSection(), PAIRS, known)
+    one, other = guide.linked(plain), guide.linked(tagged)
+    order = [list(tagged.rows).index(row) for row in plain.rows]
+    assert not other[:, :, 0].any()
+    assert torch.equal(other[order][:, :, 1:], one)
+
+
+def test_the_loss_is_the_cross_entropy_of_linked_pieces_and_has_their_gradient() -> None:
+    known = tokenizers()
+    batch = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    shape = (*batch.target_in.shape[:1], 2, batch.target_in.shape[1], 5)
+    query = torch.randn(shape, requires_grad=True)
+    key = torch.randn(shape[0], 2, batch.source.shape[1], 5)
+    guide = Guide(GuideSection(head=1), PAIRS, known)
+    loss = guide.loss(regard.look(query, key), batch)
+    log = torch.log_softmax(query[:, 1] @ key[:, 1].mT / 5**0.5, -1)
+    expected = torch.zeros(())
+    for row, at in guide.linked(batch).any(-1).nonzero().tolist():
+        here = guide.linked(batch)[row, at]
+        expected = expected - log[row, at][here].mean()
+    assert torch.allclose(loss, expected, rtol=1e-5)
+    loss.backward()
+    assert query.grad is not None
+    assert query.grad[:, 0].abs().max() == 0 < query.grad[:, 1].abs().max()
+
+
+def test_links_beyond_the_words_are_refused() -> None:
+    with pytest.raises(DataError, match=r'link 4-0: "el gato negro duerme\." has 4 words'):
+        Guide(GuideSection(), [PAIRS[0]._replace(links="0-0 4-0")], tokenizers())
+    with pytest.raises(DataError, match="x-1"):
+        Guide(GuideSection(), [PAIRS[0]._replace(links="x-1")], tokenizers())
+
+
+def guided(
+    folder: Path, *changes: str, model: str = "transformer", lines: int | None = None
+) -> tiny.Trainer:
+    """The tiny corpus swaps two words: links cross."""
+    (folder / "links").write_text("0-1 1-0\n" * (len(tiny.PAIRS) if lines is None else lines))
+    settings = (f"data.train.links={folder / 'links'}", "training.guide.weight=1.0", *changes)
+    return tiny.trainer(folder, *settings, model=model)
+
+
+@pytest.mark.parametrize("model", ["transformer", "recurrent"])
+def test_a_head_learns_the_links_it_is_taught(tmp_path: Path, model: str) -> None:
+    more = ["training.max_steps=120", "training.validate_every=120", "training.guide.weight=5.0"]
+    more += ["training.guide.head=1"] if model == "transformer" else []
+    trainer = guided(tmp_path, *more, model=model)
+    part = trainer.epochs.largest()
+    guide = trainer._learner.objective.guide
+    assert guide is not None
+
+    def crossed() -> float:
+        """What linked words look at where they ought to."""
+        batch = part.batch
+        looks = trainer.model.eval().looks(batch.source, batch.source_lengths, batch.target_in)
+        head = 1 if model == "transformer" else 0
+        weights = looks["decoder.0.cross"].weights()[:, head].detach()
+        linked = guide.linked(batch)
+        return float((weights * linked).sum() / linked.any(-1).sum())
+
+    before = crossed()
+    assert trainer.train() == "finished"
+    assert before < 0.4
+    assert crossed() > 0.5
+
+
+def test_a_guided_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    (tmp_path / "straight").mkdir(), (tmp_path / "stopped").mkdir()
+    straight = guided(tmp_path / "straight")
+    straight.train()
+    tiny.stop_at(guided(tmp_path / "stopped"), 5)
+    resumed = tiny.prepare_resumed(tmp_path / "stopped" / "run")
+    resumed.train()
+    for one, other in zip(straight.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_links_and_guide_need_each_other_and_must_fit(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"needs `links`"):
+        tiny.trainer(tmp_path, "training.guide.weight=1.0")
+    with pytest.raises(ConfigurationError, match=r"no \[training\.guide\]"):
+        tiny.trainer(tmp_path, "data.train.links=links")
+    for change, message in (
+        ("training.guide.layer=1", "the decoder has 1 layers"),
+        ("training.guide.head=2", "there are 2 heads"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            guided(tmp_path, change)
+    with pytest.raises(DataError, match=f"has 3 lines of word links for {len(tiny.PAIRS)} lines"):
+        guided(tmp_path, lines=3)
