@@ -50,7 +50,7 @@ class Problem:
 
 
 def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules) -> Problem:
-    """Lay out the tensors; what is contiguous already is not copied."""
+    """Lay out the tensors; but for w, what is contiguous already is not copied."""
     batch = batch_of(a, c, w, v, bias, rules)
     (queries, hidden), (keys, width) = a.shape[-2:], v.shape[-2:]
     low, high = _spans(rules, queries, keys)
@@ -75,7 +75,7 @@ def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules
     )
     for column, (tensor, own) in enumerate(sides):
         _place(where[:, column], tuple(tensor.shape[: tensor.ndim - own]), batch)
-    weights = _pad(_rows(w, 1))
+    weights = _pad(_rows(w.clone(), 1))  # FSDP resizes a parameter's storage: not where numpy looks
     return Problem(
         batch=batch,
         queries=queries,

@@ -63,7 +63,7 @@ class Reading:
             numbers(self.near),
             numbers(readable),
             numbers(values),
-            numbers(weight),
+            numbers(weight.clone()),  # FSDP resizes a parameter's storage: not where numpy looks
             *(source, hidden, padded, values.shape[-1]),
             loops.CAPS[keys.dtype],
         )
