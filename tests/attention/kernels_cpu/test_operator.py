@@ -45,6 +45,15 @@ def test_the_operator_keeps_the_rules_of_torch_library() -> None:
     torch.library.opcheck(additive, arguments, test_utils=checks)
 
 
+def test_numpy_never_sees_the_weight_itself() -> None:
+    """FSDP frees weights that it had put together; a storage that numpy has seen cannot be freed so."""
+    a, c, _, v, bias = _tensors()
+    w = torch.randn(32, dtype=torch.float64).requires_grad_()  # whole groups, which need no padding
+    a, c = (torch.randn(*t.shape[:-1], 32, dtype=t.dtype) for t in (a, c))
+    _read(a, c, w, v, bias).sum().backward()
+    assert w.untyped_storage().resizable()
+
+
 @pytest.mark.parametrize(
     "mapped",
     [

@@ -62,13 +62,14 @@ class Sharded(Learner):
     def clip(self, limit: float) -> float:
         return float(_whole(nn.utils.clip_grad_norm_(self.objective.parameters(), limit)))
 
+    @torch.no_grad()
     def gather(self) -> None:
         for own, piece in self._pairs():
             # Every process takes part in putting together, one keeps the result.
             entries = {key: _whole(value) for key, value in self.optimiser.state[piece].items()}
             tensor = _whole(piece.detach())
             if self._processes.first:
-                own.data.copy_(tensor)
+                own.copy_(tensor)  # and not its data, which would not say that it was written to
                 self._saved.state[own] = {k: value.cpu() for k, value in entries.items()}
 
     def _take_moments(self) -> None:

@@ -77,3 +77,11 @@ def test_who_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
         assert count.of(model) == 2  # the encoder reads nothing
     with regard.kernel("cpu"):
         assert count.of(model) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_may_be_taken_apart_afterwards(kind: str) -> None:
+    """FSDP frees what it had put together; a storage that numpy has seen cannot be freed so."""
+    model = small(**KINDS[kind]).float().train()
+    hidden_and_gradients(model)
+    assert all(weight.untyped_storage().resizable() for weight in model.parameters())
