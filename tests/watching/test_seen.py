@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 
 import pytest
@@ -127,8 +128,9 @@ def test_a_budget_of_memory_is_kept_and_told(model, x):
     assert list(seen) == ["layer.0.self", "layer.1.self"]
     assert seen.nbytes == 2 * one
     assert "1,1" in seen.unseen["layers.2"] or "bytes" in seen.unseen["layers.2"]
-    with pytest.raises(ValueError, match='"500MB"'):
-        regard.watch(model, memory="lots")
+    for memory in ("lots", "1.2.3MB", -1):
+        with pytest.raises(ValueError, match='"500MB"'):
+            regard.watch(model, memory=memory)
 
 
 def test_watches_nest_and_each_sees_its_own_model(model, x):
@@ -161,6 +163,52 @@ def test_an_exception_leaves_nothing_behind_and_what_was_seen(model, x):
             model(x, fail=True)
         model.layers[2](x)
     assert list(seen) == ["layer.0.self", "layer.2.self"]
+
+
+class Holding(nn.Module):
+    """A module that holds the function itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.function = F.scaled_dot_product_attention
+
+    def forward(self, x):
+        return self.function(x, x, x)
+
+
+def test_watches_of_several_models_leave_the_functions_that_these_hold(x):
+    original, (outer, inner) = F.scaled_dot_product_attention, (Holding(), Holding())
+    with regard.watch(outer) as whole:
+        with regard.watch(inner) as seen, regard.watch(inner):
+            inner(x)
+        outer(x)
+    assert len(whole["self"].shape) == len(seen["self"].shape) == 3
+    assert outer.function is inner.function is F.scaled_dot_product_attention is original
+
+
+def test_a_watch_that_ends_in_another_context_hears_no_more(model, x):
+    def watching():
+        with regard.watch(model) as seen:
+            yield seen
+
+    waiting = watching()
+    seen = next(waiting)
+    model(x)
+    contextvars.copy_context().run(waiting.close)
+    with regard.watch(Stack(1)):
+        model(x)
+    assert [len(seen.steps(name)) for name in seen] == [1, 1, 1]
+
+
+def test_whatever_goes_wrong_in_the_telling_breaks_nothing(model, x, monkeypatch):
+    def failing(*_):
+        raise AttributeError("on purpose")
+
+    monkeypatch.setattr(regard.watching.kept.Place, "keep", failing)
+    expected = model(x)
+    with pytest.warns(RuntimeWarning, match="on purpose") as told, regard.watch(model):
+        assert torch.equal(model(x), expected)
+    assert told[0].filename == __file__
 
 
 def test_threads_see_their_own_calls(model, x):
@@ -243,3 +291,12 @@ def test_shared_layers_and_two_attentions_of_one_module_are_told_apart(x):
         model(x, x[:, :2])
     assert [step.shape for step in seen.steps("self")] == [(2, 6, 6)] * 2
     assert [step.shape for step in seen.steps("#1")] == [(2, 6, 3), (2, 6, 2)]
+
+
+def test_a_transformed_attention_of_another_sequence_runs_as_it_does_unwatched():
+    model = nn.MultiheadAttention(8, 2, batch_first=True)
+    query, key = torch.randn(3, 2, 5, 8), torch.randn(3, 2, 6, 8)
+    run = torch.func.vmap(lambda q, k: model(q, k, k, need_weights=True)[0])
+    expected = run(query, key)
+    with pytest.warns(RuntimeWarning, match=r"torch\.func"), regard.watch(model):
+        torch.testing.assert_close(run(query, key), expected, atol=0, rtol=0)

@@ -50,41 +50,47 @@ class Doors:
     """Opened by the first watch and shut by the last, whichever threads these are in."""
 
     def __init__(self) -> None:
-        self._lock, self._users = RLock(), 0
+        self._lock = RLock()
+        self._models: list[nn.Module] = []
         self._open: dict[Door, tuple[Any, Any]] = {}
         self._handles: list[Any] = []
+        self._interfaces: list[Any] = []
 
     def open(self, model: nn.Module) -> None:
         with self._lock:
-            self._users += 1
-            if self._users == 1:
-                self._handles = [*frames.hooks(), *huggingface.hooks()]
+            self._models.append(model)
+            self._handles = self._handles or frames.hooks()
+            # `transformers` may have been loaded since the first watch began.
+            self._interfaces = self._interfaces or huggingface.hooks()
             for door in DOORS:
                 if door not in self._open and door.module in sys.modules:
                     original = getattr(sys.modules[door.module], door.name)
                     self._open[door] = original, _heard(original, door)
-            swap([(here, there) for here, there in self._open.values()], model)
+            swap(list(self._open.values()), [model])
 
     def shut(self, model: nn.Module) -> None:
         with self._lock:
-            self._users -= 1
-            swap([(there, here) for here, there in self._open.values()], model, self._users == 0)
-            if self._users:
-                swap([(here, there) for here, there in self._open.values()], model)
+            del self._models[next(i for i, each in enumerate(self._models) if each is model)]
+            last = not self._models
+            swap([(there, here) for here, there in self._open.values()], [model], last)
+            if not last:  # what other watched models share with this one
+                swap(list(self._open.values()), self._models, everywhere=False)
                 return
             self._open.clear()
-            for handle in self._handles:
+            for handle in (*self._handles, *self._interfaces):
                 handle.remove()
-            self._handles = []
+            self._handles, self._interfaces = [], []
 
 
 DOOR = Doors()
 
 
-def swap(pairs: Iterable[tuple[Any, Any]], model: nn.Module, everywhere: bool = True) -> None:
-    """Put one object in another's place in all modules' names, and in those of a model's parts."""
+def swap(
+    pairs: Iterable[tuple[Any, Any]], models: Iterable[nn.Module], everywhere: bool = True
+) -> None:
+    """Put one object in another's place in all modules' names, and in those of models' parts."""
     table = {id(old): (old, new) for old, new in pairs}
-    for names in _names(model, everywhere):
+    for names in _names(models, everywhere):
         if table.keys().isdisjoint(map(id, names.values())):
             continue
         for name, held in list(names.items()):
@@ -92,9 +98,10 @@ def swap(pairs: Iterable[tuple[Any, Any]], model: nn.Module, everywhere: bool = 
                 names[name] = table[id(held)][1]
 
 
-def _names(model: nn.Module, everywhere: bool) -> list[dict[str, Any]]:
+def _names(models: Iterable[nn.Module], everywhere: bool) -> list[dict[str, Any]]:
     modules = list(sys.modules.values()) if everywhere else []
-    held = [getattr(each, "__dict__", None) for each in (*modules, *model.modules())]
+    parts = [part for model in models for part in model.modules()]
+    held = [getattr(each, "__dict__", None) for each in (*modules, *parts)]
     return [each for each in held if type(each) is dict]
 
 

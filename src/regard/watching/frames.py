@@ -36,6 +36,8 @@ class Frame:
 class Listener(Protocol):
     """A watch, as the hooks and doors know it."""
 
+    is_open: bool
+
     def entered(self, module: nn.Module, arguments: tuple[Any, ...]) -> None: ...
 
     def heard(self, stack: tuple[Frame, ...], told: Any) -> None: ...
@@ -47,10 +49,11 @@ _silent: ContextVar[bool] = ContextVar("silent", default=False)
 
 
 def listen(listener: Listener) -> None:
-    _listeners.set((*_listeners.get(), listener))
+    _listeners.set((*(each for each in _listeners.get() if each.is_open), listener))
 
 
 def leave(listener: Listener) -> None:
+    """Where a watch ends elsewhere, as a generator's may, it stays listed but `is_open` no more."""
     _listeners.set(tuple(each for each in _listeners.get() if each is not listener))
     if not _listeners.get():
         _stack.set(())

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.kernels.kept import transformed
 from regard.attention.masks import padding
 from regard.attention.masks.mask import MaskLike
 from regard.watching import frames
@@ -142,7 +143,9 @@ def weighs(
 
 
 def _crosses(query: Tensor, key: Tensor) -> bool:
-    return query is not key and (query.data_ptr(), query.shape) != (key.data_ptr(), key.shape)
+    if query is key or transformed():  # what is transformed has no place in memory
+        return query is not key
+    return (query.data_ptr(), query.shape) != (key.data_ptr(), key.shape)
 
 
 def weighed_parts(

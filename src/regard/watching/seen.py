@@ -44,6 +44,7 @@ class Seen(Mapping[str, Look]):
         self._looks: dict[tuple[str, int], tuple[int, Look]] = {}
         self.unseen: dict[str, str] = {}
         self.tokens: list[Asked] = []
+        self.passed: dict[str, None] = {}  # paths that were not among the layers asked for
         self.heads: tuple[int, ...] | None = None  # those that were kept, where not all were
 
     def __getitem__(self, name: str | tuple[str, int]) -> Look:
@@ -171,6 +172,9 @@ class Seen(Mapping[str, Look]):
         return None
 
     def _nothing(self) -> str:
+        if self.passed and not self.unseen:
+            others = ", ".join([path or "the model" for path in self.passed][:5])
+            return f"{NOTHING} among the layers asked for; others there are: {others}"
         if not self.unseen:
             return f"{NOTHING}: run the model within the `with` block, in the thread it is in"
         reasons = "; ".join(f"{path or 'the model'}: {why}" for path, why in self.unseen.items())
@@ -181,7 +185,7 @@ class Seen(Mapping[str, Look]):
             several = "; ".join(
                 f"{path or 'the model'}: {why}" for path, why in self.unseen.items()
             )
-            warnings.warn(f"not everything was seen: {several}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"not everything was seen: {several}", RuntimeWarning, stacklevel=3)
 
 
 def _agree(path: str, look: Look, witness: Tensor) -> None:

@@ -113,6 +113,7 @@ class Watch:
         self._model, self._sample, self._budget, self._group = model, sample, budget, group
         self._seen, self._lock, self._held = Seen(), Lock(), 0
         self._seen.heads = sample.heads
+        self.is_open = False
         self._known: set[int] = set()
         self._called: set[str] = set()
         self._paths = {id(module): path for path, module in model.named_modules()}
@@ -120,6 +121,7 @@ class Watch:
     def __enter__(self) -> Seen:
         DOOR.open(self._model)
         frames.listen(self)
+        self.is_open = True
         return self._seen
 
     def __exit__(
@@ -128,6 +130,7 @@ class Watch:
         fault: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.is_open = False
         frames.leave(self)
         DOOR.shut(self._model)
         for place in self._seen._places.values():
@@ -141,7 +144,7 @@ class Watch:
     def entered(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """A module begins to run."""
         path = self._paths.get(id(module))
-        if path is None:
+        if path is None or not self.is_open:
             return
         self._called.add(path)
         asked = arguments[0] if isinstance(arguments, tuple) and arguments else None
@@ -151,19 +154,20 @@ class Watch:
     def heard(self, stack: tuple[Frame, ...], told: Callable[[], Parts | Later]) -> None:
         """An attention was computed; whatever goes wrong here is said later and breaks nothing."""
         frame = next((each for each in reversed(stack) if id(each.module) in self._paths), None)
-        if frame is None:
+        if frame is None or not self.is_open:
             return
         path = self._paths[id(frame.module)]
         try:
             with self._lock:
                 self._keep(path, frame, stack, told)
-        except (WatchError, RuntimeError, TypeError, ValueError) as reason:
+        except Exception as reason:
             self._seen.unseen.setdefault(path, f"{type(reason).__name__}: {reason}")
 
     def _keep(
         self, path: str, frame: Frame, stack: tuple[Frame, ...], told: Callable[[], Parts | Later]
     ) -> None:
         if not self._is_asked(path):
+            self._seen.passed.setdefault(path)
             return
         if transformed():
             raise WatchError("it runs under torch.func or a trace, whose tensors hold no numbers")
@@ -239,9 +243,9 @@ def _within(path: str, outer: str) -> bool:
 
 
 def _bytes(memory: int | str | None) -> int | None:
-    if memory is None or isinstance(memory, int):
+    if memory is None or (isinstance(memory, int) and memory >= 0):
         return memory
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]?)b?\s*", memory.lower())
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmg]?)b?\s*", str(memory).lower())
     if found is None:
         raise ValueError(f'memory is {memory!r}: pass a number of bytes, or such as "500MB"')
     return int(float(found[1]) * UNITS[found[2]])
