@@ -28,6 +28,9 @@ def wrong():
 def failing():
     raise LookupError("no such thing")
 
+def ending():
+    raise SystemExit(0)
+
 def blind():
     return nn.Linear(2, 2), torch.ones(1, 2)
 
@@ -75,6 +78,7 @@ def test_one_layer_and_head_of_a_model_that_is_run_by_a_function(module, capsys)
         ("watched_model:wrong", 1, "returned int"),
         ("watched_model:failing", 1, "LookupError: no such thing"),
         ("watched_model:blind", 1, "has seen no attention"),
+        ("watched_model:ending", 1, "SystemExit: 0"),
     ],
 )
 def test_a_mistake_is_one_line(module, capsys, asked, code, said):
@@ -84,9 +88,17 @@ def test_a_mistake_is_one_line(module, capsys, asked, code, said):
     assert error.count("\n") == 1
 
 
+def test_a_layer_that_is_not_there_is_told_with_those_that_are(module, capsys):
+    assert main(["look", "--watch", f"{module}:encoder", "--layer", "9"]) == 1
+    assert "others there are: layers.0, layers.1" in capsys.readouterr().err
+
+
 def test_a_sentence_and_a_model_are_not_looked_at_together(module, capsys):
     assert main(["look", "Hola.", "--watch", f"{module}:encoder"]) == 2
     assert main(["look"]) == 2
     assert "TEXT is missing" in capsys.readouterr().err
+    for option in (["--device", "cuda"], ["--pieces"], ["--target", "Hello."]):
+        assert main(["look", "--watch", f"{module}:encoder", *option]) == 2
+        assert f"{option[0]} and --watch" in capsys.readouterr().err
     Path("file").write_text("")
     assert main(["look", "--watch", f"{module}:encoder", "--out", "file"]) == 1

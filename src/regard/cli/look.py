@@ -77,12 +77,23 @@ def look(
     terminal shows one layer (the last one, unless told), the mean of its heads or one of them.
     """
     if watch is not None:
-        if text is not None:
-            raise ConfigurationError("TEXT and --watch: one or the other is looked at")
+        _refuse(
+            {
+                "TEXT": text is not None,
+                "--target": target is not None,
+                "--model": model != options.DEFAULT_MODEL,
+                "--to": to is not None,
+                "--attention": attention != Attention.cross,
+                "--pieces": pieces,
+                "--device": device != "cpu",
+            }
+        )
         watching.show(watch, layer, head, out, theme or Theme.light)
         return
     if text is None:
-        raise ConfigurationError("TEXT is missing: pass a sentence, or --watch MODULE:CALL")
+        raise ConfigurationError(
+            "TEXT is missing: pass a sentence, or --watch MODULE:CALL; see `regard look --help`"
+        )
     if out is not None:
         _check_name(out)
         options.check_writable(out)
@@ -104,6 +115,15 @@ def look(
     else:
         _save(chosen, out, theme or Theme.light, f"{sentence} → {translation.text}")
         print(f"wrote {out}")
+
+
+def _refuse(given: dict[str, bool]) -> None:
+    """Raises `ConfigurationError` naming the first that a model of the user's own has no use for."""
+    for option, is_given in given.items():
+        if is_given:
+            raise ConfigurationError(
+                f"{option} and --watch do not go together: {option} is for translators"
+            )
 
 
 def _check_name(out: Path) -> None:

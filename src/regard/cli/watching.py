@@ -46,7 +46,7 @@ def _running(asked: str) -> Iterator[None]:
         yield
     except RegardError:
         raise
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:  # a script of theirs may end itself
         what = " ".join(f"{type(fault).__name__}: {fault}".split())
         raise DataError(f"--watch {asked}: {what} (add --debug to see where)") from fault
 
@@ -111,6 +111,8 @@ def _check_folder(out: Path) -> None:
         raise RegardError(f"{out}: is a file, expected the name of a folder for the pictures")
     if not out.parent.is_dir():
         raise RegardError(f"{out}: cannot be made: there is no folder {out.parent}")
+    if not os.access(out if out.exists() else out.parent, os.W_OK | os.X_OK):
+        raise RegardError(f"{out}: cannot be written: permission denied")
 
 
 def _save(seen: Seen, out: Path, theme: str) -> None:
