@@ -108,6 +108,10 @@ class RecurrentModel(TranslationModel):
         hidden: Tensor = self.dropout(self.decoder(self._words(target.t()), encoded))
         return hidden.transpose(0, 1)
 
+    @property
+    def projection(self) -> nn.Linear:
+        return self.output
+
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         logits: Tensor = self.output(hidden)
         return logits
