@@ -7,14 +7,15 @@ half as much to read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numba
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from regard.attention.kernels.cpu.cache import keep
+from regard.attention.kernels.cpu.cache import config, keep
 
 njit: Any = numba.njit
 
@@ -23,6 +24,18 @@ PLAIN = frozenset({"contract"})
 # Sums over lanes may also be taken in any order.
 SUMS = frozenset({"contract", "reassoc", "nsz"})
 DATA = 4  # the place of the data pointer among what numba passes for an array
+
+
+@cache
+def has(feature: str) -> bool:
+    """Whether what is compiled here may use a feature of the processor, by LLVM's name for it.
+
+    NUMBA_CPU_FEATURES and NUMBA_CPU_NAME=generic say less than the processor itself.
+    """
+    told = config.CPU_FEATURES
+    if told is not None:
+        return f"+{feature}" in told.split(",")
+    return bool(binding.get_host_cpu_features().get(feature, False))
 
 
 def inner(function: Callable[..., Any]) -> Any:

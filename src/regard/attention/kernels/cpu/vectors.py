@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-from llvmlite import binding, ir  # type: ignore[import-untyped]
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core.cgutils import get_or_insert_function
 from numba.core.datamodel import models
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, register_model
+
+from regard.attention.kernels.cpu.machine import has
 
 BITS = 512
 CONTRACT = ("contract",)
@@ -173,11 +174,6 @@ def fused(context: Any, left: Any, right: Any, sum_: Any) -> Any:
     return left(left, right, sum_), lower
 
 
-@cache
-def _has_estimate() -> bool:
-    return bool(binding.get_host_cpu_features().get("avx512f", False))
-
-
 @written
 def quotient(context: Any, above: Any, below: Any) -> Any:
     """above / below, perhaps off in the last place; NaN where `below` is infinite.
@@ -188,7 +184,7 @@ def quotient(context: Any, above: Any, below: Any) -> Any:
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         n, d = arguments
-        if above.number != types.float32 or not _has_estimate():
+        if above.number != types.float32 or not has("avx512f"):
             return builder.fdiv(n, d)
         kind, bits = above.lowered, ir.IntType(16)
         declared = ir.FunctionType(kind, [kind, kind, bits])

@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import binding, ir  # type: ignore[import-untyped]
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 from torch import Tensor
 
-from regard.attention.kernels.cpu.machine import inner
+from regard.attention.kernels.cpu.machine import has, inner
 
 LANES = 16
 # A tile's sums, one panel's weights and an input fit 32 registers of 512 bits, or 16 of 256.
-WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
+WIDE = has("avx512f")
 ROWS, VECTORS = (6, 4) if WIDE else (2, 2)
 COLUMNS = LANES * VECTORS
 
@@ -76,7 +76,7 @@ def _lower(rows: int) -> Any:
             for r in range(rows)
         ]
         fma = get_or_insert_function(
-            builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), f"llvm.fma.v{LANES}f32"
+            builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), f"llvm.fmuladd.v{LANES}f32"
         )
         before, loop = builder.block, builder.append_basic_block("inputs")
         after = builder.append_basic_block("sums")
