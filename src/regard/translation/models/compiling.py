@@ -27,6 +27,6 @@ def _kept() -> bool:
 
     try:
         kernels.folder().mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):  # it cannot be made, or this person has no home
         return False
     return os.access(kernels.folder(), os.W_OK)

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from regard.attention.kernels.cpu.exponentials import STRIP
 from regard.attention.kernels.cpu.pool import run, split
-from regard.translation.models.transformer.packed.products import LANES
 from regard.translation.training import softmax_loops
 
 # Logits held at a time: some megabytes, which a processor's cache can keep.
@@ -37,7 +38,14 @@ def projected_cross_entropy(
     Example:
         >>> projected_cross_entropy(torch.zeros(3, 4), torch.ones(8, 4), None, torch.tensor([0, 1, 2]))
         tensor(6.2383)
+
+    Raises:
+        IndexError: a target is no word of the vocabulary.
     """
+    if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < len(weight):
+        raise IndexError(
+            f"targets from {int(targets.min())} to {int(targets.max())}, the output layer has {len(weight)} words"
+        )
     loss: Tensor = _Projected.apply(hidden, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
     return loss
 
@@ -75,6 +83,7 @@ class _Projected(torch.autograd.Function):
         return torch.tensor(losses.sum(), dtype=hidden.dtype)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         gradients = [None if g is None else g * upstream for g in ctx.saved_tensors]
         return *gradients, None, None
@@ -84,7 +93,7 @@ def _to_gradients(logits: Tensor, targets: Tensor, smoothing: float, losses: Any
     vocabulary = logits.shape[1]
     given = (logits.view(-1).numpy(), vocabulary, targets.numpy(), smoothing, losses)
     parts = split(len(logits), torch.get_num_threads())
-    room = [np.empty(LANES, np.float32) for _ in parts]
+    room = [np.empty(STRIP, np.float32) for _ in parts]
     run(
         [
             partial(softmax_loops.to_gradients, *part, *given, best)

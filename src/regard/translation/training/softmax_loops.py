@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import exponential
+from regard.attention.kernels.cpu.exponentials import STRIP, exponential
 from regard.attention.kernels.cpu.machine import compiled, inner, inner_sum, lanes
-from regard.translation.models.transformer.packed.products import LANES, largest
+from regard.attention.kernels.cpu.rows import largest
 
 # Sums of so many numbers in float32, of those sums in float64.
 STRETCH = 1024
@@ -27,7 +27,7 @@ def to_gradients(
 ) -> None:
     """Logits of rows first to last become gradients of the loss: p - (1 - s) [v = y] - s / V.
 
-    `best` is room for LANES numbers.
+    `best` is room for STRIP numbers.
     """
     spread = smoothing / vocabulary
     for row in range(first, last):
@@ -48,7 +48,7 @@ def to_gradients(
 
 @inner
 def highest(row: Any, at: Any, n: Any, best: Any) -> Any:
-    whole = n // LANES * LANES
+    whole = n // STRIP * STRIP
     peak = largest(row, at, whole, best) if whole else row[at]
     for j in range(at + whole, at + n):
         x = row[np.uint64(j)]
