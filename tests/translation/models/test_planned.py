@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from regard.translation.models import compiling
 from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer.planned import permission
 from regard.translation.models.transformer.planned.permission import plan_of
 from regard.translation.models.transformer.planned.stepping import PlannedState
 from regard.translation.models.transformer.state import TransformerState
@@ -77,6 +79,87 @@ def test_a_plan_lasts_until_the_weights_change():
     assert not torch.allclose(logits, after)
     right = model.step(words, model.start(model.encode(source(), LENGTHS)))[0]
     torch.testing.assert_close(after, right, atol=2e-5, rtol=2e-5)
+
+
+def double(weight: Tensor) -> None:
+    weight.data *= 2
+
+
+def replace_twice(weight: Tensor) -> None:
+    """The second time, perhaps, in the memory that the first left."""
+    for _ in range(2):
+        weight.data = weight.data * 1.5
+
+
+def turn(weight: Tensor) -> None:
+    weight.data = weight.data.t()
+
+
+def learn(weight: Tensor) -> None:
+    weight.grad = torch.ones_like(weight)
+    torch.optim.Adam([weight], lr=0.1, fused=True).step()
+
+
+@pytest.mark.parametrize("write", [double, replace_twice, turn, learn])
+def test_what_is_written_uncounted_is_seen(write):
+    model, words = small(), torch.full((3,), 2)
+    before = model.step(words, model.begin(source(), LENGTHS))[0].clone()
+    write(model.decoder[1].cross_attention.query_projection.weight)
+    after = model.step(words, model.begin(source(), LENGTHS))[0]
+    assert not torch.allclose(before, after)
+    right = model.step(words, model.start(model.encode(source(), LENGTHS)))[0]
+    torch.testing.assert_close(after, right, atol=2e-5, rtol=2e-5)
+
+
+def test_plans_are_gone_with_their_models():
+    model = small()
+    model.begin(source(), LENGTHS)
+    count = len(permission._plans)
+    del model
+    gc.collect()
+    assert len(permission._plans) < count
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
+def test_a_damaged_weight_is_not_hidden(activation):
+    model = small(activation=activation)
+    model.encoder[0].feed_forward.inner.weight[3, 5] = torch.nan
+    assert plan_of(model, source()) is not None
+    logits, _ = model.step(torch.full((3,), 2), model.begin(source(), LENGTHS))
+    assert bool(logits.isnan().all())
+
+
+def test_ids_beyond_the_vocabulary_are_refused():
+    model = small()
+    with pytest.raises(IndexError, match=r"word ids from .* to 141, this model knows 0 to 70"):
+        model.begin(source().masked_fill(source() == source().max(), 141), LENGTHS)
+    state = model.begin(source(), LENGTHS)
+    with pytest.raises(IndexError, match="word ids from -1 to 2"):
+        model.step(torch.tensor([2, -1, 2]), state)
+    with pytest.raises(ValueError, match="a length of 10 in a batch of 9 positions"):
+        model.begin(source(), LENGTHS + 1)
+
+
+def test_layers_of_another_kind_are_called_themselves():
+    class Adapted(torch.nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + 1
+
+    model = small()
+    outer = model.encoder[1].feed_forward.outer
+    adapted = Adapted(outer.in_features, outer.out_features)
+    adapted.load_state_dict(outer.state_dict())
+    assert plan_of(model, source()) is not None
+    model.encoder[1].feed_forward.outer = adapted
+    assert plan_of(model, source()) is None
+
+
+def test_weights_made_without_counting_writes_serve():
+    with torch.inference_mode():
+        model = small()
+        state, words = model.begin(source(), LENGTHS), torch.full((3,), 2)
+        right = model.step(words, model.start(model.encode(source(), LENGTHS)))[0]
+        torch.testing.assert_close(model.step(words, state)[0], right, atol=2e-5, rtol=2e-5)
 
 
 def test_the_layers_themselves_do_it_where_a_plan_may_not():

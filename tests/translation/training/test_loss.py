@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.translation.training.loss import smoothed_cross_entropy
+from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.text.batches import Batch
+from regard.translation.training.loss import Objective, smoothed_cross_entropy
+from regard.translation.training.output import projected_cross_entropy
 
 smoothings = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 
@@ -52,3 +56,23 @@ def test_without_gradients_the_logits_are_left_alone():
         smoothed_cross_entropy(logits, torch.zeros(5, dtype=torch.int64), 0.1)
     smoothed_cross_entropy(logits, torch.zeros(5, dtype=torch.int64), 0.1)
     assert torch.equal(logits, before)
+
+
+def test_targets_beyond_the_vocabulary_are_refused():
+    for wrong in (-1, 8):
+        with pytest.raises(IndexError, match="the output layer has 8 words"):
+            projected_cross_entropy(
+                torch.zeros(2, 4), torch.ones(8, 4), None, torch.tensor([3, wrong])
+            )
+
+
+def test_a_hook_of_the_output_layer_is_called():
+    torch.manual_seed(0)
+    settings = TransformerSettings(width=8, heads=2, feed_forward=8, dropout=0.0)
+    model, words = Transformer(settings, 12, 12), torch.tensor([[2, 5, 6], [2, 7, 0]])
+    lengths, seen = torch.tensor([3, 2]), []
+    batch = Batch(words, lengths, words, words.roll(-1, 1), lengths, np.arange(2))
+    expected = Objective(model, 0.1)(batch)
+    model.output.register_forward_hook(lambda *_: seen.append(1))
+    assert Objective(model, 0.1)(batch).item() == pytest.approx(expected.item(), rel=1e-6)
+    assert seen

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.transformer.plain import hooked
 from regard.translation.text.batches import Batch
 from regard.translation.training.guiding import Guide
 
@@ -109,9 +110,11 @@ class Objective(nn.Module):
 
 
 def _is_plain(words: Tensor, output: nn.Linear) -> bool:
-    """Whether output layer and loss may be worked out together: numbers of a processor, nothing traced."""
+    """Whether output layer and loss may be worked out together: numbers of a processor, nothing traced or hooked."""
     return (
         words.is_cpu
+        and type(output) is nn.Linear
+        and not hooked(output)
         and words.dtype == output.weight.dtype == torch.float32
         and torch.is_grad_enabled()
         and not torch.is_autocast_enabled("cpu")

@@ -165,3 +165,31 @@ def test_what_it_does_not_serve_is_padded():
     assert not packed.serves(model_of(), source, lengths - lengths.min(), target)
     long = torch.zeros(1, 10_000, dtype=torch.int64)
     assert not packed.serves(model_of(), long, lengths, target)
+
+
+def test_hooks_are_called_and_other_layers_keep_their_own_way():
+    batch, model = batch_of(LENGTHS["unequal"]), model_of()
+    seen: list[Any] = []
+    hook = model.decoder[0].feed_forward.inner.register_forward_hook(lambda *_: seen.append(1))
+    assert not packed.serves(model, *batch[:3])
+    model.words(*batch)
+    assert seen
+    hook.remove()
+    assert packed.serves(model, *batch[:3])
+    model.encoder[0].feed_forward.outer = nn.Sequential(model.encoder[0].feed_forward.outer)
+    assert not packed.serves(model, *batch[:3])
+
+
+def test_gradients_of_gradients_are_refused():
+    batch, model = batch_of(LENGTHS["equal"]), model_of()
+    words = model.words(*batch)
+    (slope,) = torch.autograd.grad(
+        words.square().sum(), model.decoder[1].feed_forward.inner.weight, create_graph=True
+    )
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
+
+
+def test_lengths_beyond_the_batch_are_refused():
+    with pytest.raises(ValueError, match="a length of 4 in a batch of 3 positions"):
+        Sentences.of(torch.ones(2, 3, dtype=torch.int64), torch.tensor([4, 3]))

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.attention.kernels.cpu.pool import run, split
 from regard.translation.models.transformer.packed import attention_loops as loops
@@ -70,6 +71,7 @@ class _Attention(torch.autograd.Function):
         return reading
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         query, memory, weights = ctx.saved_tensors
         if ctx.own:

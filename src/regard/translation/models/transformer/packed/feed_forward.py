@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from regard.attention.kernels.cpu.pool import run
 from regard.translation.models.transformer.packed import residual_loops as loops
@@ -33,6 +34,7 @@ class _FeedForward(torch.autograd.Function):
         return hidden @ outer.t()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x, hidden, inner, outer = ctx.saved_tensors
         slope = upstream @ outer

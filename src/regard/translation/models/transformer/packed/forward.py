@@ -22,6 +22,7 @@ from regard.translation.models.transformer.packed.attention import attend
 from regard.translation.models.transformer.packed.feed_forward import feed_forward
 from regard.translation.models.transformer.packed.residual import add_and_norm
 from regard.translation.models.transformer.packed.sentences import Sentences
+from regard.translation.models.transformer.plain import is_plain
 
 if TYPE_CHECKING:
     from regard.translation.models.transformer.model import Transformer
@@ -31,7 +32,7 @@ LONGEST = 512
 
 
 def serves(model: Transformer, source: Tensor, lengths: Tensor, target: Tensor) -> bool:
-    """Whether this is the way to go: on a processor, in float32, for gradients, with nothing traced."""
+    """Whether this is the way to go: on a processor, in float32, for gradients, with nothing traced or hooked."""
     weight = model.output.weight
     return (
         weight.is_cpu
@@ -44,6 +45,7 @@ def serves(model: Transformer, source: Tensor, lengths: Tensor, target: Tensor) 
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
+        and is_plain(model)
     )
 
 

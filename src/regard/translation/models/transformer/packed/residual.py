@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from regard.attention.kernels.cpu.pool import run, split
 from regard.translation.models.dropout import draws
@@ -56,6 +57,7 @@ class _AddAndNorm(torch.autograd.Function):
         return total, normed
 
     @staticmethod
+    @once_differentiable
     def backward(
         ctx: Any, for_total: Tensor | None, for_normed: Tensor | None
     ) -> tuple[Tensor | None, ...]:

@@ -28,6 +28,10 @@ class Sentences:
     @classmethod
     def of(cls, padded: Int[Tensor, "batch length"], lengths: Int[Tensor, " batch"]) -> Sentences:
         """The first `lengths` words of each row of a batch."""
+        if len(lengths) and int(lengths.max()) > padded.shape[1]:
+            raise ValueError(
+                f"a length of {int(lengths.max())} in a batch of {padded.shape[1]} positions"
+            )
         place = torch.arange(padded.shape[1])
         real = place < lengths[:, None]
         starts = np.zeros(len(lengths) + 1, np.int64)

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from regard.translation.models import compiling
+from regard.translation.models.transformer.plain import is_plain
 
 if TYPE_CHECKING:
     from regard.translation.models.transformer.model import Transformer
     from regard.translation.models.transformer.planned.plan import Plan
 
-# What a weight is: which tensor, and how often it was written to.
-_Stamp = tuple[tuple[int, int], ...]
-_plans: weakref.WeakKeyDictionary[nn.Module, tuple[_Stamp, Plan]] = weakref.WeakKeyDictionary()
+# What a weight is: where and how it lies, and how often it was written to.
+_Stamp = tuple[tuple[int, tuple[int, ...], int], ...]
+# So many numbers of each weight tell of what was written without being counted: through `.data`,
+# and by optimisers whose loops are fused.
+_SAMPLE = 64
+
+
+@dataclass(frozen=True)
+class _Kept:
+    stamp: _Stamp
+    places: list[Tensor]  # which also keep the memory from being given to other weights
+    numbers: Tensor
+    plan: Plan
+
+
+_plans: weakref.WeakKeyDictionary[nn.Module, _Kept] = weakref.WeakKeyDictionary()
 
 
 @runtime_checkable
@@ -48,20 +63,39 @@ def plan_of(model: Transformer, source: Tensor) -> Plan | None:
         return None
     if torch.is_autocast_enabled("cpu") or not compiling.serves(source.device):
         return None
-    modules = list(model.modules())
-    weights = [w for module in modules for w in module._parameters.values() if w is not None]
+    weights = [
+        w for module in model.modules() for w in module._parameters.values() if w is not None
+    ]
     if any(weight.dtype != torch.float32 or weight.device.type != "cpu" for weight in weights):
         return None
-    if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
-        return None
-    return _kept(model, weights)
+    return _kept(model, weights) if is_plain(model) else None
 
 
 def _kept(model: Transformer, weights: list[nn.Parameter]) -> Plan:
     from regard.translation.models.transformer.planned.plan import Plan
 
-    stamp = tuple((weight.data_ptr(), weight._version) for weight in weights)
+    stamp = tuple((w.data_ptr(), w.stride(), _writes(w)) for w in weights)
     known = _plans.get(model)
-    if known is None or known[0] != stamp:
-        known = _plans[model] = stamp, Plan(model)
-    return known[1]
+    if (
+        known is None
+        or known.stamp != stamp
+        or not torch.equal(_numbers(known.places), known.numbers)
+    ):
+        places = [_places(weight.detach()) for weight in weights]
+        known = _plans[model] = _Kept(stamp, places, _numbers(places), Plan(model))
+    return known.plan
+
+
+def _writes(weight: Tensor) -> int:
+    return 0 if weight.is_inference() else weight._version
+
+
+def _places(weight: Tensor) -> Tensor:
+    """Some numbers of a weight, in its memory; an odd number apart, so not all in one column."""
+    step = weight.numel() // _SAMPLE | 1
+    return weight.as_strided((-(-weight.numel() // step),), (step,))
+
+
+def _numbers(places: list[Tensor]) -> Tensor:
+    """Their bits, of which even those of a NaN equal themselves."""
+    return torch.cat(places).view(torch.int32)

@@ -41,8 +41,9 @@ class Plan:
         self.width, self.heads = settings.width, settings.heads
         self.encoder = Packing(model.encoder, model.encoder_norm, None)
         self.decoder = Packing(model.decoder, model.decoder_norm, model.output)
-        self.reads = model.source_embedding.weight.detach().numpy()
-        self.writes = model.target_embedding.weight.detach().numpy()
+        # Of rows that lie otherwise numba would compile all of it once more.
+        self.reads = model.source_embedding.weight.detach().contiguous().numpy()
+        self.writes = model.target_embedding.weight.detach().contiguous().numpy()
         epsilons = {norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm)} or {
             1e-5
         }
@@ -70,9 +71,11 @@ class Plan:
                     f"a sentence of {count} positions, this model has learned {len(self._learned)}"
                 )
             return self._learned
-        if count > len(self._numbered):
-            self._numbered = sinusoidal(2 * count, self.width).float().numpy()
-        return self._numbered
+        numbered = self._numbered
+        if count > len(numbered):
+            # Another thread may put a shorter one in its place meanwhile.
+            numbered = self._numbered = sinusoidal(2 * count, self.width).float().numpy()
+        return numbered
 
     def desk(self, count: int, positions: int) -> passes.Desk:
         """Where to write for so many rows that read so many positions."""
@@ -90,10 +93,14 @@ class Plan:
 
     def encode(self, source: Tensor, lengths: Tensor) -> PlannedEncoded:
         """The encoder over the words of all sentences, one sentence after the other."""
-        counts = lengths.numpy()
+        counts = lengths.numpy().astype(np.int64, copy=False)
+        if counts.max() > source.shape[1]:
+            raise ValueError(
+                f"a length of {counts.max()} in a batch of {source.shape[1]} positions"
+            )
         last = np.cumsum(counts)
         first = last - counts
-        words = source[torch.arange(source.shape[1]) < lengths[:, None]].numpy()
+        words = ids(source[torch.arange(source.shape[1]) < lengths[:, None]], self.reads)
         starts, ends = np.repeat(first, counts), np.repeat(last, counts)
         longest = int(counts.max())
         desk = self.desk(len(words), longest)
@@ -121,6 +128,16 @@ class Plan:
             projected,
         )
         return projected
+
+
+def ids(words: Tensor, table: Array) -> Array:
+    """The ids of words, each a row of a table: compiled loops would read whatever lies beyond it."""
+    found: Array = words.numpy().astype(np.int64, copy=False)
+    if len(found) and not 0 <= found.min() <= found.max() < len(table):
+        raise IndexError(
+            f"word ids from {found.min()} to {found.max()}, this model knows 0 to {len(table) - 1}"
+        )
+    return found
 
 
 def _flat(numbers: int) -> Array:

@@ -93,7 +93,8 @@ def _relu(row: Any, bias: Any) -> None:
     lanes()
     for i in range(np.uint64(row.size)):
         x = row[i] + bias[i]
-        row[i] = x if x > np.float32(0) else np.float32(0)
+        # NaN stays NaN.
+        row[i] = np.float32(0) if x < np.float32(0) else x
 
 
 @inner

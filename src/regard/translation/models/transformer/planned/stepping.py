@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.translation.models.transformer.planned import passes
 from regard.translation.models.transformer.planned.packing import Array
-from regard.translation.models.transformer.planned.plan import Plan, PlannedEncoded
+from regard.translation.models.transformer.planned.plan import Plan, PlannedEncoded, ids
 
 _STEPS = 32  # room for so many words at first
 
@@ -62,12 +62,13 @@ class PlannedState:
     def step(self, words: Tensor) -> Tensor:
         """The logits of the next word, which are good until the next step."""
         plan, said, rows = self.plan, self.said, len(words)
+        read = ids(words, plan.writes)
         said.grow(rows)
         if rows > len(self._logits) or said.steps > self._desk.room.shape[1]:
             self._furnish(rows, max(2 * said.steps, self._desk.room.shape[1]))
         logits = self._logits[:rows]
         passes.step(
-            *(words.numpy(), np.full(rows, said.steps - 1), self.first, self.last, self.sources),
+            *(read, np.full(rows, said.steps - 1), self.first, self.last, self.sources),
             *(said.entries, said.steps, said.came, plan.writes, plan.positions(said.steps)),
             *(plan.decoder.weights, plan.decoder.places, plan.decoder.end),
             *(tuple(plan.shape), tuple(self._desk), logits.view(-1).numpy()),
