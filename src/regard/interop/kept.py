@@ -28,12 +28,13 @@ def engine(translator: Translator, quantization: Quantization) -> Engine:
         ConfigurationError: ctranslate2 is not installed.
     """
     library = exporter.library()
-    place = _folder() / _digest(translator, quantization, library.__version__)
+    name = _digest(translator, quantization, library.__version__)
+    try:
+        place = _folder() / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # it cannot be made, or this person has no home
+        return Engine.of(translator, quantization=quantization)
     if not (place / "model.bin").is_file():
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            return Engine.of(translator, quantization=quantization)
         try:
             exporter.export(translator, place, quantization)
         except ModelError:
@@ -50,8 +51,11 @@ def _folder() -> Path:
 
 def _digest(translator: Translator, *others: Any) -> str:
     """Of all that an export depends on."""
-    digest = hashlib.sha256(repr((others, translator.search)).encode())
-    for name, weight in translator.model.state_dict().items():
+    model = translator.model
+    # The same weights are another model with other heads, another norm or another activation.
+    known = others, translator.search, getattr(model, "settings", None)
+    digest = hashlib.sha256(repr(known).encode())
+    for name, weight in model.state_dict().items():
         numbers = weight.detach().cpu().contiguous().float().numpy()
         digest.update(f"{name} {tuple(weight.shape)}".encode() + numbers.tobytes())
     for name, tokenizer in translator.tokenizers.files().items():

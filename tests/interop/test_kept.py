@@ -1,0 +1,49 @@
+"""Where an exported model is kept says all that it was made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from regard.interop import kept
+from regard.translation.decoding.search import Search
+from regard.translation.models.transformer import Transformer, TransformerSettings
+
+SETTINGS = TransformerSettings(width=8, heads=2, feed_forward=8, encoder_layers=1, decoder_layers=1)
+
+
+def translator(model: Transformer, search: Search) -> Any:
+    return SimpleNamespace(model=model, search=search, tokenizers=SimpleNamespace(files=dict))
+
+
+def test_weights_shape_search_and_precision_have_places_of_their_own():
+    torch.manual_seed(0)
+    model, search = Transformer(SETTINGS, 9, 9), Search()
+    first = kept._digest(translator(model, search), "int8", "4.0")
+    assert kept._digest(translator(model, search), "int8", "4.0") == first
+    others = [kept._digest(translator(model, search), "float32", "4.0")]
+    others.append(kept._digest(translator(model, Search(beam=7)), "int8", "4.0"))
+    for change in ({"heads": 4}, {"activation": "silu"}, {"scale_embedding": False}):
+        twin = Transformer(replace(SETTINGS, **change), 9, 9)
+        twin.load_state_dict(model.state_dict())
+        others.append(kept._digest(translator(twin, search), "int8", "4.0"))
+    with torch.no_grad():
+        model.output.weight[0, 0] += 1
+    others.append(kept._digest(translator(model, search), "int8", "4.0"))
+    assert len({first, *others}) == 1 + len(others)
+
+
+def test_without_a_home_the_model_is_exported_anew(monkeypatch):
+    def nowhere() -> Any:
+        raise RuntimeError("Could not determine home directory.")
+
+    made: list[Any] = []
+    monkeypatch.setattr(kept.exporter, "library", lambda: SimpleNamespace(__version__="4.0"))
+    monkeypatch.setattr(kept, "_folder", nowhere)
+    monkeypatch.setattr(kept.Engine, "of", lambda given, quantization: made.append(given))
+    given = translator(Transformer(SETTINGS, 9, 9), Search())
+    kept.engine(given, "int8")
+    assert made == [given]
