@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import random
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tests.journeys.conftest import TINY, WORDS
 
 from regard.translation.backtranslation import work as working
 from regard.translation.backtranslation.choosing import Chooser, Tally
+from regard.translation.backtranslation.unfinished import Unfinished
 from regard.translation.backtranslation.work import Work
 from regard.translation.decoding.search import Search
 from regard.translation.errors import ConfigurationError, DataError, RegardError
@@ -184,6 +187,49 @@ def test_nothing_to_translate_leaves_nothing(back, text):
     with pytest.raises(DataError, match="no usable sentences in 0 lines: it is empty"):
         back().run()
     assert [path.name for path in text.parent.glob("out*")] == []
+
+
+def test_a_fault_before_the_first_sentences_leaves_nothing(back, text):
+    text.write_bytes(b"\xff\n")
+    with pytest.raises(DataError, match=r"mono\.es:1: byte 1"):
+        back().run()
+    assert [path.name for path in text.parent.glob("out*")] == []
+
+
+def test_what_others_have_called_so_is_theirs(back):
+    part = back().out.with_name("out.tsv.part")
+    part.write_bytes(b"half a download")
+    with pytest.raises(RegardError, match=r"out\.tsv\.part: is there already, and no unfinished"):
+        back().run()
+    assert part.read_bytes() == b"half a download"
+    part.unlink()
+    os.mkfifo(part)
+    with pytest.raises(RegardError, match=r"out\.tsv\.part: is there already"):
+        back().run()
+    assert [path.name for path in part.parent.glob("out*")] == ["out.tsv.part"]
+
+
+def test_what_another_process_finishes_meanwhile_is_not_written_over(back, monkeypatch):
+    lock, one = Unfinished._lock, back()
+
+    def late(self, handle):
+        os.replace(self.part, self.out)
+        self.out.write_bytes(b"whole")
+        lock(self, handle)
+
+    monkeypatch.setattr(Unfinished, "_lock", late)
+    with pytest.raises(RegardError, match="another process has just made it"):
+        one.run()
+    assert one.out.read_bytes() == b"whole"
+
+
+def test_a_pipe_is_read_whole(trained, text):
+    os.mkfifo("pipe")
+    command = ("data", "back-translate", "pipe", "--model", trained, "--out", "new.tsv")
+    with subprocess.Popen(["sh", "-c", "cat mono.es > pipe"]):
+        made = run(*command, "--sample", "--ratio", "1000")
+    assert made.code == 0, made
+    assert " of 30 lines" in made.lines[0]
 
 
 def test_what_is_no_pair_is_counted():

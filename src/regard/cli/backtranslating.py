@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 import sys
 import time
@@ -118,7 +119,8 @@ def back_translate(
         check_tag(tag)
     except ValueError as fault:
         raise ConfigurationError(f"--tag {tag}: {fault}") from None
-    opened(text).close()
+    if not _is_read_once(text):
+        opened(text).close()
     with Signals() as signals:
         translator = options.open_translator(model, device, to)
         work = Work(
@@ -139,6 +141,11 @@ def back_translate(
         print(f"stopped after {tally.read:,} lines; go on with: {again}", flush=True)
         raise typer.Exit(128 + (signals.received or signal.SIGTERM))
     _report(tally, out, tag)
+
+
+def _is_read_once(text: Path) -> bool:
+    """Whether to open it is to use it up: a pipe, a terminal."""
+    return os.path.exists(text) and not os.path.isfile(text) and not os.path.isdir(text)
 
 
 def _report(tally: Tally, out: Path, tag: str) -> None:
@@ -215,7 +222,7 @@ def _lines(text: Path) -> int | None:
     """How many lines a file has; None where reading it would use it up, or is not to be done twice."""
     from regard.translation.text.corpora import opened
 
-    if not text.is_file():
+    if _is_read_once(text):
         return None
     try:
         with opened(text) as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,8 @@ class Unfinished:
     """The file `OUT.part` that becomes OUT, and beside it how far it is whole (`OUT.part.json`).
 
     Each addition is forced to the disk before it is counted: whatever stops the process, the counted bytes are
-    whole lines, and what came after them is cut off when the work goes on.
+    whole lines, and what came after them is cut off when the work goes on. What fails before anything was added
+    leaves nothing.
     """
 
     def __init__(self, out: Path) -> None:
@@ -28,6 +30,7 @@ class Unfinished:
         self.part = out.with_name(out.name + ".part")
         self._journal = out.with_name(out.name + ".part.json")
         self._bytes = 0
+        self._is_empty = False
 
     @contextmanager
     def begin(self, settings: dict[str, Any], *, resume: bool) -> Iterator[dict[str, Any]]:
@@ -38,7 +41,8 @@ class Unfinished:
             resume: go on where there is something to go on with.
 
         Raises:
-            RegardError: the file is there already, or another process is making it.
+            RegardError: the file is there already, or another process is making it, or what is called
+                `OUT.part` is none of ours.
             ConfigurationError: it was begun and is not to be resumed, or with other settings.
         """
         if os.path.lexists(self.out):
@@ -54,6 +58,7 @@ class Unfinished:
             raise RegardError(f"{self.part}: cannot be written: {fault.strerror}") from None
         try:
             self._lock(handle)
+            self._check_own(handle, begun)
             record = self._read(settings) if begun else {}
             self._bytes = int(record.get("bytes", 0))
             if os.fstat(handle).st_size < self._bytes:
@@ -61,9 +66,14 @@ class Unfinished:
                     f"{self.part}: is shorter than {self._journal.name} says: remove both and begin again"
                 )
             os.ftruncate(handle, self._bytes)
+            self._is_empty = not begun
             if not begun:
                 self._record(settings, {})
             yield record.get("state", {})
+        except BaseException:
+            if self._is_empty:
+                self.drop()
+            raise
         finally:
             os.close(handle)
 
@@ -78,6 +88,7 @@ class Unfinished:
             raise RegardError(f"{self.part}: cannot be written: {fault.strerror}") from None
         self._bytes += len(content)
         self._record(settings, state)
+        self._is_empty = False
 
     def finish(self) -> None:
         """Give the file its name."""
@@ -103,6 +114,16 @@ class Unfinished:
             ) from None
         except OSError as fault:
             raise RegardError(f"{self.part}: cannot be locked: {fault.strerror}") from None
+
+    def _check_own(self, handle: int, begun: bool) -> None:
+        """What nobody recorded is somebody else's, and what another process finished meanwhile is OUT."""
+        own = os.fstat(handle)
+        if not (self.part.exists() and os.path.samestat(own, self.part.stat())):
+            raise RegardError(f"{self.out}: another process has just made it: choose another name")
+        if not stat.S_ISREG(own.st_mode) or (own.st_size and not begun):
+            raise RegardError(
+                f"{self.part}: is there already, and no unfinished table: remove it, or choose another name"
+            )
 
     def _record(self, settings: dict[str, Any], state: dict[str, Any]) -> None:
         record = {"version": VERSION, "settings": settings, "bytes": self._bytes, "state": state}
