@@ -4,9 +4,9 @@ python benchmarks/recurrent.py [--threads 1] [--rounds 5] [--out benchmarks/resu
 
 Training: the sizes of the configuration tatoeba-es-en-recurrent, and batches of 1,024 random target
 words; also with all steps as one operator, but the output layer apart from its loss. The decoder's
-words; also with all steps as one operator, but the output layer apart from its loss. The decoder's
 attention: 64 sentences, 30 keys, width 256, forward and backward, one step and 30 steps of the same
 keys, beside the equations in eager torch.
+"""
 
 from __future__ import annotations
 
