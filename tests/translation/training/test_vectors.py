@@ -41,6 +41,16 @@ def test_a_file_may_begin_with_a_vector_and_repeat_a_word(write):
     assert found.words["a"].tolist() == [1, 2]
 
 
+def test_the_first_line_may_be_long_or_begin_with_a_byte_order_mark(write):
+    wide = b"a" + b" 0.123456" * 1000 + b"\nb" + b" 0.654321" * 1000 + b"\n"
+    for content, name in ((wide, "words.vec"), (gzip.compress(wide), "words.vec.gz")):
+        found = read_vectors(write(content, name), {"a", "b"})
+        assert (found.width, found.read, len(found.words)) == (1000, 2, 2)
+    for content in (b"2 1\na 3\nb 4\n", b"a 3\nb 4\n"):
+        found = read_vectors(write(b"\xef\xbb\xbf" + content), {"a", "b"})
+        assert (found.width, found.read, sorted(found.words)) == (1, 2, ["a", "b"])
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -17,7 +17,7 @@ from regard.translation.text.normalisation import normalise
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _FOREIGN = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
@@ -92,7 +92,7 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
             number += 1
             if number == 1:
                 refuse_foreign(raw, name)
-                raw = raw.removeprefix(_BOM)
+                raw = raw.removeprefix(BOM)
             if len(raw) > LONGEST_LINE:
                 raise DataError(f"{name}:{number}: the line is longer than {LONGEST_LINE} bytes")
             yield _decode(raw.removesuffix(b"\n").removesuffix(b"\r"), name, number)

@@ -6,6 +6,7 @@ import gzip
 import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from regard.translation import weights
 from regard.translation.errors import DataError
-from regard.translation.text.corpora import opened
+from regard.translation.text.corpora import BOM, opened
 
 _WIDEST, _MOST = 10_000, 1_000_000_000
 _LONGEST_LINE = 2**20
@@ -56,8 +57,10 @@ def read_vectors(path: Path, wanted: Collection[str]) -> Vectors:
     number = 0
     try:
         with opened(path) as file:
-            found, count = _begin(file, path)
-            for number, raw in _lines(file, path, first=int(count is not None)):
+            lines = _lines(file, path)
+            number, first = next(lines, (0, b""))
+            found, count = _begin(first, path)
+            for number, raw in lines if count is not None else chain([(number, first)], lines):
                 found.read += 1
                 _take(raw, found, known, f"{path}:{number}")
     except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
@@ -69,14 +72,10 @@ def read_vectors(path: Path, wanted: Collection[str]) -> Vectors:
     return found
 
 
-def _begin(file: BinaryIO, path: Path) -> tuple[Vectors, int | None]:
-    """The width, and the count where the file begins with one; then that line is read."""
-    start = file.peek(_LONGEST_LINE)  # type: ignore[attr-defined]
-    if start.startswith(_BINARY):
-        raise DataError(f"{path}: a binary file: give the vectors as text (.vec)")
-    first = start.partition(b"\n")[0].split()
+def _begin(line: bytes, path: Path) -> tuple[Vectors, int | None]:
+    """The width, and the count where the first line is one, by that line."""
+    first = line.split()
     if len(first) == 2 and all(part.isdigit() and len(part) < 11 for part in first):
-        file.readline(_LONGEST_LINE)
         count, width = map(int, first)
     else:
         count, width = None, len(first) - 1
@@ -88,10 +87,14 @@ def _begin(file: BinaryIO, path: Path) -> tuple[Vectors, int | None]:
     return Vectors(width), count
 
 
-def _lines(file: BinaryIO, path: Path, first: int) -> Iterator[tuple[int, bytes]]:
-    number = first
+def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
+    number = 0
     while raw := file.readline(_LONGEST_LINE + 1):
         number += 1
+        if number == 1:
+            raw = raw.removeprefix(BOM)
+            if raw.startswith(_BINARY):
+                raise DataError(f"{path}: a binary file: give the vectors as text (.vec)")
         if len(raw) > _LONGEST_LINE:
             raise DataError(f"{path}:{number}: the line is longer than {_LONGEST_LINE} bytes")
         yield number, raw.rstrip(b" \r\n")
