@@ -146,5 +146,5 @@ def test_each_shipped_configuration_is_valid_and_says_what_it_is(name):
 def test_the_shipped_configurations_find_the_corpora(data_folder):
     for path in shipped.configurations().values():
         data = configurations.read(path).data
-        for files in (data.train, data.valid):
-            assert files is None or (data_folder / files.tsv).is_file()
+        for files in (*data.training, *data.validation):
+            assert all((data_folder / name).is_file() for name in files.names)

@@ -297,13 +297,13 @@ def test_too_little_memory_names_the_batch_and_what_to_lower(corpus, tmp_path):
 
 
 def test_not_a_number_stops_the_training_and_harms_no_checkpoint(corpus, tmp_path, monkeypatch):
-    folder, loss, calls = tmp_path / "run", losses.smoothed_cross_entropy, []
+    folder, loss, calls = tmp_path / "run", losses.Objective.forward, []
 
-    def spoilt(*given):
+    def spoilt(self, batch):
         calls.append(1)
-        return loss(*given) * (float("nan") if len(calls) > 5 else 1.0)
+        return loss(self, batch) * (float("nan") if len(calls) > 5 else 1.0)
 
-    monkeypatch.setattr(losses, "smoothed_cross_entropy", spoilt)
+    monkeypatch.setattr(losses.Objective, "forward", spoilt)
     result = run("train", corpus / "tiny.toml", "--run", folder)
     check_refused(result, "step 6", "loss nan", "gradient norm nan", "sentence pairs (rows ")
     (kept,) = (folder / "checkpoints").iterdir()

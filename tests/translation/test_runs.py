@@ -75,7 +75,7 @@ def test_separate_tokenizers_have_a_file_each(tmp_path):
 
 
 def test_a_tokenizer_that_does_not_fit_the_weights(run):
-    other = runs.Tokenizer.train(["other words entirely here"] * 9, vocabulary_size=275)
+    other = runs.Tokenizer.train(["other words entirely here"] * 9, vocabulary_size=285)
     (run.folder / "tokenizer.model").write_bytes(other.model)
     (run.folder / SUMS).unlink()
     with pytest.raises(
