@@ -85,3 +85,11 @@ def test_a_sample_of_rows_stands_where_it_stood():
     away = (torch.arange(9) - torch.arange(3, 6)[:, None]).abs()
     assert head.distance == pytest.approx(float((weights * away).sum(-1).mean()), abs=1e-5)
     assert head.diagonal == pytest.approx(float(weights[range(3), range(3, 6)].mean()), abs=1e-5)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(0, 0), (0, 3), (2, 0)])
+def test_an_empty_sequence_has_rows_of_zeros(queries, keys):
+    model = Fused()
+    with regard.watch(model) as seen:
+        model(torch.ones(1, 2, queries, 4), torch.ones(1, 2, keys, 4))
+    assert [(head.entropy, head.distance, head.sink) for head in seen.table()] == [(0, 0, 0)] * 2

@@ -176,7 +176,10 @@ class Seen(Mapping[str, Look]):
             others = ", ".join([path or "the model" for path in self.passed][:5])
             return f"{NOTHING} among the layers asked for; others there are: {others}"
         if not self.unseen:
-            return f"{NOTHING}: run the model within the `with` block, in the thread it is in"
+            return (
+                f"{NOTHING}: run the model within the `with` block, in the thread it is in,"
+                " and itself, not what torch.compile made of it"
+            )
         reasons = "; ".join(f"{path or 'the model'}: {why}" for path, why in self.unseen.items())
         return f"{NOTHING}: {reasons}"
 

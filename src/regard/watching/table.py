@@ -103,14 +103,14 @@ def table(
 def _measured(look: Look, own: Tensor, asked: tuple[Tensor, Tensor] | None) -> Tensor:
     """(7, heads): what `Head` says, one pass over the weights beside that of the entropy."""
     *batch, queries, keys = look.shape
-    heads = batch[-1] if batch else 1
+    heads, entries = (batch[-1], prod(batch[:-1])) if batch else (1, 1)
     sums = torch.zeros(6, heads, dtype=torch.float64, device=look.device)
     counted = torch.zeros(heads, dtype=torch.float64, device=look.device)
     columns = torch.arange(keys, device=look.device)
     height = max(1, ROOM // max(1, prod(batch) * keys))
-    for start in range(0, queries, height):
+    for start in range(0, queries if keys else 0, height):
         rows = range(start, min(start + height, queries))
-        weights = look.weights(rows=rows).reshape(-1, heads, len(rows), keys)
+        weights = look.weights(rows=rows).reshape(entries, heads, len(rows), keys)
         place = own[rows.start : rows.stop].to(look.device)
         counted += (weights.sum(-1) > 0.5).sum((0, 2))
         away = (columns - place[:, None]).abs().to(weights)
@@ -124,7 +124,7 @@ def _measured(look: Look, own: Tensor, asked: tuple[Tensor, Tensor] | None) -> T
             )
         ):
             sums[number] += part
-    entropy = look.entropy().reshape(-1, heads, queries).sum((0, 2)).to(sums)
+    entropy = look.entropy().reshape(entries, heads, queries).sum((0, 2)).to(sums)
     means = torch.cat([entropy[None], sums]) / counted.clamp(min=1)
     if asked is None:
         means[-2:] = nan

@@ -58,9 +58,9 @@ def read_vectors(path: Path, wanted: Collection[str]) -> Vectors:
     try:
         with opened(path) as file:
             lines = _lines(file, path)
-            number, first = next(lines, (0, b""))
-            found, count = _begin(first, path)
-            for number, raw in lines if count is not None else chain([(number, first)], lines):
+            first = next(lines, (1, b""))
+            found, count = _begin(first[1], path)
+            for number, raw in lines if count is not None else chain([first], lines):
                 found.read += 1
                 _take(raw, found, known, f"{path}:{number}")
     except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
