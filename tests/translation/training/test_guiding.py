@@ -56,6 +56,19 @@ def test_every_piece_of_a_word_looks_at_every_piece_of_the_words_linked_to_it(ro
     assert not linked[list(batch.rows).index(1)].any()
 
 
+def test_a_pair_with_a_word_that_its_tokenizer_drops_teaches_nothing() -> None:
+    known = tokenizers()
+    pairs = [
+        Pair("el \ufeff gato negro", "the black cat", links="0-0 2-2 3-1"),
+        Pair("el gato", "the \x07", links="0-1"),
+        Pair("el gato", "the cat", links="0-0 1-1"),
+    ]
+    batch = Epochs(pairs, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    linked = Guide(GuideSection(), pairs, known).linked(batch)
+    taught = {int(row): bool(linked[i].any()) for i, row in enumerate(batch.rows)}
+    assert taught == {0: False, 1: False, 2: True}
+
+
 def test_a_tag_belongs_to_no_word() -> None:
     known = tokenizers("2fr")
     plain = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch

@@ -46,6 +46,9 @@ class Guide:
         # A sampled segmentation cuts words anew each pass, so pieces find their words when a batch comes.
         self._source, self._target = _starts(tokenizers.source), _starts(tokenizers.target)
         links = [_links(pair) for pair in pairs]
+        self._words = np.array(
+            [(len(pair.source.split()), len(pair.target.split())) for pair in pairs]
+        ).reshape(-1, 2)
         self._ends = np.cumsum([len(each) for each in links])
         self._links = np.concatenate([*links, np.zeros((0, 2), dtype=np.int32)])
 
@@ -74,6 +77,10 @@ class Guide:
             len(target), int(targets.max()) + 2, int(sources.max()) + 2, dtype=torch.bool
         )
         row, link = self._of(batch.rows)
+        # A tokenizer may drop a word, a byte order mark alone: nobody knows then which is which.
+        begun = torch.stack([sources.amax(-1), targets.amax(-1)], -1).cpu() + 1
+        agreed = (begun == torch.from_numpy(self._words[batch.rows])).all(-1)[row]
+        row, link = row[agreed], link[agreed]
         words[row, link[:, 1], link[:, 0]] = True
         # Pieces of no word have number -1: the last row and column, where nothing is linked.
         here = torch.arange(len(target))[:, None, None]
