@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.translation.models.hooks import hooked
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.models.transformer.plain import hooked
 from regard.translation.text.batches import Batch
 from regard.translation.training.guiding import Guide
 

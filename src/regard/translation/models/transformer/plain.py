@@ -6,6 +6,7 @@ from torch import nn
 
 from regard.attention.heads import MultiHeadAttention
 from regard.translation.models.dropout import Dropout
+from regard.translation.models.hooks import hooked
 from regard.translation.models.transformer.layers import (
     DecoderLayer,
     EncoderLayer,
@@ -21,17 +22,5 @@ _KINDS = {
 
 def is_plain(model: nn.Module) -> bool:
     """No hook anywhere, and no layer that another kind stands for, an adapted or a quantized one."""
-    return all(
-        (module is model or type(module) in _KINDS) and not hooked(module)
-        for module in model.modules()
-    )
-
-
-def hooked(module: nn.Module) -> bool:
-    """Whether somebody wants to be called when this module is."""
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    )
+    known = all(module is model or type(module) in _KINDS for module in model.modules())
+    return known and not hooked(model)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import regard
 from regard.translation.models.recurrent import RecurrentModel
+from regard.translation.models.recurrent.cells import Cell
 from regard.translation.models.recurrent.unrolled import layers
 
 
@@ -85,3 +86,19 @@ def test_weights_may_be_taken_apart_afterwards(kind: str) -> None:
     model = small(**KINDS[kind]).float().train()
     hidden_and_gradients(model)
     assert all(weight.untyped_storage().resizable() for weight in model.parameters())
+
+
+def test_a_hooked_cell_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, count = small(**KINDS["bahdanau"]), Count(monkeypatch)
+    before = count.of(model)
+    seen: list[int] = []
+    hooks = [
+        module.register_forward_hook(lambda *_: seen.append(1))
+        for module in model.modules()
+        if isinstance(module, Cell)
+    ]
+    assert count.of(model) == 0
+    assert seen
+    for hook in hooks:
+        hook.remove()
+    assert count.of(model) == before

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.attention.kernels.choose import pinned
 from regard.attention.scores import Additive
+from regard.translation.models.hooks import hooked
 from regard.translation.models.recurrent.attention import CrossAttention, OneAttention
 from regard.translation.models.recurrent.cells import Cell, CellState, LSTMCell
 from regard.translation.models.recurrent.source import Source
@@ -42,7 +43,7 @@ def unroll(
         steps: Which rows follow on which.
         first: The state before the first step; nothing for 0.
     """
-    if not serves(given):
+    if not serves(given) or hooked(cell):
         return None
     back = cell.state_projection
     parts: CellState = _operator(cell, steps, given, back.weight, back.bias, *(None,) * 5, *first)
@@ -68,6 +69,7 @@ def unroll_reading(
         and isinstance(source.keys, Tensor)
         and source.keys.numel()
         and pinned() in (None, "cpu")
+        and not hooked(*layers, attention)
     ):
         return None
     score, (cell,), (batch, length) = attention.score, layers, source.states.shape[:2]
