@@ -48,7 +48,7 @@ def quality(run: Path, part: str) -> dict[str, float | None]:
     pairs = read_pairs(Tsv(file, source_column=1, target_column=0)).pairs
     found = Translator.open(run).translate([pair.source for pair in pairs])
     scores = measure(
-        [each.target for each in found],
+        [each.text for each in found],
         [pair.target for pair in pairs],
         measures=["bleu", "chrf", "exact"],
     )

@@ -79,7 +79,7 @@ def scores(model: str | Path, choice: Choice) -> dict[str, Any]:
     pairs = read_pairs(Tsv(data / CORPUS / "test.tsv", source_column=1, target_column=0)).pairs
     translations = translator.translate([pair.source for pair in pairs])
     bleu = measure(
-        [each.target for each in translations], [pair.target for pair in pairs], measures=["bleu"]
+        [each.text for each in translations], [pair.target for pair in pairs], measures=["bleu"]
     )
     return {
         "read": str(choice),

@@ -69,7 +69,7 @@ def by_length(run: Path, test: Path) -> list[dict[str, Any]]:
         inside = np.flatnonzero((words > above) & (words <= limit))
         if len(inside) >= AT_LEAST:
             scores = measure(
-                [found[i].target for i in inside],
+                [found[i].text for i in inside],
                 [pairs[i].target for i in inside],
                 measures=["bleu"],
             )
