@@ -49,6 +49,7 @@ def test_what_is_shipped_is_valid(path):
         ("[recurrent]\nwidth = 1", "unknown key recurrent"),
         ("[tokenizer]\nvocab = 300", "unknown key tokenizer.vocab"),
         ("[search]\nbeams = 4", "did you mean search.beam?"),
+        ("[training.guide]\nheads = 4", "did you mean training.guide.head?"),
         ("[training]\nzzz = 1", "unknown key training.zzz: known are accumulate, average"),
         ('[search]\n"\\u001b[31m\\n" = 1', r"unknown key 'search.\x1b[31m\n'"),
         (f"[search]\n{'k' * 5000} = 1", "unknown key search.kkk"),
@@ -269,3 +270,11 @@ def test_one_target_language_needs_no_tag():
 )  # fmt: skip
 def test_what_is_wrong_with_one_of_several_corpora_is_told_with_its_number(change, told):
     assert told in fault(SEVERAL, change)
+
+
+def test_a_list_is_not_called_short_where_its_only_table_is_faulty():
+    text = '[data]\nvalid.tsv = "b"\n[[data.train]]\ntsv = "a"\ntag = "BT"\n[model]\nkind = "transformer"\n'
+    told = fault(text)
+    assert "data.train[0].tag = 'BT': a tag is a small letter" in told
+    assert "\n" not in told
+    assert "at least 1 item" in fault(LEAST, "data.train=[]")

@@ -37,6 +37,14 @@ def test_a_model_whose_parts_do_not_fit_leaves_no_folder(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_links_that_cannot_be_used_leave_no_folder_and_are_named(tmp_path):
+    (tmp_path / "links").write_text("0-9\n" * len(PAIRS))
+    changes = (f"data.train.links={tmp_path / 'links'}", "training.guide.layer=0")
+    with pytest.raises(DataError, match="/links: link 0-9: "):
+        prepare(configuration(tmp_path, *changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("content", ["", "\n\n\n", "a\t\n\tb\n"])
 def test_a_corpus_of_nothing(tmp_path, content):
     wanted = configuration(tmp_path)

@@ -17,7 +17,11 @@ from regard.translation.configuration.data import (
     PretrainedSection,
     TokenizerSection,
 )
-from regard.translation.configuration.training import SearchSection, TrainingSection
+from regard.translation.configuration.training import (
+    GuideSection,
+    SearchSection,
+    TrainingSection,
+)
 from regard.translation.configuration.whole import Configuration
 
 _NUMBER = re.compile(r"\[\d+\]$")
@@ -84,6 +88,7 @@ def _known_keys(section: list[str]) -> list[str]:
         "model": [TransformerSection, RecurrentSection],
         "pretrained": [PretrainedSection],
         "training": [TrainingSection],
+        "training.guide": [GuideSection],
         "search": [SearchSection],
     }
     return sorted({k for m in known.get(".".join(section), []) for k in m.model_fields})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,21 @@ def parse(text: str, name: str = "configuration", changes: tuple[str, ...] = ())
     try:
         return Configuration.model_validate(table)
     except ValidationError as fault:
-        raise ConfigurationError("\n".join(explain(e, name) for e in fault.errors()[:5])) from None
+        found = _first(fault.errors())
+        raise ConfigurationError("\n".join(explain(e, name) for e in found[:5])) from None
+
+
+def _first(errors: Sequence[Any]) -> list[Any]:
+    """Without those that follow from others: a list is short where each of its tables is faulty."""
+    places = [error["loc"] for error in errors]
+    return [
+        error
+        for error in errors
+        if error["type"] != "too_short"
+        or not any(
+            len(p) > len(error["loc"]) and p[: len(error["loc"])] == error["loc"] for p in places
+        )
+    ]
 
 
 def _toml(text: str, name: str) -> dict[str, Any]:

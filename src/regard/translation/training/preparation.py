@@ -158,16 +158,14 @@ def prepare(
     else:
         tokenizers = _learned_by_the_first(configuration, found.train, processes)
     found = _short_enough(found, tokenizers, configuration.data.longest, observer)
-    begun = start is not None or configuration.pretrained is not None
-    if begun:
-        trainer = _trainer(run, tokenizers, found, observer, processes)
+    trainer = _trainer(run, tokenizers, found, observer, processes)
     if start is not None:
         finetuning.begin(trainer, start)
-    elif begun:
+    else:
         pretrained.begin(trainer, tokenizers, found.train, data, observer)
     if processes.first:
         Run.create(folder, configuration, tokenizers)
-    return trainer if begun else _trainer(run, tokenizers, found, observer, processes)
+    return trainer
 
 
 def prepare_resumed(
@@ -252,8 +250,19 @@ def _trainer(
     validation = Validation(
         found.valid, tokenizers, sentences=training.validate_sentences, seed=configuration.seed
     )
-    guide = Guide(training.guide, found.train, tokenizers) if training.guide else None
+    guide = _guide(configuration, found.train, tokenizers)
     return Trainer(run, model, epochs, validation, observer, processes, guide)
+
+
+def _guide(configuration: Configuration, pairs: list[Pair], tokenizers: Tokenizers) -> Guide | None:
+    section = configuration.training.guide
+    if section is None:
+        return None
+    try:
+        return Guide(section, pairs, tokenizers)
+    except DataError as fault:
+        files = [str(each.links) for each in configuration.data.training if each.links]
+        raise DataError(f"{' or '.join(files)}: {fault}") from None
 
 
 def check_model(configuration: Configuration) -> None:
