@@ -67,6 +67,43 @@ def test_work_is_split_evenly(items: int, workers: int) -> None:
     assert max(lengths) - min(lengths) <= 1
 
 
+def test_two_processes_never_take_each_others_code(tmp_path: Path) -> None:
+    one, other = (cache._Files(str(tmp_path), "kernel", "stamp") for _ in range(2))
+    empty = one._load_index()
+    other.save("double", "code for double")
+    one._load_index = lambda: empty  # it had looked before the other wrote
+    one.save("single", "code for single")
+    del one._load_index
+    for files in (one, other):
+        assert files.load("single") == "code for single"
+        assert files.load("double") in (None, "code for double")
+
+
+def test_half_a_file_is_compiled_anew(tmp_path: Path) -> None:
+    files = cache._Files(str(tmp_path), "kernel", "stamp")
+    files.save("single", "code")
+    (data,) = tmp_path.glob("*.nbc")
+    data.write_bytes(data.read_bytes()[:-3])
+    assert files.load("single") is None
+    files.save("single", "code")
+    assert files.load("single") == "code"
+    (index,) = tmp_path.glob("*.nbi")
+    for half in (b"", index.read_bytes()[:-3]):
+        index.write_bytes(half)
+        assert files.load("single") is None
+    files.save("single", "code")
+    assert files.load("single") == "code"
+
+
+def test_a_full_disk_stops_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*given: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cache.caching.FunctionCache, "save_overload", full)
+    cache._Cache(_problem).save_overload(None, None)
+
+
 def test_compiled_kernels_are_kept_in_the_persons_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numba.core
@@ -19,6 +21,10 @@ import numba.core.config
 
 caching: Any = numba.core.caching
 config: Any = numba.core.config
+
+
+# What reading half of a file raises.
+_HALF = (EOFError, UnpicklingError, ValueError, IndexError, TypeError)
 
 
 @cache
@@ -69,8 +75,41 @@ class _Implementation(caching.CompileResultCacheImpl):
     _locator_classes = (_Place,)
 
 
+class _Files(caching.IndexDataCacheFile):
+    """An index, and a file for each signature, of a name that no other process takes.
+
+    numba numbers them: of two processes that compile different signatures at once, either might
+    write over what the other's index calls something else. Half a file, as a crash may leave, is
+    none.
+    """
+
+    def _data_name(self, number: int) -> Any:
+        return super()._data_name(secrets.randbits(63))
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except _HALF:
+            return {}
+
+    def _load_data(self, name: str) -> Any:
+        try:
+            return super()._load_data(name)
+        except _HALF as fault:
+            raise OSError(f"{name}: {fault}") from None  # which numba takes for a missing file
+
+
 class _Cache(caching.FunctionCache):
     _impl_class = _Implementation
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        base, stamped = self._impl.filename_base, self._impl.locator.get_source_stamp()
+        self._cache_file = _Files(self._cache_path, base, stamped)
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        with suppress(OSError):  # a full disk: it is compiled, but not kept
+            super().save_overload(signature, data)
 
 
 def keep(dispatcher: Any) -> Any:
