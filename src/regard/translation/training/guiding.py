@@ -28,7 +28,7 @@ class Guide:
     """What a head ought to look at, by the word links of the training pairs.
 
     Chen et al. 2016 (arXiv 1607.01628, section 3.1); on one head of a Transformer, Garg et al. 2019 (arXiv
-    1909.02074, section 4.3).
+    1909.02074, section 4.2).
 
     Args:
         section: which head, and how much it counts.
