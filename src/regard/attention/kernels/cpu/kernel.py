@@ -14,7 +14,7 @@ from regard.attention.normalisers import Softmax
 from regard.attention.scores import Additive, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive
 
-FEW, ENOUGH = 4, 1 << 20  # queries, and triples of query, key and channel; measured
+FEW, ENOUGH = 8, 1 << 20  # queries, and triples of query, key and channel; measured
 HALVES = (torch.float16, torch.bfloat16)
 
 
