@@ -12,7 +12,6 @@ import secrets
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numba.core
@@ -24,7 +23,7 @@ config: Any = numba.core.config
 
 
 # What reading half of a file raises.
-_HALF = (EOFError, UnpicklingError, ValueError, IndexError, TypeError)
+_HALF = (EOFError, caching.pickle.UnpicklingError, ValueError, IndexError, TypeError)
 
 
 @cache
