@@ -55,22 +55,12 @@ def back_translate(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a table that is not finished.")
     ] = False,
-    beam: Annotated[
-        int | None, typer.Option(help="Hypotheses kept; 1 is greedy. [default: the model's own]")
-    ] = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="Alpha of ((5 + n) / 6)^alpha; more favours length.")
-    ] = None,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Draw words by chance instead of the likeliest.")
-    ] = False,
-    temperature: Annotated[
-        float | None, typer.Option(help="Of --sample: below 1 bolder, above 1 more even.")
-    ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Of --sample: among so many words.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Of --sample: among the fewest words of this probability.")
-    ] = None,
+    beam: options.Beam = None,
+    length_penalty: options.LengthPenalty = None,
+    sample: options.Sample = False,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
     seed: Annotated[int | None, typer.Option(help="Of --sample. [default: 1]")] = None,
     longest: Annotated[int, typer.Option(help="Leave out sentences of more pieces.")] = 250,
     ratio: Annotated[

@@ -46,9 +46,7 @@ def evaluate(
         bool,
         typer.Option("--generated", help="The held-out part of the data the model's task makes."),
     ] = False,
-    beam: Annotated[
-        int | None, typer.Option(help="Hypotheses kept; 1 is greedy. [default: the model's own]")
-    ] = None,
+    beam: options.Beam = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the translations there, too.")
     ] = None,

@@ -46,6 +46,22 @@ To = Annotated[
 Device = Annotated[
     str, typer.Option(metavar="NAME", help="Where to compute: cpu, cuda, cuda:1, mps.")
 ]
+Beam = Annotated[
+    int | None, typer.Option(help="Hypotheses kept; 1 is greedy. [default: the model's own]")
+]
+LengthPenalty = Annotated[
+    float | None, typer.Option(help="Alpha of ((5 + n) / 6)^alpha; more favours length.")
+]
+Sample = Annotated[
+    bool, typer.Option("--sample", help="Draw words by chance instead of the likeliest.")
+]
+Temperature = Annotated[
+    float | None, typer.Option(help="Of --sample: below 1 bolder, above 1 more even.")
+]
+TopK = Annotated[int | None, typer.Option(help="Of --sample: among so many words.")]
+TopP = Annotated[
+    float | None, typer.Option(help="Of --sample: among the fewest words of this probability.")
+]
 DEFAULT_MODEL = "es-en"
 
 

@@ -43,9 +43,7 @@ def translate(
     ] = None,
     model: options.Models = None,
     to: options.To = None,
-    beam: Annotated[
-        int | None, typer.Option(help="Hypotheses kept; 1 is greedy. [default: the model's own]")
-    ] = None,
+    beam: options.Beam = None,
     look: Annotated[
         bool, typer.Option("--look", help="Draw what each word looked at, too.")
     ] = False,
@@ -95,20 +93,12 @@ def translate(
             help="Text of any number of sentences: find them, translate them, keep what is between.",
         ),
     ] = False,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Draw words by chance instead of the likeliest.")
-    ] = False,
-    temperature: Annotated[
-        float | None, typer.Option(help="Of --sample: below 1 bolder, above 1 more even.")
-    ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Of --sample: among so many words.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Of --sample: among the fewest words of this probability.")
-    ] = None,
+    sample: options.Sample = False,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
     seed: Annotated[int | None, typer.Option(help="Of --sample: the same draws again.")] = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="Alpha of ((5 + n) / 6)^alpha; more favours length.")
-    ] = None,
+    length_penalty: options.LengthPenalty = None,
     coverage_penalty: Annotated[
         float | None,
         typer.Option(help="Beta: more favours translations that looked at the whole sentence."),
