@@ -44,14 +44,22 @@ def train_for(minutes: float, configuration: str, run: Path, *options: str) -> P
             training__validate_sentences=1,
         )
         train(configuration, trial, *options, *short)
-        seconds = progress(trial)["seconds"] / TRIAL_STEPS
+        seconds = pace(trial)
         shutil.rmtree(trial)
         steps = int(minutes * 60 / seconds)
         options = (
             *options,
-            *settings(training__max_steps=steps, training__validate_every=steps // 4),
+            *settings(training__max_steps=steps, training__validate_every=max(1, steps // 4)),
         )
     return train(configuration, run, *options)
+
+
+def pace(run: Path) -> float:
+    """Seconds a step, by the end of a run: its beginning may have compiled loops."""
+    lines = (json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
+    last = [line for line in lines if line["kind"] == "step"][-1]
+    found = progress(run)
+    return float(found["target_tokens"] / found["step"] / last["tokens_per_second"])
 
 
 def progress(run: Path) -> dict[str, Any]:
