@@ -13,7 +13,7 @@ from regard.translation.models.transformer.planned.reading import copy, read_sai
 from regard.translation.models.transformer.planned.rows import activate, add, add_bias, embed, norm
 from regard.translation.models.transformer.planned.tiles import product
 
-# The places of a layer's weights; a bias that there is not has the place -1.
+# The places of a layer's weights, a bias behind its weight; one that there is not has the place -1.
 JOINED, JOINED_BIAS, OUTPUT, OUTPUT_BIAS, INNER, INNER_BIAS, OUTER, OUTER_BIAS = range(8)
 QUERY, QUERY_BIAS, SOURCE, SOURCE_BIAS, CROSS, CROSS_BIAS = range(8, 14)
 SELF_NORM, CROSS_NORM, FORWARD_NORM = range(14, 17)
@@ -69,16 +69,16 @@ def _join(
     rows: Any,
     weights: Any,
     at: Any,
-    bias: Any,
+    of: Any,
+    by: Any,
     shape: Any,
-    norms: Any,
 ) -> None:
-    """x = x + W given + b, normalised afterwards in post-norm models."""
+    """x = x + W given + b, normalised afterwards in post-norm models; W is at `of`, its norm at `by`."""
     width = shape.width
-    product(given, rows, depth, weights, at, width, desk.spare, desk.out)
-    add(desk.x, desk.out, rows, width, weights, bias)
+    product(given, rows, depth, weights, at[of], width, desk.spare, desk.out)
+    add(desk.x, desk.out, rows, width, weights, at[of + 1])
     if not shape.before:
-        norm(desk.x, rows, width, weights, norms, shape.epsilon, desk.x)
+        norm(desk.x, rows, width, weights, at[by], shape.epsilon, desk.x)
 
 
 @inner
@@ -96,26 +96,37 @@ def _forward(desk: Any, rows: Any, weights: Any, at: Any, shape: Any) -> None:
     _enter(desk, rows, weights, at[FORWARD_NORM], shape)
     product(desk.h, rows, shape.width, weights, at[INNER], shape.inner, desk.spare, desk.inner)
     activate(desk.inner, rows, shape.inner, weights, at[INNER_BIAS], shape.kind)
-    _join(
-        desk,
-        desk.inner,
-        shape.inner,
-        rows,
-        weights,
-        at[OUTER],
-        at[OUTER_BIAS],
-        shape,
-        at[FORWARD_NORM],
-    )
+    _join(desk, desk.inner, shape.inner, rows, weights, at, OUTER, FORWARD_NORM, shape)
 
 
 @inner
 def _ask(
-    desk: Any, rows: Any, weights: Any, at: Any, bias: Any, width: Any, out: Any, shape: Any
+    desk: Any, rows: Any, weights: Any, at: Any, of: Any, width: Any, out: Any, shape: Any
 ) -> None:
-    """out = W h + b."""
-    product(desk.h, rows, shape.width, weights, at, width, desk.spare, out)
-    add_bias(out, rows, width, weights, bias)
+    """out = W h + b, W at `of`."""
+    product(desk.h, rows, shape.width, weights, at[of], width, desk.spare, out)
+    add_bias(out, rows, width, weights, at[of + 1])
+
+
+@inner
+def _read(
+    desk: Any,
+    apart: Any,
+    memory: Any,
+    stride: Any,
+    keys: Any,
+    first: Any,
+    last: Any,
+    shape: Any,
+) -> None:
+    """Each row's reading of its span of a memory, see `read_span`; queries lie so far apart."""
+    width = shape.width
+    for r in range(len(first)):
+        query = desk.joined[r * apart : r * apart + width]
+        out = desk.reading[r * width : r * width + width]
+        read_span(
+            query, memory, stride, keys, first[r], last[r], shape.heads, shape.scale, desk.room, out
+        )
 
 
 @compiled
@@ -143,31 +154,9 @@ def encode(
     for layer in range(len(at)):
         own = at[layer]
         _enter(desk, rows, weights, own[SELF_NORM], shape)
-        _ask(desk, rows, weights, own[JOINED], own[JOINED_BIAS], 3 * width, desk.joined, shape)
-        for r in range(rows):
-            read_span(
-                desk.joined[r * 3 * width : r * 3 * width + width],
-                desk.joined,
-                3 * width,
-                width,
-                first[r],
-                last[r],
-                shape.heads,
-                shape.scale,
-                desk.room,
-                desk.reading[r * width : r * width + width],
-            )
-        _join(
-            desk,
-            desk.reading,
-            width,
-            rows,
-            weights,
-            own[OUTPUT],
-            own[OUTPUT_BIAS],
-            shape,
-            own[SELF_NORM],
-        )
+        _ask(desk, rows, weights, own, JOINED, 3 * width, desk.joined, shape)
+        _read(desk, 3 * width, desk.joined, 3 * width, width, first, last, shape)
+        _join(desk, desk.reading, width, rows, weights, own, OUTPUT, SELF_NORM, shape)
         _forward(desk, rows, weights, own, shape)
     _enter(desk, rows, weights, end[LAST_NORM], shape)
 
@@ -216,7 +205,7 @@ def step(
     for layer in range(len(at)):
         own = at[layer]
         _enter(desk, rows, weights, own[SELF_NORM], shape)
-        _ask(desk, rows, weights, own[JOINED], own[JOINED_BIAS], 3 * width, desk.joined, shape)
+        _ask(desk, rows, weights, own, JOINED, 3 * width, desk.joined, shape)
         for r in range(rows):
             start = r * 3 * width
             copy(said[layer, steps - 1, r], desk.joined[start + width : start + 3 * width])
@@ -225,43 +214,11 @@ def step(
             start, out = r * 3 * width, desk.reading[r * width : r * width + width]
             query = desk.joined[start : start + width]
             read_said(query, said[layer], steps, came[r], shape.heads, shape.scale, desk.room, out)
-        _join(
-            desk,
-            desk.reading,
-            width,
-            rows,
-            weights,
-            own[OUTPUT],
-            own[OUTPUT_BIAS],
-            shape,
-            own[SELF_NORM],
-        )
+        _join(desk, desk.reading, width, rows, weights, own, OUTPUT, SELF_NORM, shape)
         _enter(desk, rows, weights, own[CROSS_NORM], shape)
-        _ask(desk, rows, weights, own[QUERY], own[QUERY_BIAS], width, desk.joined, shape)
-        for r in range(rows):
-            read_span(
-                desk.joined[r * width : r * width + width],
-                sources[layer],
-                2 * width,
-                0,
-                first[r],
-                last[r],
-                shape.heads,
-                shape.scale,
-                desk.room,
-                desk.reading[r * width : r * width + width],
-            )
-        _join(
-            desk,
-            desk.reading,
-            width,
-            rows,
-            weights,
-            own[CROSS],
-            own[CROSS_BIAS],
-            shape,
-            own[CROSS_NORM],
-        )
+        _ask(desk, rows, weights, own, QUERY, width, desk.joined, shape)
+        _read(desk, width, sources[layer], 2 * width, 0, first, last, shape)
+        _join(desk, desk.reading, width, rows, weights, own, CROSS, CROSS_NORM, shape)
         _forward(desk, rows, weights, own, shape)
     _enter(desk, rows, weights, end[LAST_NORM], shape)
-    _ask(desk, rows, weights, end[LOGITS], end[LOGITS_BIAS], shape.vocabulary, logits, shape)
+    _ask(desk, rows, weights, end, LOGITS, shape.vocabulary, logits, shape)
