@@ -111,6 +111,18 @@ def test_what_is_written_uncounted_is_seen(write):
     torch.testing.assert_close(after, right, atol=2e-5, rtol=2e-5)
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_each_norm_keeps_its_own_epsilon(norm):
+    model, words = small(norm=norm), torch.full((3,), 2)
+    before = model.step(words, model.begin(source(), LENGTHS))[0].clone()
+    model.encoder[0].feed_forward_residual.norm.eps = 3.0
+    model.decoder[1].cross_residual.norm.eps = 0.5
+    after = model.step(words, model.begin(source(), LENGTHS))[0]
+    assert not torch.allclose(before, after)
+    right = model.step(words, model.start(model.encode(source(), LENGTHS)))[0]
+    torch.testing.assert_close(after, right, atol=2e-5, rtol=2e-5)
+
+
 def test_plans_are_gone_with_their_models():
     model = small()
     model.begin(source(), LENGTHS)

@@ -78,7 +78,8 @@ class Packing:
         return at, self._put(torch.cat(each))
 
     def _norm(self, norm: nn.LayerNorm) -> int:
-        return self._put(torch.cat([norm.weight.detach(), norm.bias.detach()]))
+        weight, bias = norm.weight.detach(), norm.bias.detach()
+        return self._put(torch.cat([weight, bias, weight.new_tensor([norm.eps])]))
 
     def _put(self, part: Tensor) -> int:
         at, gap = self._size, -len(part) % _LINE

@@ -33,7 +33,6 @@ class Shape(NamedTuple):
     kind: int  # of activation
     scale: Any  # of scores, float32
     factor: Any  # of embeddings, float32
-    epsilon: Any  # of norms, float32
 
 
 class Desk(NamedTuple):
@@ -53,7 +52,7 @@ class Desk(NamedTuple):
 # each of its parts, at every call.
 @inner
 def _shape(t: Any) -> Any:
-    return Shape(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8])
+    return Shape(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7])
 
 
 @inner
@@ -78,14 +77,14 @@ def _join(
     product(given, rows, depth, weights, at[of], width, desk.spare, desk.out)
     add(desk.x, desk.out, rows, width, weights, at[of + 1])
     if not shape.before:
-        norm(desk.x, rows, width, weights, at[by], shape.epsilon, desk.x)
+        norm(desk.x, rows, width, weights, at[by], desk.x)
 
 
 @inner
 def _enter(desk: Any, rows: Any, weights: Any, at: Any, shape: Any) -> None:
     """h, what a sublayer is given."""
     if shape.before:
-        norm(desk.x, rows, shape.width, weights, at, shape.epsilon, desk.h)
+        norm(desk.x, rows, shape.width, weights, at, desk.h)
     else:
         copy(desk.h[: rows * shape.width], desk.x[: rows * shape.width])
 

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from regard.translation.models.transformer.model import Transformer
     from regard.translation.models.transformer.planned.plan import Plan
 
-# What a weight is: where and how it lies, and how often it was written to.
-_Stamp = tuple[tuple[int, tuple[int, ...], int], ...]
+# What a weight is: where and how it lies, and how often it was written to; and every norm's epsilon.
+_Stamp = tuple[tuple[tuple[int, tuple[int, ...], int], ...], tuple[float, ...]]
 # So many numbers of each weight tell of what was written without being counted: through `.data`,
-# and by optimisers whose loops are fused.
+# and by optimisers whose loops are fused. Training and loading write to all of a weight, which the
+# sample sees; single numbers set through `.data` it may miss: to see those, too, all weights would
+# have to be read before each batch. Write to the weight itself, under `no_grad`: that is counted.
 _SAMPLE = 64
 
 
@@ -74,7 +76,10 @@ def plan_of(model: Transformer, source: Tensor) -> Plan | None:
 def _kept(model: Transformer, weights: list[nn.Parameter]) -> Plan:
     from regard.translation.models.transformer.planned.plan import Plan
 
-    stamp = tuple((w.data_ptr(), w.stride(), _writes(w)) for w in weights)
+    stamp = (
+        tuple((w.data_ptr(), w.stride(), _writes(w)) for w in weights),
+        tuple(norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm)),
+    )
     known = _plans.get(model)
     if (
         known is None

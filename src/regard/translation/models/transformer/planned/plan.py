@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.positions import sinusoidal
 from regard.translation.models.transformer.planned import passes, rows, tiles
@@ -44,9 +44,6 @@ class Plan:
         # Of rows that lie otherwise numba would compile all of it once more.
         self.reads = model.source_embedding.weight.detach().contiguous().numpy()
         self.writes = model.target_embedding.weight.detach().contiguous().numpy()
-        epsilons = {norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm)} or {
-            1e-5
-        }
         factor = settings.width**0.5 if settings.scale_embedding else 1.0
         self.shape = passes.Shape(
             width=settings.width,
@@ -57,7 +54,6 @@ class Plan:
             kind=_ACTIVATIONS[settings.activation],
             scale=np.float32((settings.width // settings.heads) ** -0.5),
             factor=np.float32(factor),
-            epsilon=np.float32(epsilons.pop()),
         )
         learned = settings.positions == "learned"
         self._learned = (model.positions.detach() * factor).numpy() if learned else None

@@ -38,9 +38,10 @@ def _scale(row: Any, mean: Any, by: Any, weight: Any, bias: Any, out: Any) -> No
 
 
 @inner
-def norm(x: Any, rows: Any, width: Any, weights: Any, at: Any, epsilon: Any, out: Any) -> None:
-    """out = norm(x), row by row; its weight and bias lie one after the other. out may be x."""
+def norm(x: Any, rows: Any, width: Any, weights: Any, at: Any, out: Any) -> None:
+    """out = norm(x), row by row; its weight, bias and epsilon lie one after the other. out may be x."""
     weight, bias = weights[at : at + width], weights[at + width : at + 2 * width]
+    epsilon = weights[at + 2 * width]
     for r in range(rows):
         row = x[r * width : r * width + width]
         mean = _mean(row)
