@@ -56,6 +56,26 @@ def test_every_piece_of_a_word_looks_at_every_piece_of_the_words_linked_to_it(ro
     assert not linked[list(batch.rows).index(1)].any()
 
 
+def test_marks_are_words_of_their_own_however_they_are_written() -> None:
+    known = tokenizers()
+    links = "0-0 1-1 2-2 3-4 4-3 5-4"  # el gato , ¿ duerme ? = the cat ... sleeps ?
+    pair = Pair("el gato, ¿duerme?", "the cat... sleeps ?", links=links)
+    batch = Epochs([pair], known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    guide = Guide(GuideSection(words="marks"), [pair], known)
+    pieces = known.source.pieces(batch.source[0].tolist())
+    written = known.target.pieces(batch.target_in[0].tolist())
+    # Characters that the tokenizer has not are bytes, and marks.
+    source = [0, 0, 1, 1, 1, 2, 3, 3, 3, 4, 4, 4, 4, 4, 5, -1]
+    assert "".join(pieces).replace("\u2581", " ") == " el gato<0x2C> <0xC2><0xBF>duerme<0x3F></s>"
+    target = [-1, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4]
+    assert "".join(written).replace("\u2581", " ") == "<s> the cat... sleeps <0x3F>"
+    linked = {tuple(map(int, link.split("-"))) for link in links.split()}
+    expected = [[(s, t) in linked for s in source] for t in target]
+    assert guide.linked(batch)[0].tolist() == expected
+    with pytest.raises(DataError, match="has 3 words"):
+        Guide(GuideSection(), [pair], known)
+
+
 def test_a_pair_with_a_word_that_its_tokenizer_drops_teaches_nothing() -> None:
     known = tokenizers()
     pairs = [

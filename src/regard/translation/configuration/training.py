@@ -14,11 +14,14 @@ class GuideSection(Section):
 
     `layer` counts the decoder's from 0; without a `head` the mean of its heads is taught. `rows` are the steps that
     write a linked word, or that have just read it; `weight` is what a linked piece counts beside a word of the loss.
+    The links' `words` are what white space keeps apart, or, with "marks", what punctuation keeps apart as well: each
+    run of letters and digits and each run of other characters is a word.
     """
 
     layer: Annotated[int, Field(ge=0, lt=1000)] = 0
     head: Annotated[int, Field(ge=0, lt=1000)] | None = None
     rows: Literal["written", "read"] = "read"
+    words: Literal["spaces", "marks"] = "spaces"
     weight: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 0.05
 
 

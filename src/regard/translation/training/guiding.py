@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +21,9 @@ from regard.translation.text.corpora import Pair
 from regard.translation.text.tokenizer import EOS, Tokenizer
 
 _START = "▁"
+# Words and marks where the links tell them apart: each run of letters and digits, each of anything else.
+_WORDS_AND_MARKS = re.compile(r"\w+|[^\w\s]+")
+_WORD = re.compile(r"\w")
 # The least weight a logarithm is taken of: a look may be exactly 0 where it ought not.
 _LEAST = 1e-9
 
@@ -43,12 +47,14 @@ class Guide:
         self, section: GuideSection, pairs: Sequence[Pair], tokenizers: Tokenizers
     ) -> None:
         self.section = section
+        marks = section.words == "marks"
         # A sampled segmentation cuts words anew each pass, so pieces find their words when a batch comes.
-        self._source, self._target = _starts(tokenizers.source), _starts(tokenizers.target)
-        links = [_links(pair) for pair in pairs]
-        self._words = np.array(
-            [(len(pair.source.split()), len(pair.target.split())) for pair in pairs]
-        ).reshape(-1, 2)
+        self._source, self._target = (
+            _Owners(tokenizer, marks) for tokenizer in (tokenizers.source, tokenizers.target)
+        )
+        counts = [(_count(pair.source, marks), _count(pair.target, marks)) for pair in pairs]
+        links = [_links(pair, words) for pair, words in zip(pairs, counts, strict=True)]
+        self._words = np.array(counts).reshape(-1, 2)
         self._ends = np.cumsum([len(each) for each in links])
         self._links = np.concatenate([*links, np.zeros((0, 2), dtype=np.int32)])
 
@@ -72,7 +78,7 @@ class Guide:
     def linked(self, batch: Batch) -> Bool[Tensor, "batch target source"]:
         """Which pieces of each pair are linked; the target's are those read or written at each step."""
         target = batch.target_in if self.section.rows == "read" else batch.target_out
-        sources, targets = _owners(batch.source, self._source), _owners(target, self._target)
+        sources, targets = self._source.of(batch.source), self._target.of(target)
         words = torch.zeros(
             len(target), int(targets.max()) + 2, int(sources.max()) + 2, dtype=torch.bool
         )
@@ -97,31 +103,46 @@ class Guide:
         return torch.from_numpy(row), torch.from_numpy(self._links[place]).long()
 
 
-def _links(pair: Pair) -> NDArray[np.int32]:
+def _count(text: str, marks: bool) -> int:
+    return len(_WORDS_AND_MARKS.findall(text) if marks else text.split())
+
+
+def _links(pair: Pair, words: tuple[int, int]) -> NDArray[np.int32]:
     """The links of a pair, sure or possible, as (source, target) words."""
     try:
         found = sorted(set.union(*parse_links(pair.links)))
     except DataError as fault:
         raise DataError(f'{fault}, in the links of "{pair.source[:60]}"') from None
-    words = len(pair.source.split()), len(pair.target.split())
     for link in found:
         if link[0] >= words[0] or link[1] >= words[1]:
             raise DataError(
                 f'link {link[0]}-{link[1]}: "{pair.source[:60]}" has {words[0]} words and its translation '
-                f"{words[1]}, from 0: link what white space keeps apart"
+                f"{words[1]}, from 0: see training.guide.words for what is a word"
             )
     return np.array(found, dtype=np.int32).reshape(-1, 2)
 
 
-def _starts(tokenizer: Tokenizer) -> Bool[Tensor, " vocabulary"]:
-    """The pieces that begin a word."""
-    pieces = tokenizer.pieces(range(len(tokenizer)))
-    return torch.tensor([piece.startswith(_START) for piece in pieces])
+class _Owners:
+    """Which word each piece belongs to, by the pieces alone: sampled segmentations are new in every pass."""
+
+    def __init__(self, tokenizer: Tokenizer, marks: bool) -> None:
+        pieces = tokenizer.pieces(range(len(tokenizer)))
+        self._begins = torch.tensor([piece.startswith(_START) for piece in pieces])
+        kinds = [_kind(piece) if marks else 0 for piece in pieces]
+        kinds[: EOS + 1] = [0] * (EOS + 1)
+        self._kinds = torch.tensor(kinds)
+
+    def of(self, ids: Int[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
+        """The number of each piece's word, from 0; -1 for what belongs to none."""
+        begins, kinds = self._begins.to(ids.device)[ids], self._kinds.to(ids.device)[ids]
+        before = kinds.roll(1, -1)
+        before[:, 0] = 0
+        # A piece that is a space alone is of the kind of what follows it.
+        turns = (kinds != before) & (kinds > 0) & (before > 0)
+        return ((begins | turns).cumsum(-1) - 1).masked_fill(ids <= EOS, -1)
 
 
-def _owners(
-    ids: Int[Tensor, "batch length"], starts: Bool[Tensor, " vocabulary"]
-) -> Int[Tensor, "batch length"]:
-    """The number of each piece's word, from 0; -1 for what belongs to none."""
-    numbers = starts.to(ids.device)[ids].cumsum(-1) - 1
-    return numbers.masked_fill(ids <= EOS, -1)
+def _kind(piece: str) -> int:
+    """1 for letters and digits, 2 for marks, 0 for neither. What is both counts as its first character."""
+    text = piece.removeprefix(_START)
+    return 0 if not text else 1 if _WORD.match(text) else 2
