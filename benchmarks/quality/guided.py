@@ -1,19 +1,22 @@
 """What guided attention does for word links, and what it costs in translation.
 
-python benchmarks/quality/guided.py RUNS --eflomal eflomal-align [--steps 2500] [--threads 1]
-    [--only guided unguided] [--out benchmarks/results/guided.json]
+python benchmarks/quality/guided.py RUNS --eflomal eflomal-align [--pair es-en | en-fr] [--start MODEL]
+    [--steps 2500] [--weight 0.05] [--words spaces | marks] [--threads 1] [--only guided unguided] [--out FILE]
 
-The bundled es-en is trained on, on the same Tatoeba sentences (the folder REGARD_DATA names): once with
-one head taught the links that eflomal finds in them, once without, all else equal. Links of the gold
-sentences are read off that head as it was taught, nothing chosen; for the model without, off the usual
-layer. BLEU is of test.tsv. Trainings that were interrupted go on.
+A trained model (the bundled es-en, or a run of tatoeba-en-fr) is trained on, on the same Tatoeba
+sentences (the folder REGARD_DATA names): once with one head taught the links that eflomal finds in them,
+once without, all else equal. Links of the gold sentences are read off that head as it was taught,
+nothing chosen; for the model without, off the usual layer. What `regard align --choose` would find is
+beside it. BLEU is of test.tsv. Trainings that were interrupted go on.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,90 +28,143 @@ from _training import progress, settings, train
 
 from regard.translation.aligning.aligner import Aligner
 from regard.translation.aligning.choice import Choice, usual
+from regard.translation.aligning.choosing import choose
+from regard.translation.aligning.reading import readings
 from regard.translation.evaluation.alignment import measure_alignment
-from regard.translation.evaluation.gold import read_gold
+from regard.translation.evaluation.gold import Gold, read_gold
 from regard.translation.evaluation.scores import measure
 from regard.translation.text.corpora import Tsv, read_aligned, read_pairs
 from regard.translation.translator import Translator
 
-CORPUS, GOLD = "tatoeba-spa-eng", "wa-golden-europarl/en-es.dev.jsonl"
 LAYER, HEAD = 1, 0
+WORDS = {"spaces": re.compile(r"\S+"), "marks": re.compile(r"\w+|[^\w\s]+")}
 
 
-def prepare(folder: Path, program: str) -> None:
+@dataclass(frozen=True)
+class Case:
+    """A pair of languages: its configuration, its corpus, and gold links by name."""
+
+    configuration: str
+    corpus: str
+    columns: tuple[int, int]
+    gold: dict[str, tuple[str, bool]]
+
+    def file(self, part: str) -> Tsv:
+        folder = Path(os.environ["REGARD_DATA"]) / self.corpus
+        return Tsv(folder / f"{part}.tsv", *self.columns)
+
+    def links(self) -> dict[str, Gold]:
+        data = Path(os.environ["REGARD_DATA"])
+        every = {name: (read_gold(data / path), flip) for name, (path, flip) in self.gold.items()}
+        return {name: gold.flipped() if flip else gold for name, (gold, flip) in every.items()}
+
+
+CASES = {
+    "es-en": Case(
+        "tatoeba-es-en",
+        "tatoeba-spa-eng",
+        (1, 0),
+        {"golden en-es dev": ("wa-golden-europarl/en-es.dev.jsonl", True)},
+    ),
+    "en-fr": Case(
+        "tatoeba-en-fr",
+        "tatoeba-fra-eng",
+        (0, 1),
+        {
+            "Hansards dev": ("wa-enfr-hansards/dev.jsonl", False),
+            "golden en-fr dev": ("wa-golden-europarl/en-fr.dev.jsonl", False),
+        },
+    ),
+}
+
+
+def prepare(case: Case, folder: Path, program: str, words: str) -> None:
     """The corpus, and beside it the links of its training pairs."""
-    corpus, given = folder / CORPUS, Path(os.environ["REGARD_DATA"]) / CORPUS
+    corpus = folder / case.corpus
     corpus.mkdir(parents=True, exist_ok=True)
-    for part in ("train.tsv", "valid.tsv"):
-        if not (corpus / part).exists():
-            (corpus / part).symlink_to((given / part).resolve())
+    for part in ("train", "valid"):
+        if not (corpus / f"{part}.tsv").exists():
+            (corpus / f"{part}.tsv").symlink_to(case.file(part).path.resolve())
     links = corpus / "train.links"
     if not links.exists():
-        pairs = read_aligned(Tsv(given / "train.tsv", source_column=1, target_column=0))
-        found = align(program, [(pair.source.split(), pair.target.split()) for pair in pairs])
+        cut = WORDS[words].findall
+        pairs = read_aligned(case.file("train"))
+        found = align(program, [(cut(pair.source), cut(pair.target)) for pair in pairs])
         lines = (" ".join(f"{a}-{b}" for a, b in sorted(each)) for each in found)
         links.write_text("".join(f"{line}\n" for line in lines))
 
 
-def trained(folder: Path, name: str, steps: int, threads: int) -> Path:
-    """The bundled model after some more steps."""
+def trained(case: Case, name: str, options: argparse.Namespace) -> Path:
+    """The model after some more steps."""
     chosen = settings(
-        training__max_steps=steps,
+        training__max_steps=options.steps,
         training__learning_rate=3e-4,
         training__warmup=200,
-        training__validate_every=max(1, steps // 5),
-        training__threads=threads,
+        training__validate_every=max(1, options.steps // 5),
+        training__threads=options.threads,
     )
     if name == "guided":
         chosen += settings(
-            data__train__links=f"{CORPUS}/train.links",
+            data__train__links=f"{case.corpus}/train.links",
             training__guide__layer=LAYER,
             training__guide__head=HEAD,
             training__guide__rows="read",
+            training__guide__words=options.words,
+            training__guide__weight=options.weight,
         )
-    start = ["--from", "es-en", "--data", str(folder)]
-    return train("tatoeba-es-en", folder / name, *start, *chosen)
+    start = ["--from", options.start, "--data", str(options.runs)]
+    return train(case.configuration, options.runs / name, *start, *chosen)
 
 
-def scores(model: str | Path, choice: Choice) -> dict[str, Any]:
-    """Alignment error rate on the gold sentences, BLEU on the test file."""
-    data = Path(os.environ["REGARD_DATA"])
-    translator, gold = Translator.open(model), read_gold(data / GOLD).flipped()
-    aligned = Aligner(translator.model, translator.tokenizers, choice).align(gold.words or [])
-    found = measure_alignment([each.links for each in aligned], gold.sure, gold.possible)
-    pairs = read_pairs(Tsv(data / CORPUS / "test.tsv", source_column=1, target_column=0)).pairs
+def scores(case: Case, model: str | Path, choice: Choice) -> dict[str, Any]:
+    """Alignment error rates on the gold sentences, BLEU on the test file."""
+    translator = Translator.open(model)
+    links: dict[str, Any] = {}
+    for name, gold in case.links().items():
+        aligned = Aligner(translator.model, translator.tokenizers, choice).align(gold.words or [])
+        found = measure_alignment([each.links for each in aligned], gold.sure, gold.possible)
+        best = choose(readings(translator.model, translator.tokenizers, gold.words or []), gold)
+        links[name] = {
+            "aer": found.aer,
+            "precision": found.precision,
+            "recall": found.recall,
+            "best choice": str(best.best.choice),
+            "aer of the best choice": best.best.scores.aer,
+            "chosen on one half, measured on the other": [each.scores.aer for each in best.crossed],
+        }
+    pairs = read_pairs(case.file("test")).pairs
     translations = translator.translate([pair.source for pair in pairs])
     bleu = measure(
         [each.text for each in translations], [pair.target for pair in pairs], measures=["bleu"]
     )
-    return {
-        "read": str(choice),
-        "aer": found.aer,
-        "precision": found.precision,
-        "recall": found.recall,
-        "bleu": bleu.bleu,
-    }
+    return {"read": str(choice), "links": links, "bleu": bleu.bleu}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path, metavar="RUNS")
     parser.add_argument("--eflomal", required=True, metavar="PROGRAM")
+    parser.add_argument("--pair", choices=CASES, default="es-en")
+    parser.add_argument("--start", default="es-en", help="the model to begin with")
     parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--weight", type=float, default=0.05)
+    parser.add_argument("--words", choices=WORDS, default="spaces")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=["guided", "unguided"])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    prepare(options.runs, options.eflomal)
-    table = {"as bundled": scores("es-en", usual(3))}
+    case = CASES[options.pair]
+    prepare(case, options.runs, options.eflomal, options.words)
+    table = {"as it was": scores(case, options.start, usual(3))}
     for name in options.only:
-        run = trained(options.runs, name, options.steps, options.threads)
+        run = trained(case, name, options)
         taught = Choice(layer=LAYER, head=HEAD, rows="read")
-        found = scores(run, taught if name == "guided" else usual(3))
+        found = scores(case, run, taught if name == "guided" else usual(3))
         table[name] = {**found, "steps": progress(run)["step"]}
         print(name, table[name], flush=True)
     if options.out:
-        write(options.out, {"gold": GOLD, "table": table})
+        taught_with = {"weight": options.weight, "words": options.words}
+        write(options.out, {"pair": options.pair, **taught_with, "table": table})
 
 
 if __name__ == "__main__":
