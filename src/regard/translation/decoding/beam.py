@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from regard.translation.decoding.candidates import best_words
-from regard.translation.decoding.growth import Grown, Live, go_on, grow
+from regard.translation.decoding.growth import Grown, Live, advance
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.prefix import Prefixes
@@ -65,19 +64,17 @@ def beam(
     )
     if not len(source):
         return []
-    ended = _Ended(len(source), size, nbest, length_penalty, patience, source.device)
+    ended = _Ended(limits, size, nbest, length_penalty, patience)
     with evaluating(model):
         state = model.begin(source, lengths)
         live = Live.begin(len(source), source.device)
         while len(live.sentences):
             logits, state = model.step(live.words.flatten(), state)
-            best = best_words(logits, limits, live.written.shape[2], size + 1)
-            grown = grow(live, *best, size)
+            grown, following, rows = advance(live, logits, limits, size)
             ended.collect(live, grown)
-            live, rows = go_on(live, grown, size)
-            done = ended.done(live, limits)
-            if bool(done.any()):
-                kept = (~done).nonzero().flatten()
+            live = following
+            kept = ended.going_on(live)
+            if len(kept) < len(live.sentences):
                 live, limits, rows = live.select(kept), limits.select(kept), rows[kept]
             state = _select(state, rows.flatten(), len(logits))
     return ended.best()
@@ -87,26 +84,22 @@ class _Ended:
     """The hypotheses that have ended, and whether a sentence may stop looking for more."""
 
     def __init__(
-        self,
-        sentences: int,
-        size: int,
-        nbest: int,
-        length_penalty: float,
-        patience: float,
-        device: torch.device,
+        self, limits: Limits, size: int, nbest: int, length_penalty: float, patience: float
     ) -> None:
-        self.size, self.nbest, self.length_penalty = size, nbest, length_penalty
+        self.nbest, self.length_penalty = nbest, length_penalty
         self.enough = size * patience
+        sentences = len(limits.longest)
         self.found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
         # What a beginning must still be able to reach: the nbest-th score, +inf where enough ended.
-        self.bar = torch.full((sentences,), float("-inf"), dtype=torch.float64, device=device)
+        self.bar = [-math.inf] * sentences
+        most = ((limits.longest + 6) / 6.0).double() ** length_penalty
+        self.most: list[float] = most.tolist()
 
     def collect(self, live: Live, grown: Grown) -> None:
         """Keep what ends among the best `size`: had they gone on, they would be kept."""
-        ending = grown.ending[:, : self.size] & grown.totals[:, : self.size].isfinite()
-        batch, column = ending.nonzero(as_tuple=True)
-        if not len(batch):
+        if not len(grown.ended):
             return
+        batch, column = grown.ended.unbind(1)
         parents = grown.parents[batch, column]
         rows = zip(
             live.sentences[batch].tolist(),
@@ -120,13 +113,14 @@ class _Ended:
             hypothesis = Hypothesis.of(tokens, [*log_p, end], self.length_penalty)
             self.found[sentence].append(hypothesis)
             changed.add(sentence)
-        where = sorted(changed)
-        self.bar[where] = self.bar.new_tensor([self._bar(sentence) for sentence in where])
+        for sentence in changed:
+            self.bar[sentence] = self._bar(sentence)
 
-    def done(self, live: Live, limits: Limits) -> Bool[Tensor, " batch"]:
-        best = live.totals.amax(1).double()
-        reachable = best / ((limits.longest + 6) / 6.0).double() ** self.length_penalty
-        return self.bar[live.sentences] >= reachable
+    def going_on(self, live: Live) -> Int[Tensor, " kept"]:
+        """The places of the sentences that may still find better."""
+        best = zip(live.sentences.tolist(), live.totals[:, 0].tolist(), strict=True)
+        kept = [i for i, (s, total) in enumerate(best) if self.bar[s] < total / self.most[s]]
+        return torch.tensor(kept, device=live.sentences.device, dtype=torch.int64)
 
     def best(self) -> list[list[Hypothesis]]:
         if not all(self.found):

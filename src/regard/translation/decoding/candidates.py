@@ -40,7 +40,8 @@ def _compiled(logits: Tensor, limits: Limits, written: int, few: int) -> tuple[T
         limits.prefix.restrict(allowed.view(len(limits.longest), -1, vocabulary), written)
     values, words = torch.empty(rows, few), torch.empty(rows, few, dtype=torch.int64)
     tops = torch.empty(vocabulary // loops.STRIP)
-    given = (logits, allowed, limits.rules(written, rows), tops, values, words)
-    if not loops.best_few(*[each.numpy() for each in given]):
+    given, room = (logits.numpy(), allowed.numpy()), (tops, values, words)
+    rules = limits.rules(written, rows)
+    if not loops.best_few(*given, rules, *(each.numpy() for each in room)):
         raise ModelError(DAMAGED)
     return values, words

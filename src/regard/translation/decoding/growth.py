@@ -1,15 +1,23 @@
-"""One step of beam search, as pure functions over all sentences and beginnings at once."""
+"""One step of beam search, as pure functions over all sentences and beginnings at once.
+
+`grow` and `go_on` say what a step is; on a processor `growth_loops` does both in one call.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.translation.decoding.candidates import best_words
+from regard.translation.decoding.limits import Limits
+from regard.translation.models import compiling
 from regard.translation.text.tokenizer import BOS, EOS
+
+_FEW = 32  # the loops sort by insertion, which suits short lists
 
 
 @dataclass(frozen=True)
@@ -60,16 +68,30 @@ class Grown:
         parents: which beginning it grew from.
         words: the word it grew by.
         log_p: the log-probability of that word.
+        ended: the sentence and the candidate of each that ends among the best `size`: had it gone
+            on, it would be kept.
     """
 
     totals: Float[Tensor, "batch candidates"]
     parents: Int[Tensor, "batch candidates"]
     words: Int[Tensor, "batch candidates"]
     log_p: Float[Tensor, "batch candidates"]
+    ended: Int[Tensor, "ended 2"]
 
     @property
     def ending(self) -> Bool[Tensor, "batch candidates"]:
         return self.words == EOS
+
+
+def advance(
+    live: Live, logits: Float[Tensor, "rows vocabulary"], limits: Limits, size: int
+) -> tuple[Grown, Live, Int[Tensor, "batch beginnings"]]:
+    """What grew, the beginnings that go on, and the rows of the model's state that they grew from."""
+    best, words = best_words(logits, limits, live.written.shape[2], size + 1)
+    if compiling.serves(logits.device) and best.dtype == torch.float32 and size <= _FEW:
+        return _compiled(live, best, words, size)
+    grown = grow(live, best, words, size)
+    return grown, *go_on(live, grown, size)
 
 
 def grow(
@@ -87,11 +109,14 @@ def grow(
     best, words = best.reshape(batch, -1), words.reshape(batch, -1)
     totals = best + live.totals.repeat_interleave(few, 1)
     order = totals.sort(dim=-1, descending=True, stable=True).indices[:, : 2 * size]
+    totals, words = totals.gather(1, order), words.gather(1, order)
+    ended = (words[:, :size] == EOS) & totals[:, :size].isfinite()
     return Grown(
-        totals.gather(1, order),
+        totals,
         order.div(few, rounding_mode="floor"),
-        words.gather(1, order),
+        words,
         best.gather(1, order),
+        ended.nonzero(),
     )
 
 
@@ -111,3 +136,35 @@ def go_on(live: Live, grown: Grown, size: int) -> tuple[Live, Int[Tensor, "batch
         torch.cat([before, words.unsqueeze(2)], 2),
         torch.cat([log_p, grown.log_p.gather(1, order).unsqueeze(2)], 2),
     ), rows
+
+
+def _compiled(
+    live: Live, best: Tensor, words: Tensor, size: int
+) -> tuple[Grown, Live, Int[Tensor, "batch beginnings"]]:
+    from regard.translation.decoding.growth_loops import grow_all
+
+    batch, beginnings, steps = live.written.shape
+    candidates = min(2 * size, beginnings * best.shape[1])
+    kept = min(size, candidates)
+
+    def room(*shape: int) -> Tensor:
+        return torch.empty(batch, *shape)
+
+    def ids(*shape: int) -> Tensor:
+        return torch.empty(batch, *shape, dtype=torch.int64)
+
+    grown = Grown(
+        *(room(candidates), ids(candidates), ids(candidates), room(candidates)),
+        ids(kept, 2).flatten(0, 1),
+    )
+    following = Live(
+        *(live.sentences, ids(kept), room(kept), ids(kept, steps + 1), room(kept, steps + 1))
+    )
+    rows = ids(kept)
+    given = (live.totals, best, words, live.written, live.history)
+    made = (grown.totals, grown.parents, grown.words, grown.log_p, grown.ended)
+    went = (following.totals, following.words, rows, following.written, following.history)
+    found = grow_all(
+        *(each.numpy() for each in given), size, *(each.numpy() for each in (*made, *went))
+    )
+    return replace(grown, ended=grown.ended[:found]), following, rows

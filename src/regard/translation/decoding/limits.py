@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -85,11 +86,11 @@ class Limits:
         prefix = None if self.prefix is None else self.prefix.select(sentences)
         return Limits(self.longest[sentences], self.shortest, prefix)
 
-    def rules(self, written: int, rows: int) -> Int[Tensor, " rows"]:
-        """What may follow `written` tokens in each row, whatever its prefix."""
+    def rules(self, written: int, rows: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """What may follow `written` tokens in each row, whatever its prefix; on a processor."""
         end = NO_END if written < self.shortest else ANY
-        each = torch.where(self.longest <= written, ONLY_END, end)
-        return each.repeat_interleave(rows // len(each)) if rows > len(each) else each
+        each = np.where(self.longest.numpy() <= written, ONLY_END, end)
+        return np.repeat(each, rows // len(each))
 
     def restrict(
         self, log_p: Float[Tensor, "batch hypotheses vocabulary"], written: int

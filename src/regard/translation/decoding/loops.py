@@ -2,8 +2,8 @@
 
     log p_i = x_i - m - log sum_j e^(x_j - m),  m = max_j x_j
 
-Only the few that are wanted become log-probabilities. Strips in which nothing is above the worst of
-those found so far are passed over.
+Only the few that are wanted become log-probabilities. As many strips as words are wanted have each a
+word as large as the strip's largest, so that strips below all of these are passed over.
 """
 
 from __future__ import annotations
@@ -63,6 +63,26 @@ def _insert(row: Any, first: Any, last: Any, rule: Any, values: Any, words: Any)
             values[place], words[place] = x, i
 
 
+@inner
+def _least(tops: Any, strips: Any, best: Any) -> Any:
+    """The n-th largest of the strips' largest, n numbers being wanted; `best` is room for them.
+
+    The first strip does not count: what is largest there may be what may not follow.
+    """
+    for k in range(best.size):
+        best[k] = -np.inf
+    last = best.size - 1
+    for s in range(1, strips):
+        x = tops[s]
+        if x > best[last]:
+            place = last
+            while place > 0 and x > best[place - 1]:
+                best[place] = best[place - 1]
+                place -= 1
+            best[place] = x
+    return best[last]
+
+
 @compiled
 def best_few(logits: Any, allowed: Any, rules: Any, tops: Any, values: Any, words: Any) -> bool:
     """The log-probabilities of each row's best words that may follow, best first; of equals the first.
@@ -90,10 +110,13 @@ def best_few(logits: Any, allowed: Any, rules: Any, tops: Any, values: Any, word
         total = _total(row, most)
         if not total > 0 or total == np.inf:
             return False
+        # Where some words are ruled out one by one, any strip's largest may be among them.
+        plain = allowed is logits and rules[r] != ONLY_END
+        least = _least(tops, strips, values[r]) if plain else np.float32(-np.inf)
         for k in range(values.shape[1]):
             values[r, k], words[r, k] = -np.inf, EOS
         for s in range(strips):
-            if tops[s] > values[r, -1]:
+            if tops[s] >= least and tops[s] > values[r, -1]:
                 _insert(allowed[r], s * STRIP, s * STRIP + STRIP, rules[r], values[r], words[r])
         _insert(allowed[r], strips * STRIP, vocabulary, rules[r], values[r], words[r])
         shift = most + np.float32(math.log(total))

@@ -1,0 +1,57 @@
+"""One step of a beam by compiled loops and by torch: the same, in the same order."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.translation.decoding.growth import Live, advance
+from regard.translation.decoding.limits import Limits
+from regard.translation.models import compiling
+
+CPU = torch.device("cpu")
+
+
+def some_live(sentences: int, beginnings: int, steps: int, generator: torch.Generator) -> Live:
+    def ids(*shape: int) -> torch.Tensor:
+        return torch.randint(4, 9, (sentences, beginnings, *shape), generator=generator)
+
+    # Quarters: many are equal, and of equals the first comes first.
+    totals = -torch.randint(0, 5, (sentences, beginnings), generator=generator) / 4.0
+    totals = totals.sort(descending=True).values
+    totals[0, 1:] = -torch.inf
+    history = -torch.rand(sentences, beginnings, steps, generator=generator)
+    return Live(torch.arange(sentences), ids(), totals, ids(steps), history)
+
+
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([5, 6, 70]),
+    st.integers(1, 4),
+    st.integers(1, 6),
+    st.integers(0, 3),
+)
+def test_both_ways_grow_alike(seed: int, vocabulary: int, beginnings: int, size: int, steps: int):
+    generator = torch.Generator().manual_seed(seed)
+    live = some_live(3, beginnings, steps, generator)
+    logits = torch.randint(-4, 5, (3 * beginnings, vocabulary), generator=generator) * 1.0
+    limits = Limits.of(3, torch.tensor([0, 2, 9]), min_length=1, device=CPU)
+    grown, following, rows = advance(live, logits, limits, size)
+    compiling.want(False)
+    try:
+        expected, after, parents = advance(live, logits, limits, size)
+    finally:
+        compiling.want(True)
+    assert torch.equal(grown.ended, expected.ended)
+    possible = expected.totals.isfinite()
+    assert torch.equal(grown.totals.isfinite(), possible)
+    torch.testing.assert_close(grown.totals, expected.totals, atol=5e-6, rtol=5e-6)
+    for ours, theirs in ((grown.parents, expected.parents), (grown.words, expected.words)):
+        assert torch.equal(ours[possible], theirs[possible])
+    going = after.totals.isfinite()
+    assert torch.equal(following.totals.isfinite(), going)
+    assert torch.equal(following.words[going], after.words[going])
+    assert torch.equal(following.written[going], after.written[going])
+    torch.testing.assert_close(following.history[going], after.history[going])
+    assert torch.equal(rows[going], parents[going])
