@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.attention import kernels, looks, masks, normalisers, scores
+    from regard.attention import kernels, looks, masks, normalisers, positions, scores
     from regard.attention.attend import attend, look, read
     from regard.attention.heads import MultiHeadAttention
     from regard.attention.kernels.choose import explain, kernel
@@ -38,6 +38,7 @@ __all__ = [
     "looks",
     "masks",
     "normalisers",
+    "positions",
     "read",
     "scores",
     "watch",
@@ -60,7 +61,7 @@ _ROOMS = {
 }
 _WINGS = {
     name: f"regard.attention.{name}"
-    for name in ("scores", "normalisers", "masks", "kernels", "looks")
+    for name in ("scores", "normalisers", "masks", "positions", "kernels", "looks")
 }
 
 

@@ -12,6 +12,7 @@ from regard.attention.attend import attend, read
 from regard.attention.looks import Look
 from regard.attention.masks.mask import Both, Either, Given
 from regard.attention.memory.heads import HeadMemory
+from regard.attention.positions import Rotary
 from regard.attention.shapes import ShapeError
 
 __all__ = ["HeadMemory", "MultiHeadAttention"]
@@ -43,6 +44,8 @@ class MultiHeadAttention(nn.Module):
         normaliser: Scores to weights; softmax by default.
         bias: Whether the four projections have a bias.
         dropout: Rate at which weights are dropped while training.
+        rotary: Turns projected queries and keys by their places, which then need no other sign of
+            them; see `regard.positions.rotate`. Values stay.
 
     Raises:
         ValueError: If a size is below one, ``heads`` does not divide ``d_query`` while ``d_head``
@@ -72,6 +75,7 @@ class MultiHeadAttention(nn.Module):
         normaliser: Callable[..., Any] | None = None,
         bias: bool = False,
         dropout: float = 0.0,
+        rotary: Rotary | None = None,
     ) -> None:
         super().__init__()
         widths = head_widths(d_query, heads, d_key, d_value, d_head, d_head_value, d_output, merge)
@@ -90,6 +94,9 @@ class MultiHeadAttention(nn.Module):
         self.output_projection = nn.Linear(merged, self.d_output, bias=bias)
         self.score = score
         self.normaliser = normaliser
+        self.rotary = rotary
+        if rotary is not None:
+            rotary.check(self.d_head)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -113,6 +120,7 @@ class MultiHeadAttention(nn.Module):
         mask: Any = None,
         bias: Float[Tensor, "..."] | None = None,
         memory: HeadMemory | None = None,
+        start: int | None = None,
     ) -> Float[Tensor, "*batch queries d_output"]:
         """Read ``value`` where ``key`` answers ``query``.
 
@@ -125,6 +133,8 @@ class MultiHeadAttention(nn.Module):
                 ``(*batch, heads, queries, keys)``.
             bias: Added to the scores, of the same shapes.
             memory: Keys and values from `remember`, read in place of ``key`` and ``value``.
+            start: The place of the first query among the keys, for ``rotary``. By default queries
+                begin where keys do, and end where a memory does: its last steps are asking.
 
         Returns:
             The merged readings, projected to ``d_output``.
@@ -133,7 +143,7 @@ class MultiHeadAttention(nn.Module):
             ShapeError: If a width or a number of keys does not fit.
             ValueError: If both ``key`` or ``value`` and ``memory`` are given.
         """
-        projected = self._project(query, key, value, memory)
+        projected = self._project(query, key, value, memory, start)
         reading = attend(*projected, **self._how(query, mask, bias))
         return self._merge(reading)
 
@@ -146,9 +156,10 @@ class MultiHeadAttention(nn.Module):
         mask: Any = None,
         bias: Float[Tensor, "..."] | None = None,
         memory: HeadMemory | None = None,
+        start: int | None = None,
     ) -> tuple[Float[Tensor, "*batch queries d_output"], Look]:
         """The output of `forward`, and the look over ``(*batch, heads, queries, keys)``."""
-        projected = self._project(query, key, value, memory)
+        projected = self._project(query, key, value, memory, start)
         reading, look = read(*projected, **self._how(query, mask, bias))
         return self._merge(reading), look
 
@@ -164,34 +175,48 @@ class MultiHeadAttention(nn.Module):
         Args:
             key: The new steps.
             value: Their values; the keys by default.
-            memory: An earlier memory that the new steps are appended to, in place.
+            memory: An earlier memory that the new steps are appended to, in place. Their
+                places, for ``rotary``, are those after its own.
 
         Returns:
             ``memory``, grown, or a new one.
         """
-        keys, values = self._project_memory(key, key if value is None else value)
+        first = 0 if memory is None else len(memory)
+        keys, values = self._project_memory(key, key if value is None else value, first)
         if memory is None:
             return HeadMemory(keys, values)
         memory.write(keys, values)
         return memory
 
     def _project(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None, memory: HeadMemory | None
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        memory: HeadMemory | None,
+        start: int | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         _fits("query", query, self.d_query)
         queries = self._split(self.query_projection(query), self.d_head)
         if memory is None:
             key = query if key is None else key
-            return queries, *self._project_memory(key, key if value is None else value)
-        if key is not None or value is not None:
+            keys, values = self._project_memory(key, key if value is None else value)
+        elif key is not None or value is not None:
             raise ValueError("got a memory and a key or value as well: pass one or the other")
-        return queries, memory.keys, memory.values
+        else:
+            keys, values = memory.keys, memory.values
+        if start is None:
+            start = 0 if memory is None else max(0, len(memory) - query.shape[-2])
+        return self._turn(queries, start), keys, values
 
-    def _project_memory(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def _project_memory(self, key: Tensor, value: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
         _fits("key", key, self.d_key)
         _fits("value", value, self.d_value)
         keys = self._split(self.key_projection(key), self.d_head)
-        return keys, self._split(self.value_projection(value), self.d_head_value)
+        return self._turn(keys, first), self._split(self.value_projection(value), self.d_head_value)
+
+    def _turn(self, projected: Tensor, start: int) -> Tensor:
+        return projected if self.rotary is None else self.rotary(projected, start)
 
     def _split(self, projected: Tensor, width: int) -> Tensor:
         return projected.view(*projected.shape[:-1], self.heads, width).transpose(-2, -3)

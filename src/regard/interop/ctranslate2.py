@@ -94,8 +94,9 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
             f"a {type(model).__name__} cannot be exported: CTranslate2 has no recurrent layers and serves "
             "no ensembles; it takes a single Transformer"
         )
+    _check_counterpart(model)
     settings, specs = model.settings, library().specs
-    activations = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
+    activations = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
     spec = specs.TransformerSpec.from_config(
         (settings.encoder_layers, settings.decoder_layers),
         settings.heads,
@@ -129,6 +130,23 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
     if model.longest is not None:
         spec.config.add_attribute(LONGEST, model.longest)
     return spec
+
+
+def _check_counterpart(model: Transformer) -> None:
+    """Raises `ModelError` naming a part that CTranslate2's Transformer has not, or that is not written here."""
+    settings = model.settings
+    if not model.adds_positions:
+        raise ModelError(
+            f'model.positions is "{settings.positions}": exported are sinusoidal and learned positions, which are '
+            "added to the words; translate with the engine regard"
+        )
+    if settings.normalisation != "layer" or settings.gated:
+        raise ModelError(
+            "it has norms without a mean or feed-forward layers with gates: exported are LayerNorm and plain layers; "
+            "translate with the engine regard"
+        )
+    if settings.head_width not in (None, settings.width // settings.heads):
+        raise ModelError("its heads are together not as wide as the model: CTranslate2's are")
 
 
 def _vocabularies(spec: Any, source: Tokenizer, target: Tokenizer) -> None:

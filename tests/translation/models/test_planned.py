@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.translation.models import compiling
-from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer import Transformer, TransformerSettings, packed
 from regard.translation.models.transformer.planned import permission
 from regard.translation.models.transformer.planned.permission import plan_of
 from regard.translation.models.transformer.planned.stepping import PlannedState
@@ -205,3 +205,26 @@ def test_learned_positions_end_somewhere():
         _, state = model.step(words, state)
     with pytest.raises(ValueError, match="11 positions, this model has learned 10"):
         model.step(words, state)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"positions": "rotary"},
+        {"positions": "alibi"},
+        {"positions": "relative"},
+        {"normalisation": "rms"},
+        {"gated": True},
+        {"activation": "gelu_tanh"},
+        {"feed_forward_bias": False},
+        {"head_width": 16},
+    ],
+    ids=str,
+)
+def test_parts_that_a_plan_has_not_are_left_to_the_layers(changes):
+    model = small(**changes)
+    assert plan_of(model, source()) is None
+    assert isinstance(model.begin(source(), LENGTHS), TransformerState)
+    with torch.enable_grad():
+        assert not packed.serves(model, source(), LENGTHS, source())
+        assert packed.serves(small(), source(), LENGTHS, source())

@@ -60,6 +60,19 @@ MODELS = {
     "untied": {"tied": "none", "heads": 1},
     "target": {"tied": "target", "norm": "post", "positions": "learned"},
     "biased": {"norm": "post", "attention_bias": True, "output_bias": True},
+    "rotary": {"positions": "rotary", "normalisation": "rms"},
+    "alibi": {"positions": "alibi", "norm": "post", "heads": 2},
+    "relative": {"positions": "relative", "relative_buckets": 8, "relative_furthest": 6},
+    "t5": {
+        "positions": "relative",
+        "normalisation": "rms",
+        "activation": "gelu_tanh",
+        "gated": True,
+        "feed_forward_bias": False,
+        "head_width": 6,
+        "tied": "embeddings",
+        "scale_embedding": False,
+    },
 }
 models = pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
 
@@ -232,6 +245,30 @@ def test_parameters_are_the_formulas(norm, tied, positions):
     )
     assert (model.output.weight is model.target_embedding.weight) == (tied != "none")
     assert (model.source_embedding is model.target_embedding) == (tied == "three_way")
+
+
+def test_gates_norms_and_ties_add_what_their_formulas_say():
+    plain = Transformer(shape(), 12, 12)
+    gated = Transformer(shape(gated=True, normalisation="rms", tied="embeddings"), 12, 12)
+    layers, norms = 4, 2 * 2 + 2 * 3 + 2
+    added = layers * (WIDTH * INNER + INNER) - norms * WIDTH + 12 * WIDTH
+    count = [sum(p.numel() for p in model.parameters()) for model in (plain, gated)]
+    assert count[1] - count[0] == added
+    assert gated.source_embedding is gated.target_embedding
+    assert gated.output.weight is not gated.target_embedding.weight
+
+
+@pytest.mark.parametrize("positions", ["rotary", "alibi", "relative"])
+def test_positions_within_the_layers_are_seen_and_are_distances(positions):
+    model = small(positions=positions)
+    swapped = SOURCE[:1, [1, 0, 2, 3]]
+    states = model.encode(SOURCE[:1], LENGTHS[:1]).states
+    assert not torch.allclose(
+        model.encode(swapped, LENGTHS[:1]).states[:, [1, 0, 2, 3]], states, atol=1e-3
+    )
+    assert model.longest is None
+    bare = model.source_embedding(SOURCE) * WIDTH**0.5
+    assert torch.equal(model._embed(model.source_embedding, SOURCE, first=3), bare)
 
 
 def test_what_goes_in_is_the_papers():

@@ -79,6 +79,10 @@ def _additive_to_keras(ours: Additive) -> KerasLayer:
 
 
 def _heads_to_keras(ours: MultiHeadAttention, key_heads: int | None) -> KerasLayer:
+    if ours.rotary is not None:
+        raise ValueError(
+            f"it turns queries and keys by their places, {ours.rotary}: Keras' does not"
+        )
     if not (ours.score is None or ours.score == ScaledDot()):
         raise ValueError(f"score {ours.score}: Keras has scaled dot products only")
     if not (ours.normaliser is None or ours.normaliser == Softmax()) or ours.merge != "concat":

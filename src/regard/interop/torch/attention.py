@@ -103,6 +103,10 @@ def _inputs(ours: MultiHeadAttention) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
 
 
 def _check_plain(ours: MultiHeadAttention) -> None:
+    if ours.rotary is not None:
+        raise ValueError(
+            f"it turns queries and keys by their places, {ours.rotary}: torch's does not"
+        )
     scaled = ours.score is None or ours.score == ScaledDot()
     if not scaled or not (ours.normaliser is None or ours.normaliser == Softmax()):
         raise ValueError(

@@ -110,6 +110,11 @@ def to_torch(ours: nn.Module) -> Any:
     if isinstance(ours, EncoderDecoder):
         return _both_to_torch(to_torch(ours.encoder), to_torch(ours.decoder), ours.training)
     if isinstance(ours, Transformer):
+        if ours.encoder_bias is not None:
+            positions = ours.settings.positions
+            raise ValueError(
+                f'positions are "{positions}", biases of scores: torch\'s layers have none'
+            )
         encoder = _encoder_to_torch(ours.encoder, ours.encoder_norm, ours.training)
         decoder = _decoder_to_torch(ours.decoder, ours.decoder_norm, ours.training)
         return _both_to_torch(encoder, decoder, ours.training)
@@ -137,6 +142,12 @@ def _layer_from_torch(kind: type[_Layer], theirs: Any, name: str) -> _Layer:
 def _layer_to_torch(ours: Any, kind: Callable[..., nn.Module]) -> Any:
     inner = ours.feed_forward.inner
     residual = ours.self_residual
+    if ours.feed_forward.gate is not None or inner.bias is None:
+        raise ValueError(
+            "its feed-forward layer has a gate or no biases: torch's has no gate, and biases"
+        )
+    if not isinstance(residual.norm, nn.LayerNorm):
+        raise ValueError(f"its norms are {type(residual.norm).__name__}: torch's are LayerNorm")
     theirs: Any = kind(
         inner.in_features,
         ours.self_attention.heads,

@@ -16,11 +16,13 @@ class TransformerSection(Section):
     width: Width = 256
     heads: Small = 4
     feed_forward: Width = 1024
-    activation: Literal["relu", "gelu", "silu"] = "relu"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"
+    gated: bool = False
     norm: Literal["pre", "post"] = "pre"
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    normalisation: Literal["layer", "rms"] = "layer"
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative"] = "sinusoidal"
     longest: Count = 512
-    tied: Literal["none", "target", "three_way"] = "three_way"
+    tied: Literal["none", "embeddings", "target", "three_way"] = "three_way"
     dropout: Rate = 0.1
 
     @model_validator(mode="after")
@@ -29,6 +31,11 @@ class TransformerSection(Section):
             raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
         if self.width % 2 and self.positions == "sinusoidal":
             raise ValueError(f"width {self.width} must be even for sinusoidal positions")
+        if self.positions == "rotary" and self.width // self.heads % 2:
+            raise ValueError(
+                f"width {self.width} over heads {self.heads} must be even for rotary positions, "
+                "which turn channels in pairs"
+            )
         return self
 
 

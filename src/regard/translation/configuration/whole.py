@@ -26,8 +26,8 @@ class Configuration(Section):
 
     @model_validator(mode="after")
     def _tied_needs_joint(self) -> Configuration:
-        if self.model.tied == "three_way" and not self.tokenizer.joint:
-            raise ValueError('model.tied = "three_way" needs tokenizer.joint = true')
+        if self.model.tied in ("three_way", "embeddings") and not self.tokenizer.joint:
+            raise ValueError(f'model.tied = "{self.model.tied}" needs tokenizer.joint = true')
         return self
 
     @model_validator(mode="after")

@@ -7,10 +7,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.looks.look import Look
-from regard.attention.positions import sinusoidal
+from regard.attention.positions import Alibi, RelativeBias, sinusoidal
 from regard.translation.models.dropout import Dropout
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
-from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
+from regard.translation.models.transformer.layers import (
+    DecoderLayer,
+    EncoderLayer,
+    Watched,
+    norm_of,
+)
 from regard.translation.models.transformer.planned import permission
 from regard.translation.models.transformer.settings import TransformerSettings
 from regard.translation.models.transformer.state import (
@@ -18,6 +23,9 @@ from regard.translation.models.transformer.state import (
     TransformerEncoded,
     TransformerState,
 )
+
+# What is drawn with the variance of an embedding.
+_SMALL = ("positions", "output.weight", "encoder_bias.weight", "decoder_bias.weight")
 
 
 class Transformer(TranslationModel):
@@ -37,21 +45,23 @@ class Transformer(TranslationModel):
         padding: int = 0,
     ) -> None:
         super().__init__()
-        if settings.tied == "three_way" and source_vocabulary != target_vocabulary:
+        shared = settings.tied in ("three_way", "embeddings")
+        if shared and source_vocabulary != target_vocabulary:
             raise ValueError(
-                f"three-way tied embeddings need one vocabulary, got {source_vocabulary} and {target_vocabulary}"
+                f"{settings.tied.replace('_', '-')} tied embeddings need one vocabulary, "
+                f"got {source_vocabulary} and {target_vocabulary}"
             )
         self.settings = settings
         self.padding = padding
         width = settings.width
         self.target_embedding = nn.Embedding(target_vocabulary, width)
         self.source_embedding = (
-            self.target_embedding
-            if settings.tied == "three_way"
-            else nn.Embedding(source_vocabulary, width)
+            self.target_embedding if shared else nn.Embedding(source_vocabulary, width)
         )
         if settings.positions == "learned":
             self.positions = nn.Parameter(torch.empty(settings.longest, width))
+        self.encoder_bias = _bias_of(settings, bidirectional=True)
+        self.decoder_bias = _bias_of(settings, bidirectional=False)
         self.dropout = Dropout(settings.dropout)
         self.encoder = nn.ModuleList(
             EncoderLayer(settings, f"encoder.{i}") for i in range(settings.encoder_layers)
@@ -59,18 +69,18 @@ class Transformer(TranslationModel):
         self.decoder = nn.ModuleList(
             DecoderLayer(settings, f"decoder.{i}") for i in range(settings.decoder_layers)
         )
-        last = nn.LayerNorm if settings.norm == "pre" else nn.Identity
-        self.encoder_norm = last(width)
-        self.decoder_norm = last(width)
+        before = settings.norm == "pre"
+        self.encoder_norm = norm_of(settings) if before else nn.Identity()
+        self.decoder_norm = norm_of(settings) if before else nn.Identity()
         self.output = nn.Linear(width, target_vocabulary, bias=settings.output_bias)
-        if settings.tied != "none":
+        if settings.tied in ("three_way", "target"):
             self.output.weight = self.target_embedding.weight
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Glorot for matrices; embeddings so that, scaled by the root of the width, they have variance 1."""
         for name, parameter in self.named_parameters():
-            if "embedding" in name or name in ("positions", "output.weight"):
+            if "embedding" in name or name in _SMALL:
                 nn.init.normal_(parameter, std=self.settings.width**-0.5)
             elif parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -81,6 +91,11 @@ class Transformer(TranslationModel):
     def longest(self) -> int | None:
         """The longest sentence learned positions allow; None where any length goes."""
         return self.settings.longest if self.settings.positions == "learned" else None
+
+    @property
+    def adds_positions(self) -> bool:
+        """Whether positions are vectors added to the words, and not in the layers."""
+        return self.settings.positions in ("sinusoidal", "learned")
 
     def encode(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
@@ -138,8 +153,9 @@ class Transformer(TranslationModel):
         state = own(TransformerState, state)
         x = self._embed(self.target_embedding, words[:, None], state.position)
         sources = state.sources
+        bias = _bias(self.decoder_bias, x, state.position)
         for layer, said, source in zip(self._layers(), state.said, sources.memories, strict=True):
-            x = layer.step(x, said, source, sources)
+            x = layer.step(x, said, source, sources, bias)
         state.position += 1
         return self.logits(self.decoder_norm(x[:, 0])), state
 
@@ -171,16 +187,18 @@ class Transformer(TranslationModel):
         # Batches of sentences of one length are common, and reading without a mask is quicker.
         mask = None if bool(readable.all()) else readable[:, None]
         x = self._embed(self.source_embedding, source)
+        bias = _bias(self.encoder_bias, x)
         for layer in self.encoder:
-            x = layer(x, mask, watched)
+            x = layer(x, mask, watched, bias)
         return TransformerEncoded(self.encoder_norm(x), mask)
 
     def _decode(
         self, target: Tensor, source: TransformerEncoded, watched: Watched | None = None
     ) -> Tensor:
         x = self._embed(self.target_embedding, target)
+        bias = _bias(self.decoder_bias, x)
         for layer in self.decoder:
-            x = layer(x, source, watched)
+            x = layer(x, source, watched, bias)
         output: Tensor = self.decoder_norm(x)
         return output
 
@@ -191,9 +209,12 @@ class Transformer(TranslationModel):
         self, embedding: nn.Embedding, words: Tensor, first: int = 0, places: Tensor | None = None
     ) -> Tensor:
         width = self.settings.width
-        last = first + words.shape[1] if places is None else int(places.max()) + 1
         scale = width**0.5 if self.settings.scale_embedding else 1.0
         x = embedding(words) * scale
+        if not self.adds_positions:
+            bare: Tensor = self.dropout(x)
+            return bare
+        last = first + words.shape[1] if places is None else int(places.max()) + 1
         if self.settings.positions == "learned":
             if last > self.settings.longest:
                 raise ValueError(
@@ -213,3 +234,25 @@ class Transformer(TranslationModel):
     ) -> Float[Tensor, "words width"]:
         """Words of any sentences, each with its place in its own."""
         return self._embed(embedding, words[None], places=places)[0]
+
+
+def _bias_of(settings: TransformerSettings, *, bidirectional: bool) -> Alibi | RelativeBias | None:
+    """What is added to the scores of all self-attention of a side."""
+    if settings.positions == "alibi":
+        return Alibi(settings.heads)
+    if settings.positions == "relative":
+        return RelativeBias(
+            settings.heads,
+            buckets=settings.relative_buckets,
+            furthest=settings.relative_furthest,
+            bidirectional=bidirectional,
+        )
+    return None
+
+
+def _bias(of: Alibi | RelativeBias | None, x: Tensor, first: int = 0) -> Tensor | None:
+    """The bias of words that stand from place `first` on and read all up to themselves."""
+    if of is None:
+        return None
+    bias = of(x.shape[1], first + x.shape[1], first)
+    return bias.to(x)[None]

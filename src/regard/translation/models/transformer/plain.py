@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
 from torch import nn
 
 from regard.attention.heads import MultiHeadAttention
@@ -14,13 +17,35 @@ from regard.translation.models.transformer.layers import (
     Residual,
 )
 
+if TYPE_CHECKING:
+    from regard.translation.models.transformer.model import Transformer
+
 _KINDS = {
     *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, Residual, Dropout),
     *(nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm, nn.Identity),
 }
+_ACTIVATIONS = (F.relu, F.gelu, F.silu)
 
 
-def is_plain(model: nn.Module) -> bool:
-    """No hook anywhere, and no layer that another kind stands for, an adapted or a quantized one."""
-    known = all(module is model or type(module) in _KINDS for module in model.modules())
+def is_plain(model: Transformer) -> bool:
+    """No hook anywhere, no layer that another kind stands for, an adapted or a quantized one, and none with a part
+    that the loops have not: their positions are added to the words, so scores have neither biases nor rotations.
+    """
+    if not model.adds_positions:
+        return False
+    known = all(module is model or _is_known(module) for module in model.modules())
     return known and not hooked(model)
+
+
+def _is_known(module: nn.Module) -> bool:
+    if isinstance(module, MultiHeadAttention) and (
+        module.rotary is not None or module.heads * module.d_head != module.d_query
+    ):
+        return False
+    if isinstance(module, FeedForward) and (
+        module.gate is not None
+        or module.inner.bias is None
+        or module.activation not in _ACTIVATIONS
+    ):
+        return False
+    return type(module) in _KINDS

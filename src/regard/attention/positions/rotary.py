@@ -1,0 +1,121 @@
+"""Rotations of queries and keys by angles that grow with their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention.shapes import ShapeError
+
+__all__ = ["Rotary", "rotate"]
+
+Pairing = Literal["halves", "interleaved"]
+
+
+def rotate(
+    x: Float[Tensor, "*batch length d_head"],
+    places: Int[Tensor, "*#batch length"],
+    *,
+    base: float = 10000.0,
+    width: int | None = None,
+    pairing: Pairing = "halves",
+) -> Float[Tensor, "*batch length d_head"]:
+    """Turn each pair of channels of the vector at place t by the angle t times the pair's frequency.
+
+    ``(a, b) -> (a cos(t w_i) - b sin(t w_i), a sin(t w_i) + b cos(t w_i)),  w_i = base^(-2i / width)``
+
+    A turned query times a turned key depends on the distance between their places alone, and lengths stay.
+
+    RoFormer (Su et al. 2021, arXiv 2104.09864, equation 34). The paper pairs neighbours
+    (``"interleaved"``); GPT-NeoX, and LLaMA at Hugging Face, pair channel i with channel
+    i + width / 2 (``"halves"``). One is the other with the rows of both projections permuted.
+
+    Args:
+        x: Queries or keys.
+        places: Where each of them stands; they may begin at any place, if both sides' do.
+        base: Ratio of the longest wavelength to the shortest, nearly; more reaches further.
+        width: The first so many channels turn, the others stay; all by default.
+        pairing: Which channels are a pair.
+
+    Returns:
+        As many vectors, in the precision given; angles are worked out in float64.
+
+    Raises:
+        ShapeError: If the width is odd or more than there are channels.
+        ValueError: If the base or the pairing is none.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> rotate(x, torch.tensor([0, 1]))
+        tensor([[1.0000, 0.0000],
+                [0.5403, 0.8415]])
+    """
+    width = _turning(x.shape[-1], base, width, pairing)
+    frequency = base ** (
+        -torch.arange(0, width, 2, dtype=torch.float64, device=places.device) / width
+    )
+    angle = places.unsqueeze(-1) * frequency
+    precise = torch.promote_types(x.dtype, torch.float32)
+    cosine, sine = (table.to(x.device, precise) for table in (angle.cos(), angle.sin()))
+    turning, staying = x[..., :width], x[..., width:]
+    if pairing == "halves":
+        a, b = turning.chunk(2, -1)
+        turned = torch.cat([a * cosine - b * sine, a * sine + b * cosine], -1)
+    else:
+        a, b = turning.unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack([a * cosine - b * sine, a * sine + b * cosine], -1).flatten(-2)
+    return torch.cat([turned.to(x.dtype), staying], -1) if staying.shape[-1] else turned.to(x.dtype)
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """`rotate` with its settings, of steps that follow one another.
+
+    Args:
+        base, width, pairing: Those of `rotate`.
+
+    Example:
+        >>> turn = Rotary()
+        >>> query, key = torch.randn(5, 8), torch.randn(5, 8)
+        >>> here, there = turn(query) @ turn(key).mT, turn(query, 100) @ turn(key, 100).mT
+        >>> torch.allclose(here, there, atol=1e-5)
+        True
+    """
+
+    base: float = 10000.0
+    width: int | None = None
+    pairing: Pairing = "halves"
+
+    def __call__(
+        self, x: Float[Tensor, "*batch length d_head"], start: int = 0
+    ) -> Float[Tensor, "*batch length d_head"]:
+        """The vectors of places ``start`` to ``start + length - 1``, turned.
+
+        Raises:
+            ShapeError: See `rotate`.
+        """
+        places = torch.arange(start, start + x.shape[-2])
+        return rotate(x, places, base=self.base, width=self.width, pairing=self.pairing)
+
+    def check(self, d_head: int) -> None:
+        """Raises what `rotate` raises for vectors of this width."""
+        _turning(d_head, self.base, self.width, self.pairing)
+
+
+def _turning(d_head: int, base: float, width: int | None, pairing: str) -> int:
+    """The number of channels that turn."""
+    if pairing not in ("halves", "interleaved"):
+        raise ValueError(f'pairing is {pairing!r}: pass "halves" or "interleaved"')
+    if not base > 0:
+        raise ValueError(f"base is {base}: pass a number above 0")
+    width = d_head if width is None else width
+    if width % 2 or not 0 <= width <= d_head:
+        raise ShapeError(
+            f"{width} of {d_head} channels are to turn in pairs: "
+            "pass an even width, no more than there are channels"
+        )
+    return width
