@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.attention.kernels.cpu.exponentials import STRIP
 from regard.attention.kernels.cpu.pool import run, split
 from regard.translation.training import softmax_loops
 
@@ -93,10 +92,4 @@ def _to_gradients(logits: Tensor, targets: Tensor, smoothing: float, losses: Any
     vocabulary = logits.shape[1]
     given = (logits.view(-1).numpy(), vocabulary, targets.numpy(), smoothing, losses)
     parts = split(len(logits), torch.get_num_threads())
-    room = [np.empty(STRIP, np.float32) for _ in parts]
-    run(
-        [
-            partial(softmax_loops.to_gradients, *part, *given, best)
-            for part, best in zip(parts, room, strict=True)
-        ]
-    )
+    run([partial(softmax_loops.to_gradients, *part, *given) for part in parts])

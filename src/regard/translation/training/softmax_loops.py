@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import STRIP, exponential
+from regard.attention.kernels.cpu.exponentials import exponential
 from regard.attention.kernels.cpu.machine import compiled, inner, inner_sum, lanes
 from regard.attention.kernels.cpu.rows import largest
+from regard.attention.kernels.cpu.vectors import width_of
 
 # Sums of so many numbers in float32, of those sums in float64.
 STRETCH = 1024
@@ -23,16 +24,12 @@ def to_gradients(
     targets: Any,
     smoothing: float,
     losses: Any,
-    best: Any,
 ) -> None:
-    """Logits of rows first to last become gradients of the loss: p - (1 - s) [v = y] - s / V.
-
-    `best` is room for STRIP numbers.
-    """
+    """Logits of rows first to last become gradients of the loss: p - (1 - s) [v = y] - s / V."""
     spread = smoothing / vocabulary
     for row in range(first, last):
         at = row * vocabulary
-        peak = highest(logits, at, vocabulary, best)
+        peak = highest(logits, at, vocabulary)
         target = logits[at + targets[row]] - peak
         total, plain = 0.0, 0.0
         for start in range(0, vocabulary, STRETCH):
@@ -47,9 +44,9 @@ def to_gradients(
 
 
 @inner
-def highest(row: Any, at: Any, n: Any, best: Any) -> Any:
-    whole = n // STRIP * STRIP
-    peak = largest(row, at, whole, best) if whole else row[at]
+def highest(row: Any, at: Any, n: Any) -> Any:
+    whole = n - n % width_of(row)
+    peak = largest(row, at, whole) if whole else row[at]
     for j in range(at + whole, at + n):
         x = row[np.uint64(j)]
         peak = x if x > peak else peak

@@ -89,7 +89,6 @@ def _desk(problem: Problem) -> ahead.Desk:
         powers=make((ROWS + 1) * problem.padded),
         plain=make(ROWS * problem.padded),
         scaled=make(ROWS * problem.padded),
-        best=make(STRIP),
         peak=make(ROWS),
         total=make(ROWS),
         reading=make(ROWS * problem.width),

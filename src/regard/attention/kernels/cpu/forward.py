@@ -83,7 +83,6 @@ class Desk(NamedTuple):
     powers: Any
     plain: Any
     scaled: Any
-    best: Any
     peak: Any
     total: Any
     reading: Any
@@ -226,10 +225,10 @@ def fold_in(desk: Any, rows: Any, left: Any, n: Any, width: Any) -> None:
     one = desk.total.dtype.type(1)
     for row in range(rows):
         to = row * STRIDE + left
-        most = largest(desk.scores, to, n, desk.best)
-        if most > desk.peak[row]:
-            shrink = np.exp(desk.peak[row] - most)
-            desk.peak[row] = most
+        peak = largest(desk.scores, to, n)
+        if peak > desk.peak[row]:
+            shrink = np.exp(desk.peak[row] - peak)
+            desk.peak[row] = peak
             desk.total[row] *= shrink
             scale_row(desk.reading, row * width, width, shrink)
         desk.total[row] += weigh(desk.scores, to, n, desk.peak[row], one)

@@ -8,6 +8,7 @@ import numpy as np
 
 from regard.attention.kernels.cpu.exponentials import BLOCK, STRIP, exponential
 from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes
+from regard.attention.kernels.cpu.vectors import everywhere, larger, load, most, width_of
 
 
 @inner
@@ -59,20 +60,15 @@ def divide(scores: Any, to: Any, n: Any, factor: Any) -> None:
 
 
 @inner
-def largest(scores: Any, to: Any, n: Any, best: Any) -> Any:
-    """The largest of a row, lane by lane; n is a multiple of STRIP."""
+def largest(row: Any, at: Any, n: Any) -> Any:
+    """The largest number of a row, which is not NaN; n is a multiple of the lanes of a vector."""
     lanes()
-    for k in range(np.uint64(STRIP)):
-        best[k] = scores[np.uint64(to) + k]
-    for start in range(STRIP, n, STRIP):
-        s = np.uint64(to + start)
-        for k in range(np.uint64(STRIP)):
-            x = scores[s + k]
-            best[k] = x if x > best[k] else best[k]
-    most = best[0]
-    for k in range(1, STRIP):
-        most = best[k] if best[k] > most else most
-    return most
+    wide = width_of(row)
+    last = at + n - wide
+    even = odd = everywhere(row, -np.inf)
+    for start in range(at, at + n, 2 * wide):  # neither waits for the other
+        even, odd = larger(load(row, start), even), larger(load(row, min(start + wide, last)), odd)
+    return most(larger(even, odd))
 
 
 @inner_sum

@@ -139,26 +139,47 @@ def width_of(context: Any, array: Any) -> Any:
     return types.int64(array), lower
 
 
+def _over_lanes(name: str, made_one: Callable[..., Any]) -> Any:
+    """The lanes made one: halves, quarters, ... always in this order."""
+
+    def typed(context: Any, vector: Any) -> Any:
+        def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            (left,), count, index = arguments, vector.count, ir.IntType(32)
+            while count > 1:
+                count //= 2
+                parts = [
+                    builder.shuffle_vector(
+                        left,
+                        ir.Constant(left.type, ir.Undefined),
+                        ir.Constant(ir.VectorType(index, count), list(range(k, k + count))),
+                    )
+                    for k in (0, count)
+                ]
+                left = made_one(builder, *parts)
+            return builder.extract_element(left, ir.Constant(index, 0))
+
+        return vector.number(vector), lower
+
+    typed.__name__ = name
+    return written(typed)
+
+
+def _larger(builder: Any, left: Any, right: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+
+total = _over_lanes("total", lambda builder, left, right: builder.fadd(left, right))
+most = _over_lanes("most", _larger)
+
+
 @written
-def total(context: Any, vector: Any) -> Any:
-    """The sum of the lanes: halves, quarters, ... always in this order."""
+def larger(context: Any, left: Any, right: Any) -> Any:
+    """Lane by lane left where left > right, or else right."""
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        (left,), count, index = arguments, vector.count, ir.IntType(32)
-        while count > 1:
-            count //= 2
-            parts = [
-                builder.shuffle_vector(
-                    left,
-                    ir.Constant(left.type, ir.Undefined),
-                    ir.Constant(ir.VectorType(index, count), list(range(k, k + count))),
-                )
-                for k in (0, count)
-            ]
-            left = builder.fadd(*parts)
-        return builder.extract_element(left, ir.Constant(index, 0))
+        return _larger(builder, *arguments)
 
-    return vector.number(vector), lower
+    return left(left, right), lower
 
 
 @written

@@ -59,7 +59,7 @@ class _Attention(torch.autograd.Function):
         reading = query.new_empty(len(query), width)
         out = _rows(reading)
         q, k, v = _parts(query, memory, width)
-        benches = [_room(layout, 5) for _ in range(torch.get_num_threads())]
+        benches = [_room(layout, 4) for _ in range(torch.get_num_threads())]
         run(
             [
                 partial(loops.forward, *part, layout, q, k, v, weights.numpy(), out, bench)

@@ -13,13 +13,13 @@ import numpy as np
 
 from regard.attention.kernels.cpu.exponentials import exponential
 from regard.attention.kernels.cpu.machine import compiled, inner, lanes
+from regard.attention.kernels.cpu.rows import largest
 from regard.attention.kernels.cpu.vectors import everywhere, fused, load, store
 from regard.attention.kernels.cpu.vectors import total as sum_of_lanes
 from regard.translation.models.transformer.packed.products import (
     LANES,
     ROWS,
     give,
-    largest,
     multiply,
     take,
     take_turned,
@@ -63,8 +63,8 @@ def forward(
     out: Rows,
     room: Any,
 ) -> None:
-    """The readings of sentences first to last; `room` is five benches, zeros."""
-    bench, turned, values, reading, best = room[0], room[1], room[2], room[3], room[4]
+    """The readings of sentences first to last; `room` is four benches, zeros."""
+    bench, turned, values, reading = room[0], room[1], room[2], room[3]
     width, padded = layout.width, up(layout.width, LANES)
     for sentence in range(first, last):
         row, queries = (
@@ -84,7 +84,7 @@ def forward(
             )
             take(v.items, v.offset + key * v.stride + within, v.stride, keys, width, padded, values)
             multiply(bench, 0, padded, 1, queries, width, turned, 0, columns, weights, place)
-            softmax(weights, place, queries, keys, columns, layout.causal, layout.scale, best)
+            softmax(weights, place, queries, keys, columns, layout.causal, layout.scale)
             for j in range(place + queries * columns, place + up(queries, ROWS) * columns):
                 weights[np.uint64(j)] = 0
             multiply(weights, place, columns, 1, queries, keys, values, 0, padded, reading, 0)
@@ -181,7 +181,7 @@ def backward(
 
 @inner
 def softmax(
-    block: Any, at: Any, rows: Any, keys: Any, columns: Any, causal: Any, scale: Any, best: Any
+    block: Any, at: Any, rows: Any, keys: Any, columns: Any, causal: Any, scale: Any
 ) -> None:
     """Scores to weights, in place, row by row but for the exponentials; zeros where nothing may be read."""
     never = block.dtype.type(-np.inf)
@@ -189,7 +189,7 @@ def softmax(
         start = at + i * columns
         for j in range(start + (min(i + 1, keys) if causal else keys), start + columns):
             block[np.uint64(j)] = never
-        peak = everywhere(block, largest(block, start, columns, best))
+        peak = everywhere(block, largest(block, start, columns))
         factor = everywhere(block, scale)
         for column in range(start, start + columns, LANES):
             store(block, column, (load(block, column) - peak) * factor)

@@ -155,19 +155,3 @@ def give(room: Any, padded: Any, given: Any, at: Any, stride: Any, rows: Any, co
         start, end = np.uint64(at + row * stride), np.uint64(row * padded)
         for d in range(np.uint64(count)):
             given[start + d] = room[end + d]
-
-
-@inner
-def largest(row: Any, at: Any, n: Any, best: Any) -> Any:
-    """The largest of a row, lane by lane in `best`; n is a multiple of LANES. NaN is passed over."""
-    lanes()
-    for k in range(np.uint64(LANES)):
-        best[k] = row[np.uint64(at) + k]
-    for start in range(at + LANES, at + n, LANES):
-        for k in range(np.uint64(LANES)):
-            x = row[np.uint64(start) + k]
-            best[k] = x if x > best[k] else best[k]
-    most = best[0]
-    for k in range(1, LANES):
-        most = best[k] if best[k] > most else most
-    return most
