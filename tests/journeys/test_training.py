@@ -110,7 +110,7 @@ def test_a_signal_saves_and_resuming_loses_nothing(number, trained, corpus, tmp_
     stopped = run("train", corpus / "tiny.toml", "--run", folder)
     assert stopped.code == 128 + number
     assert "stopped and saved at step 7" in stopped.out
-    assert f"regard train {folder} --resume" in stopped.out
+    assert f"go on with: regard train {folder} --resume --data {corpus}\n" in stopped.out
     assert (folder / "checkpoints" / "step-7").is_dir()
     assert not (folder / "model.safetensors").exists()
     assert run("translate", "--model", folder, "El gato").code == 0

@@ -118,7 +118,7 @@ def train(
             if reporter is not None:
                 reporter.draw_curves()
                 if outcome == "stopped":
-                    _say_how_to_go_on(plan, trainer, reporter)
+                    _say_how_to_go_on(plan, trainer, reporter, folder, device)
                 else:
                     _finish(
                         plan,
@@ -227,6 +227,15 @@ def _data_folder(given: Path | None, plan: _Plan, resume: bool) -> Path:
     )
 
 
+def _found_again(plan: _Plan, data: Path) -> bool:
+    """Whether the run, resumed from this directory, looks for its corpora there of itself."""
+    resumed = _Plan(plan.folder, plan.configuration, plan.folder / "config.toml")
+    try:
+        return _data_folder(None, resumed, resume=True) == data
+    except DataError:
+        return False
+
+
 def _published(trainer: Trainer) -> bool:
     run = trainer.run
     try:
@@ -259,8 +268,15 @@ def _finish(plan: _Plan, trainer: Trainer, reporter: Reporter, *, nothing_new: b
     )
 
 
-def _say_how_to_go_on(plan: _Plan, trainer: Trainer, reporter: Reporter) -> None:
-    command = launched.command(["train", str(plan.folder), "--resume"])
+def _say_how_to_go_on(
+    plan: _Plan, trainer: Trainer, reporter: Reporter, data: Path, device: str
+) -> None:
+    again = ["train", str(plan.folder), "--resume"]
+    if plan.configuration.data.generated is None and not _found_again(plan, data):
+        again += ["--data", str(data)]
+    if device != "cpu":
+        again += ["--device", device]
+    command = launched.command(again)
     reporter.note(f"stopped and saved at step {trainer.progress.step}; go on with: {command}")
 
 
