@@ -23,8 +23,10 @@ def settings(**changed: object) -> list[str]:
 
 def train(configuration: str, run: Path, *options: str) -> Path:
     """The run in a folder, trained to its end; what was interrupted goes on."""
-    begun = (run / "config.toml").exists()
-    what = [str(run), "--resume"] if begun else [configuration, "--run", str(run), *options]
+    what = [configuration, "--run", str(run), *options]
+    if (run / "config.toml").exists():
+        where = options.index("--data") if "--data" in options else len(options)
+        what = [str(run), "--resume", *options[where : where + 2]]
     subprocess.run([sys.executable, "-m", "regard", "train", *what], check=True)
     return run
 

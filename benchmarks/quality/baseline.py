@@ -1,6 +1,6 @@
 """What the same updates are worth: JoeyNMT's training beside `regard train`, on the same text and size.
 
-REGARD_DATA=data python benchmarks/quality/baseline.py FOLDER --joeynmt PYTHON [--steps 1500]
+REGARD_DATA=data python benchmarks/quality/baseline.py FOLDER --joeynmt PYTHON [--steps 1500] [--lines N]
     [--out benchmarks/results/baseline.json]
 
 Spanish to English on Tatoeba, the Transformer of tatoeba-es-en (3 + 3 layers of width 256), one
@@ -32,6 +32,7 @@ from regard.translation.translator import Translator
 
 WARMUP = 500
 BATCH_TOKENS = 1024
+VALIDATED = 200
 JOEYNMT = """
 name: "baseline"
 joeynmt_version: "2.3.0"
@@ -41,15 +42,17 @@ fp16: False
 data:
     train: "{folder}/train"
     dev: "{folder}/valid"
+    test: "{folder}/test"
     dataset_type: "plain"
     src: &side {{lang: "es", max_length: 200, level: "bpe", voc_file: "{folder}/vocabulary",
         tokenizer_type: "sentencepiece", tokenizer_cfg: {{model_file: "{folder}/pieces.model"}}}}
     trg: {{<<: *side, lang: "en"}}
-testing: {{beam_size: 5, beam_alpha: {alpha}, batch_size: 32, batch_type: "sentence", eval_metrics: ["bleu"]}}
+testing: {{beam_size: 5, beam_alpha: {alpha}, batch_size: 32, batch_type: "sentence",
+    eval_metrics: ["bleu"]}}
 training: {{optimizer: "adam", adam_betas: [0.9, 0.98], learning_rate: 0.001, normalization: "tokens",
     scheduling: "warmupinversesquareroot", learning_rate_warmup: {warmup}, batch_size: {tokens},
     batch_type: "token", clip_grad_norm: 1.0, label_smoothing: 0.1, loss: "crossentropy", epochs: 1000,
-    updates: {steps}, validation_freq: {steps}, logging_freq: 50, early_stopping_metric: "bleu",
+    updates: {steps}, validation_freq: {steps}, logging_freq: {report}, early_stopping_metric: "bleu",
     overwrite: True, shuffle: True, print_valid_sents: [0], keep_best_ckpts: 1}}
 model:
     initializer: "xavier_uniform"
@@ -60,14 +63,14 @@ model:
     decoder: *half
 """
 # Their checkpoints are pickles: opened by their own environment, which wrote them a moment ago.
-TOTAL_TOKENS = (
-    "import sys, torch; print(torch.load(sys.argv[1], weights_only=False)['total_tokens'])"
-)
+TOTAL_TOKENS = "import sys, torch; print(torch.load(sys.argv[1], weights_only=False)['stats_state']['total_tokens'])"
 
 
-def corpus(part: str) -> list[Pair]:
+def corpus(part: str, lines: int | None = None) -> list[Pair]:
+    """The pairs of a file, or so many of them: evenly, since it is sorted by length."""
     file = Path(os.environ["REGARD_DATA"]) / "tatoeba-spa-eng" / f"{part}.tsv"
-    return list(read_pairs(Tsv(file, source_column=1, target_column=0)).pairs)
+    pairs = list(read_pairs(Tsv(file, source_column=1, target_column=0)).pairs)
+    return pairs[:: max(1, len(pairs) // lines)] if lines else pairs
 
 
 def scores(texts: list[str], pairs: list[Pair]) -> dict[str, float | None]:
@@ -75,7 +78,7 @@ def scores(texts: list[str], pairs: list[Pair]) -> dict[str, float | None]:
     return {"bleu": found.bleu, "chrf": found.chrf, "exact": found.exact}
 
 
-def ours(folder: Path, steps: int) -> dict[str, Any]:
+def ours(folder: Path, steps: int, lines: int | None) -> dict[str, Any]:
     """A run of ours with one tokenization of each sentence, as JoeyNMT has it."""
     run = train(
         "tatoeba-es-en",
@@ -90,12 +93,12 @@ def ours(folder: Path, steps: int) -> dict[str, Any]:
             training__threads=1,
             training__average="false",
             training__validate_every=steps,
-            training__validate_sentences=200,
+            training__validate_sentences=VALIDATED,
         ),
     )
     took = progress(run)
     translator = Translator.open(run)
-    pairs = corpus("test")
+    pairs = corpus("test", lines)
     found = translator.translate([pair.source for pair in pairs])
     return {
         "steps": took["step"],
@@ -105,16 +108,14 @@ def ours(folder: Path, steps: int) -> dict[str, Any]:
     }
 
 
-def prepare(folder: Path, steps: int) -> None:
+def prepare(folder: Path, steps: int, lines: int | None) -> None:
     """Their folder of text, with the tokenizer of our run."""
     import sentencepiece
 
-    for part, limit in (("train", None), ("valid", 200)):
-        pairs = corpus(part)
-        # The files are sorted by length: every tenth line, where a few will do.
-        chosen = pairs if limit is None else pairs[:: len(pairs) // limit]
+    for part, count in (("train", None), ("valid", VALIDATED), ("test", lines)):
+        pairs = corpus(part, count)
         for side, language in (("source", "es"), ("target", "en")):
-            lines = "".join(getattr(pair, side) + "\n" for pair in chosen)
+            lines = "".join(getattr(pair, side) + "\n" for pair in pairs)
             (folder / f"{part}.{language}").write_text(lines, encoding="utf-8")
     model = (folder / "regard" / "tokenizer.model").read_bytes()
     (folder / "pieces.model").write_bytes(model)
@@ -123,12 +124,19 @@ def prepare(folder: Path, steps: int) -> None:
     (folder / "vocabulary").write_text("\n".join(names) + "\n", encoding="utf-8")
     alpha = Translator.open(folder / "regard").search.length_penalty
     (folder / "joeynmt.yaml").write_text(
-        JOEYNMT.format(folder=folder, steps=steps, warmup=WARMUP, tokens=BATCH_TOKENS, alpha=alpha),
+        JOEYNMT.format(
+            folder=folder,
+            steps=steps,
+            warmup=WARMUP,
+            tokens=BATCH_TOKENS,
+            alpha=alpha,
+            report=max(1, steps // 30),
+        ),
         encoding="utf-8",
     )
 
 
-def theirs(folder: Path, steps: int, python: str) -> dict[str, Any]:
+def theirs(folder: Path, steps: int, lines: int | None, python: str) -> dict[str, Any]:
     """The same by their commands; tokens and time by what their training reports."""
     command = [python, "-m", "joeynmt"]
     yaml = str(folder / "joeynmt.yaml")
@@ -136,15 +144,9 @@ def theirs(folder: Path, steps: int, python: str) -> dict[str, Any]:
         begun = time.monotonic()
         subprocess.run([*command, "train", yaml, "--skip-test"], check=True)
         (folder / "joeynmt" / "seconds").write_text(str(time.monotonic() - begun))
-    pairs = corpus("test")
-    written = folder / "joeynmt" / "test.txt"
-    if not written.exists():
-        subprocess.run(
-            [*command, "translate", yaml, "--output-path", str(written)],
-            input="".join(pair.source + "\n" for pair in pairs),
-            text=True,
-            check=True,
-        )
+    written = folder / "joeynmt" / "found"
+    if not written.with_suffix(".test").exists():
+        subprocess.run([*command, "test", yaml, "--output-path", str(written)], check=True)
     checkpoint = max((folder / "joeynmt").glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
     counted = subprocess.run(
         [python, "-c", TOTAL_TOKENS, str(checkpoint)], capture_output=True, text=True, check=True
@@ -153,7 +155,10 @@ def theirs(folder: Path, steps: int, python: str) -> dict[str, Any]:
         "steps": steps,
         "target_tokens": int(counted.stdout),
         "minutes": float((folder / "joeynmt" / "seconds").read_text()) / 60,
-        "test": scores(written.read_text(encoding="utf-8").splitlines(), pairs),
+        "test": scores(
+            written.with_suffix(".test").read_text(encoding="utf-8").splitlines(),
+            corpus("test", lines),
+        ),
     }
 
 
@@ -162,13 +167,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--joeynmt", required=True, help="the Python it is installed for")
     parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--lines", type=int, help="of the test file; all of them by default")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    table = {"Regard": ours(options.folder, options.steps)}
+    table = {"Regard": ours(options.folder, options.steps, options.lines)}
     print(table, flush=True)
-    prepare(options.folder, options.steps)
-    table["JoeyNMT"] = theirs(options.folder, options.steps, options.joeynmt)
+    prepare(options.folder, options.steps, options.lines)
+    table["JoeyNMT"] = theirs(options.folder, options.steps, options.lines, options.joeynmt)
     print(table, flush=True)
     if options.out:
         write(options.out, {"configuration": "tatoeba-es-en", "table": table})
