@@ -20,6 +20,11 @@ from regard.translation.training.learning import Learner, optimiser_of
 from regard.translation.training.processes import Processes
 
 LAYERS, WIDTH, HEADS, INNER, DROPOUT, SMOOTHING = 3, 256, 4, 1024, 0.1, 0.1
+TRANSFORMER = {
+    "type": "transformer", "num_layers": LAYERS, "num_heads": HEADS, "hidden_size": WIDTH,
+    "ff_size": INNER, "dropout": DROPOUT, "layer_norm": "pre",
+    "embeddings": {"embedding_dim": WIDTH, "scale": True, "dropout": 0.0},
+}  # fmt: skip
 Step = Callable[[Batch], float]
 
 
@@ -74,7 +79,7 @@ class Plain(nn.Module):
 
 def plain(vocabulary: int) -> Step:
     model = Plain(vocabulary).train()
-    return _loop(model, lambda batch: model(batch.source, batch.target_in))
+    return loop(model, lambda batch: model(batch.source, batch.target_in))
 
 
 def marian(vocabulary: int) -> Step:
@@ -109,11 +114,11 @@ def marian(vocabulary: int) -> Step:
         ).logits
         return found
 
-    return _loop(model, logits)
+    return loop(model, logits)
 
 
-def joeynmt(vocabulary: int, packages: Path) -> Step:
-    """JoeyNMT's `_train_step` and what its loop does after it."""
+def joeynmt(vocabulary: int, packages: Path, half: dict[str, Any] = TRANSFORMER) -> Step:
+    """JoeyNMT's `_train_step` and what its loop does after it; `half` is its encoder and its decoder."""
     sys.path.append(str(packages))  # last: torch and numpy stay ours
     from joeynmt.batch import Batch as JoeyBatch
     from joeynmt.model import build_model
@@ -125,11 +130,6 @@ def joeynmt(vocabulary: int, packages: Path) -> Step:
     )  # fmt: skip
     words = ["<unk>", "<pad>", "<s>", "</s>", *(f"w{i}" for i in range(vocabulary - 4))]
     known = Vocabulary(words, special)
-    half = {
-        "type": "transformer", "num_layers": LAYERS, "num_heads": HEADS, "hidden_size": WIDTH,
-        "ff_size": INNER, "dropout": DROPOUT, "layer_norm": "pre",
-        "embeddings": {"embedding_dim": WIDTH, "scale": True, "dropout": 0.0},
-    }  # fmt: skip
     shape = {"encoder": half, "decoder": dict(half), "tied_embeddings": True, "tied_softmax": True}
     model = build_model(shape, known, known)
     model.loss_function = ("crossentropy", SMOOTHING)
@@ -166,7 +166,8 @@ def parameters(step: Step) -> int:
     return max(sum(p.numel() for p in m.parameters()) for m in modules if isinstance(m, nn.Module))
 
 
-def _loop(model: nn.Module, logits: Callable[[Batch], Tensor]) -> Step:
+def loop(model: nn.Module, logits: Callable[[Batch], Tensor]) -> Step:
+    """A step as a plain PyTorch program has it."""
     optimiser = torch.optim.Adam(model.parameters(), 1e-3, (0.9, 0.98), 1e-9)
     entropy = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=SMOOTHING)
 

@@ -1,12 +1,18 @@
 """Steps of training beside other projects': the same batches, shape of model and thread, in turns.
 
 REGARD_DATA=data python benchmarks/peers/training.py [--joeynmt FOLDER] [--steps 8] [--out FILE] [--plot]
+REGARD_DATA=data python benchmarks/peers/training.py --recurrent [--joeynmt FOLDER] [--steps 8] [--out FILE]
 
 Multi30k English to German, a vocabulary of 8,000, 3 + 3 layers of width 256 (feed-forward 1,024, 4 heads,
 dropout 0.1, one embedding for all), batches of 2,048 positions with sentences of like length together, as
 `regard train` makes them. Everybody takes each batch in turn, with Adam, clipping and a smoothed loss; the rate
 is the median over the batches of real target tokens by seconds. All in plain float32, in one process whose
 memory `regard train`'s settings keep; `--fresh` leaves the allocator as it is, as the others' users have it.
+
+--recurrent is of GRUs with additive attention, all widths 256: ours, which reads the source before each step as
+Bahdanau et al. do, a plain PyTorch loop of the same, and JoeyNMT's, which reads after each step and feeds that to
+the next (7% fewer numbers to learn); "regard, reading after" has JoeyNMT's order. --more goes on with the batches
+behind those that the file holds, so that a machine that is free for a minute at a time is enough; models begin anew.
 
 --joeynmt takes the site-packages folder of an environment made by
     python3 -m venv joey && joey/bin/pip install torch numpy 'sentencepiece<0.2.1' 'setuptools<81' sacrebleu \\
@@ -28,10 +34,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import _recurrent
 from _measure import write
-from _steps import joeynmt, marian, ours, parameters, plain
+from _steps import Step, joeynmt, marian, ours, parameters, plain
 
 from regard.translation import configuration
+from regard.translation.configuration import Configuration
 from regard.translation.training import allocation, preparation
 from regard.translation.training.epochs import Epochs
 
@@ -45,12 +53,16 @@ CHANGES = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--joeynmt", type=Path)
+    parser.add_argument("--recurrent", action="store_true")
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--more", action="store_true", help="beside the steps that --out holds")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--fresh", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/peers_training.json"))
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--plot", action="store_true", help="draw what is in --out and beside it")
     options = parser.parse_args()
+    kind = "recurrent" if options.recurrent else "training"
+    options.out = options.out or Path(f"benchmarks/results/peers_{kind}.json")
     if options.plot:
         plot(options.out, options.out.with_name("peers_commands.json"))
         return
@@ -62,18 +74,13 @@ def main() -> None:
     epochs = Epochs(data.train, tokenizers, batch_tokens=2048, sampling=0.0, seed=1)
     size = len(tokenizers.target)
     torch.manual_seed(0)
-    steps = {
-        "regard": ours(given, size),
-        "regard, padded": ours(given, size, packed=False),
-        "nn.Transformer": plain(size),
-        "Hugging Face Marian": marian(size),
-    }
-    if options.joeynmt:
-        steps["JoeyNMT"] = joeynmt(size, options.joeynmt)
-    rates: dict[str, list[float]] = {name: [] for name in steps}
+    steps = (recurrent if options.recurrent else transformers)(given, size, options.joeynmt)
+    held = json.loads(options.out.read_text())["training steps"] if options.more else {}
+    rates: dict[str, list[float]] = {name: held[name]["each"] if held else [] for name in steps}
     losses: dict[str, float] = {}
+    done = len(rates["regard"])
     for number in range(options.steps + 1):
-        batch = epochs.part(0, number).batch
+        batch = epochs.part(0, done + number).batch
         for name, step in steps.items():
             start = time.perf_counter()
             losses[name] = step(batch)
@@ -97,23 +104,47 @@ def main() -> None:
     write(options.out, {"memory kept": kept, "training steps": results})
 
 
+def transformers(given: Configuration, size: int, packages: Path | None) -> dict[str, Step]:
+    steps = {
+        "regard": ours(given, size),
+        "regard, padded": ours(given, size, packed=False),
+        "nn.Transformer": plain(size),
+        "Hugging Face Marian": marian(size),
+    }
+    return {**steps, "JoeyNMT": joeynmt(size, packages)} if packages else steps
+
+
+def recurrent(_: Configuration, size: int, packages: Path | None) -> dict[str, Step]:
+    path = Path("src/regard/configs/tatoeba-es-en-recurrent.toml")
+    steps = {
+        "regard": ours(configuration.read(path, _recurrent.OURS), size),
+        "regard, reading after": ours(configuration.read(path, _recurrent.AFTER), size),
+        "plain PyTorch": _recurrent.plain(size),
+    }
+    if packages:
+        steps["JoeyNMT"] = joeynmt(size, packages, _recurrent.JOEYNMT)
+    return steps
+
+
 def plot(steps: Path, commands: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    beside = steps.with_name("peers_recurrent.json")
     given = {
         "a step, the same batches": json.loads(steps.read_text())["training steps"],
         "the command, its own batches": json.loads(commands.read_text())["training commands"],
+        "a step of GRUs with attention": json.loads(beside.read_text())["training steps"],
     }
-    figure, panels = plt.subplots(1, 2, figsize=(10, 3), layout="constrained")
+    figure, panels = plt.subplots(1, 3, figsize=(14, 3), layout="constrained")
     for panel, (title, found) in zip(panels, given.items(), strict=True):
         names = list(found)[::-1]
         rates = [found[name]["target tokens a second"] for name in names]
         colours = ["#0b6e8a" if name.startswith("regard") else "#b9c4c9" for name in names]
         panel.bar_label(panel.barh(names, rates, color=colours), fmt="{:,.0f}", padding=3)
-        panel.margins(x=0.15)
+        panel.margins(x=0.2)
         panel.set_title(title)
         panel.set_xlabel("target tokens a second, one thread, float32")
     figure.savefig(steps.with_suffix(".png"), dpi=120)
