@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,3 +128,43 @@ def test_what_is_appended_is_there_as_a_whole_or_not_at_all(tmp_path):
 def test_a_device_that_is_full_says_so():
     with pytest.raises(OSError, match="No space left on device"):
         files.append("/dev/full", b"line\n")
+
+
+def test_a_folder_is_made_whole_or_not_at_all(tmp_path):
+    place = tmp_path / ("x" * 255)
+    with files.new_folder(place) as unfinished:
+        (unfinished / "part").write_text("whole")
+        assert not place.exists()
+    assert (place / "part").read_text() == "whole"
+    with pytest.raises(ZeroDivisionError), files.new_folder(tmp_path / "other") as unfinished:
+        (unfinished / "part").write_text(str(1 / 0))
+    assert list(tmp_path.iterdir()) == [place]
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from regard import files
+with files.new_folder(pathlib.Path(sys.argv[1]) / "made") as unfinished:
+    (unfinished / "half").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_and_nothing_else(tmp_path):
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert (left / "half").exists()
+    with files.new_folder(tmp_path / "other"):
+        assert left.exists()  # it is another folder's
+    foreign = left.with_name(left.name.replace(".tmp", ".mine"))
+    foreign.mkdir()
+    with files.new_folder(tmp_path / "made") as ours:
+        assert not left.exists()
+        with files.new_folder(tmp_path / "made") as held:  # another one at work is left alone
+            assert ours.exists()
+            (held / "of").write_text("one")
+            # Of two, the first one wins; a folder that is not empty is not replaced.
+        (ours / "of").write_text("two")
+        (tmp_path / "made" / "of").unlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"other", "made", foreign.name}

@@ -1,15 +1,18 @@
-"""Files that are written whole or not at all, whatever fails on the way: a full disk, a kill, a power cut."""
+"""Files and folders written whole or not at all, whatever fails on the way: a full disk, a kill, a power cut."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EEXIST
 from pathlib import Path
 
-__all__ = ["append", "replacing", "sync_folder", "write"]
+__all__ = ["append", "new_folder", "replacing", "sync_folder", "write"]
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -90,3 +93,63 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to write into, which is put at `path` when the block ends without a fault.
+
+    Until then it is a hidden one beside that place, and locked. Such a folder that nobody holds is what a killed
+    process left: whoever makes the same folder next removes it.
+
+    Args:
+        path: where the folder goes; its parent is there, and it is not.
+
+    Raises:
+        OSError: it cannot be written, or the block raised one.
+    """
+    place = Path(path)
+    mark = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:12]
+    _remove_abandoned(place.parent, mark)
+    unfinished, handle = _locked_folder(place.parent, mark)
+    try:
+        yield unfinished
+        unfinished.replace(place)
+        sync_folder(place.parent)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        os.close(handle)
+
+
+def _locked_folder(parent: Path, mark: str) -> tuple[Path, int]:
+    """A new hidden folder and a handle that locks it."""
+    while True:
+        made = parent / f".{mark}.{secrets.token_hex(6)}.tmp"
+        made.mkdir()
+        handle = os.open(made, os.O_RDONLY)
+        with suppress(OSError):  # a file system without locks: nobody finds it abandoned, either
+            _lock(handle)
+        # Before it was locked, another process may have taken it for abandoned.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), made.stat()):
+                return made, handle
+        os.close(handle)
+
+
+def _remove_abandoned(parent: Path, mark: str) -> None:
+    names = re.compile(rf"\.{mark}\.[0-9a-f]{{12}}\.tmp")
+    for name in filter(names.fullmatch, os.listdir(parent)):
+        with suppress(OSError):
+            handle = os.open(parent / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                _lock(handle, wait=False)
+                shutil.rmtree(parent / name, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+def _lock(handle: int, *, wait: bool = True) -> None:
+    """Until the handle is closed. Raises OSError where it cannot be locked, or not without waiting."""
+    import fcntl  # which not every system has that can read a memory's file
+
+    fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,18 +92,13 @@ def _check_new(out: Path) -> None:
 
 
 def _write(out: Path, parts: dict[str, Sequence[Pair]]) -> None:
-    """All parts or none: they are written in a folder beside the place, which is then given its name."""
+    """All parts or none."""
     from regard import files
 
-    unfinished = out.with_name(f".{secrets.token_hex(6)}.tmp")
     try:
-        unfinished.mkdir()
-        for name, pairs in parts.items():
-            text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
-            files.write(unfinished / name, text.encode())
-        unfinished.rename(out)
-        files.sync_folder(out.parent)
+        with files.new_folder(out) as unfinished:
+            for name, pairs in parts.items():
+                text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+                files.write(unfinished / name, text.encode())
     except OSError as fault:
         raise RegardError(f"{out}: cannot be written: {fault.strerror}") from None
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,14 +20,9 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     if os.path.lexists(path):
         raise ModelError(f"{path}: is there already: choose another name, or remove it first")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        unfinished.mkdir(parents=True)
-        try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.new_folder(path) as unfinished:
             yield unfinished
-            unfinished.replace(path)
-            files.sync_folder(path.parent)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
     except OSError as fault:
         raise ModelError(f"{path}: cannot be written: {fault.strerror}") from None
