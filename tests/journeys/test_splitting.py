@@ -74,3 +74,11 @@ def test_what_cannot_be_done_leaves_nothing(table, tmp_path, options, told, code
     check_refused(run("data", "split", table, "--out", "parts", *options), told, code=code)
     assert not Path("parts").exists()
     assert not leftovers(tmp_path)
+
+
+def test_columns_of_two_files_are_refused(corpus, tmp_path):
+    files = ("--source", corpus / "train.es", "--target", corpus / "train.en")
+    made = run("data", "split", *files, "--out", "parts", "--target-column", "0")
+    check_refused(made, "--target-column 0: is for FILES: two files have no columns", code=2)
+    checked = run("data", "check", *files, "--source-column", "1")
+    check_refused(checked, "--source-column 1: is for FILES", code=2)

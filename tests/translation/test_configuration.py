@@ -64,6 +64,18 @@ def test_a_key_of_a_model_is_sought_among_the_models_keys():
 
 
 @pytest.mark.parametrize(
+    ("kind", "key", "other"),
+    [
+        ("recurrent", 'positions = "rotary"', "transformer"),
+        ("transformer", "bridge = 1", "recurrent"),
+    ],
+)
+def test_a_key_of_the_other_kind_of_model_is_told_as_one(kind, key, other):
+    told = f'unknown key model.{key.split()[0]}: model.kind is "{kind}", it is for "{other}"'
+    assert told in fault(LEAST.replace('"transformer"', f'"{kind}"') + key)
+
+
+@pytest.mark.parametrize(
     ("key", "value", "told"),
     [
         ("training.learning_rate", '"1e-3"', "= '1e-3': input should be a valid number"),
@@ -266,10 +278,19 @@ def test_one_target_language_needs_no_tag():
         ("data.valid.tag=x", "valid valid.tsv: tag 'x' is no tag of data.train"),
         ("data.valid.target_language=de", "target_language 'de' is none of data.train's: fr, es"),
         ("data.train.2.target_language=e s", "target_language 'e s': of several, each is named by"),
+        ("data.train.2.target_column=1", "target_column is for `tsv`: two files have no columns"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_one_of_several_corpora_is_told_with_its_number(change, told):
     assert told in fault(SEVERAL, change)
+
+
+def test_columns_are_of_tables():
+    files = "[data]\n{}\ntrain = {{source = 'a', target = 'b'}}\nvalid = {{source = 'a', target = 'b'}}\n"
+    text = files + "[model]\nkind = 'transformer'\n"
+    told = "source_column and target_column are for `tsv`: no corpus is a table"
+    assert told in fault(text.format("source_column = 1\ntarget_column = 0"))
+    assert parse(dump(parse(text.format("")))).data.source_column == 0
 
 
 def test_a_list_is_not_called_short_where_its_only_table_is_faulty():

@@ -37,9 +37,12 @@ def named(
         raise ConfigurationError(
             f"{len(sources)} --source and {len(targets)} --target: give one of each for every split"
         )
-    for name, column in (("--source-column", source_column), ("--target-column", target_column)):
+    columns = ("--source-column", source_column, 0), ("--target-column", target_column, 1)
+    for name, column, default in columns:
         if not 0 <= column <= 1000:
             raise ConfigurationError(f"{name} {column}: use a whole number, 0 to 1000")
+        if sources and column != default:
+            raise ConfigurationError(f"{name} {column}: is for FILES: two files have no columns")
     if tables:
         return [Tsv(found(path), source_column, target_column) for path in tables]
     pairs = zip(map(found, sources), map(found, targets), strict=True)

@@ -50,6 +50,9 @@ class FilesSection(Section):
             self.target is None
         ):
             raise ValueError("give either `tsv`, or `source` and `target`")
+        columns = {"source_column": self.source_column, "target_column": self.target_column}
+        if self.tsv is None and (odd := [name for name, at in columns.items() if at is not None]):
+            raise ValueError(f"{odd[0]} is for `tsv`: two files have no columns")
         return self
 
     @field_validator("tag")
@@ -106,6 +109,9 @@ class DataSection(Section):
             raise ValueError("give `data.train` and `data.valid`, or `data.generated`")
         if self.generated is not None and (self.train is not None or self.valid is not None):
             raise ValueError("give either `data.generated`, or `data.train` and `data.valid`")
+        tables = any(files.tsv is not None for files in (*self.training, *self.validation))
+        if not tables and (self.source_column, self.target_column) != (0, 1):
+            raise ValueError("source_column and target_column are for `tsv`: no corpus is a table")
         return self
 
     @model_validator(mode="after")
