@@ -133,6 +133,51 @@ def test_a_budget_of_memory_is_kept_and_told(model, x):
             regard.watch(model, memory=memory)
 
 
+def test_a_cache_that_another_replaced_counts_no_more():
+    class Cached(nn.Module):
+        def forward(self, query, keys):
+            return F.scaled_dot_product_attention(query, keys, keys)
+
+    steps, width = 60, 16
+    whole = steps * width * 4
+    model, keys = Cached(), torch.randn(1, 1, 1, width)
+    with torch.no_grad(), regard.watch(model, memory=4 * whole) as seen:
+        for _ in range(steps):
+            model(torch.randn(1, 1, 1, width), keys)
+            keys = torch.cat([keys, torch.randn(1, 1, 1, width)], -2)  # 30 whole ones in all
+    assert seen.unseen == {}
+    assert seen["self"].shape == (1, 1, steps, steps)
+    assert seen.nbytes <= 4 * whole
+
+
+def test_one_number_is_as_good_as_several(model, x):
+    with regard.watch(model) as seen:
+        model(x)
+    for how in ({"heads": 1}, {"heads": torch.tensor([1])}, {"rows": 2}, {"layers": 1}):
+        with regard.watch(model, **how) as some:
+            model(x)
+        assert list(some) == (["layer.1.self"] if "layers" in how else list(seen))
+        expected = seen["layers.1"].weights()
+        expected = expected[:, 1:] if "heads" in how else expected
+        expected = expected[:, :, 2:3] if "rows" in how else expected
+        torch.testing.assert_close(some["layers.1"].weights(), expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"heads": "all"}, r"heads is 'all': pass a number or several, such as \[0, 3\]"),
+        ({"heads": [0.5]}, r"heads is \[0.5\]: pass a number"),
+        ({"rows": 1.5}, r"rows is 1.5: pass a number"),
+        ({"layers": 2.5}, "layers is 2.5: pass numbers of layers, or patterns such as"),
+        ({"layers": [0, None]}, r"layers is \[0, None\]: pass numbers of layers"),
+    ],
+)
+def test_what_is_no_number_is_refused_in_words(model, how, told):
+    with pytest.raises(TypeError, match=told):
+        regard.watch(model, **how)
+
+
 def test_watches_nest_and_each_sees_its_own_model(model, x):
     other = Stack(1)
     with regard.watch(model) as outer:

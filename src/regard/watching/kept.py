@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -158,14 +159,28 @@ def _bias_looks_back(parts: Parts) -> bool:
     return looks_back(readable, parts.query.shape[-2], parts.key.shape[-2])
 
 
-def size(tensors: Iterable[Tensor], known: set[int]) -> int:
-    """Bytes of the memory that these hold and that is not known already."""
-    total = 0
-    for tensor in tensors:
-        if tensor.is_nested:
-            continue
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
-            known.add(storage.data_ptr())
-            total += storage.nbytes()
-    return total
+class Held:
+    """How much memory the calls hold together: what several share once, what was replaced no more."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._of: dict[int, dict[tuple[int, int], int]] = {}
+        self._holders: Counter[tuple[int, int]] = Counter()
+
+    def count(self, call: Call | Generated) -> None:
+        """Count a call, or count it anew; calls that are counted are kept."""
+        now = _storages(call.tensors())
+        before = self._of.get(id(call), {})
+        self._of[id(call)] = now
+        for storage in now.keys() - before.keys():
+            self._holders[storage] += 1
+            self.bytes += now[storage] if self._holders[storage] == 1 else 0
+        for storage in before.keys() - now.keys():
+            self._holders[storage] -= 1
+            self.bytes -= before[storage] if self._holders[storage] == 0 else 0
+
+
+def _storages(tensors: Iterable[Tensor]) -> dict[tuple[int, int], int]:
+    """The bytes of each memory that these hold, by where it is and how large."""
+    memories = (tensor.untyped_storage() for tensor in tensors if not tensor.is_nested)
+    return {(memory.data_ptr(), memory.nbytes()): memory.nbytes() for memory in memories}

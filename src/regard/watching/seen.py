@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention.looks import Look
 from regard.watching.errors import WatchError
-from regard.watching.kept import Generated, Place, size
+from regard.watching.kept import Generated, Held, Place
 from regard.watching.parts import Parts, Sample
 from regard.watching.table import HeadTable, Subject, table
 from regard.watching.tokens import Asked
@@ -124,9 +124,11 @@ class Seen(Mapping[str, Look]):
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the kept tensors hold, each once."""
-        known: set[int] = set()
-        calls = [call for place in self._places.values() for call in place.calls]
-        return sum(size(call.tensors(), known) for call in calls)
+        held = Held()
+        for place in self._places.values():
+            for call in place.calls:
+                held.count(call)
+        return held.bytes
 
     def _look(self, place: Place, step: int) -> Look:
         parts = place.calls[step].parts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from operator import index
 from threading import Lock
 from types import TracebackType
 from typing import Any
@@ -16,7 +17,7 @@ from regard.watching import frames, names
 from regard.watching.doors import DOOR
 from regard.watching.errors import WatchError
 from regard.watching.frames import Frame
-from regard.watching.kept import Generated, Place, size
+from regard.watching.kept import Generated, Held, Place
 from regard.watching.layers import Later
 from regard.watching.parts import Parts, Rows_, Sample
 from regard.watching.seen import Seen
@@ -39,8 +40,8 @@ def watch(
     model: nn.Module,
     *,
     layers: names.Layers = None,
-    heads: Iterable[int] | None = None,
-    rows: Rows_ | None = None,
+    heads: int | Iterable[int] | None = None,
+    rows: int | Rows_ | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
     memory: int | str | None = None,
@@ -58,13 +59,14 @@ def watch(
 
     Args:
         model: any module, on any device.
-        layers: numbers of layers, or patterns of names or paths such as "decoder.*"; None for all.
-        heads: numbers of the heads to keep; None for all.
-        rows: the queries to keep of each call, a slice or numbers of them; None for all.
+        layers: numbers of layers, or patterns of names or paths such as "decoder.*", one or several;
+            None for all.
+        heads: numbers of the heads to keep, one or several; None for all.
+        rows: the queries to keep of each call, a slice, one or several numbers; None for all.
         device: where to keep a copy, such as "cpu".
         dtype: the precision to keep queries and keys in, such as torch.float16.
         memory: how many bytes to keep at most, a number or such as "500MB"; calls after that are
-            not kept, and `seen.unseen` says so.
+            not kept, and `seen.unseen` says so. A cache that another replaced counts no more.
         copy: keep copies, for models that write over their queries or keys.
         group: make one look of the one-token calls of cached generation.
         gradients: keep what the looks' gradients need.
@@ -73,7 +75,7 @@ def watch(
         A context manager, whose value is a `Seen`: a mapping of names to looks.
 
     Raises:
-        TypeError: the model is no nn.Module.
+        TypeError: the model is no nn.Module, or layers, heads or rows are not what they may be.
 
     Example:
         >>> import torch, regard
@@ -87,14 +89,14 @@ def watch(
     if not isinstance(model, nn.Module):
         raise TypeError(f"got a {type(model).__name__}: pass the torch.nn.Module to watch")
     sample = Sample(
-        heads=None if heads is None else tuple(heads),
-        rows=rows if rows is None or isinstance(rows, slice) else tuple(rows),
+        heads=_numbers("heads", heads),
+        rows=rows if isinstance(rows, slice) else _numbers("rows", rows),
         device=None if device is None else torch.device(device),
         dtype=dtype,
         copy=copy,
         gradients=gradients,
     )
-    return Watch(model, layers, sample, _bytes(memory), group)
+    return Watch(model, _asked(layers), sample, _bytes(memory), group)
 
 
 class Watch:
@@ -108,13 +110,10 @@ class Watch:
         budget: int | None,
         group: bool,
     ) -> None:
-        numbers_or_names = layers is None or isinstance(layers, int | str)
-        self._layers = layers if numbers_or_names else tuple(layers)  # type: ignore[arg-type]
-        self._model, self._sample, self._budget, self._group = model, sample, budget, group
-        self._seen, self._lock, self._held = Seen(), Lock(), 0
+        self._layers, self._sample, self._budget, self._group = layers, sample, budget, group
+        self._model, self._seen, self._lock, self._held = model, Seen(), Lock(), Held()
         self._seen.heads = sample.heads
         self.is_open = False
-        self._known: set[int] = set()
         self._called: set[str] = set()
         self._paths = {id(module): path for path, module in model.named_modules()}
 
@@ -171,7 +170,7 @@ class Watch:
             return
         if transformed():
             raise WatchError("it runs under torch.func or a trace, whose tensors hold no numbers")
-        if self._budget is not None and self._held >= self._budget:
+        if self._budget is not None and self._held.bytes >= self._budget:
             raise WatchError(f"the memory of {self._budget:,} bytes was used up before it")
         with torch.set_grad_enabled(self._sample.gradients and torch.is_grad_enabled()):
             parts = told()
@@ -181,10 +180,11 @@ class Watch:
                 path = f"{path}#{frame.attentions}"
             place = self._seen._places.get(path) or Place(path)
             place.crossing = place.crossing or _crosses(frame, stack)
-            kept = place.keep(parts, self._sample, self._group)
+            place.keep(parts, self._sample, self._group)
         self._seen._places[path] = place
         if self._budget is not None:
-            self._held += size(kept.tensors(), self._known)
+            for call in place.calls[-2:]:  # the one before may have been made smaller
+                self._held.count(call)
 
     def _is_asked(self, path: str) -> bool:
         own = (names.short(path, kind) for kind in ("self", "cross", "causal"))
@@ -240,6 +240,27 @@ def _why(module: nn.Module) -> str:
 
 def _within(path: str, outer: str) -> bool:
     return not outer or path == outer or path.startswith((f"{outer}.", f"{outer}#"))
+
+
+def _numbers(name: str, given: Any) -> tuple[int, ...] | None:
+    """One number, or several."""
+    if given is None:
+        return None
+    try:
+        return tuple(map(index, given)) if isinstance(given, Iterable) else (index(given),)
+    except TypeError:
+        raise TypeError(f"{name} is {given!r}: pass a number or several, such as [0, 3]") from None
+
+
+def _asked(layers: Any) -> names.Layers:
+    if layers is None:
+        return None
+    several = layers if isinstance(layers, Iterable) and not isinstance(layers, str) else (layers,)
+    try:
+        return tuple(each if isinstance(each, str) else index(each) for each in several)
+    except TypeError:
+        told = 'pass numbers of layers, or patterns such as "decoder.*"'
+        raise TypeError(f"layers is {layers!r}: {told}") from None
 
 
 def _bytes(memory: int | str | None) -> int | None:
