@@ -131,6 +131,8 @@ def test_other_settings_or_another_text_do_not_go_on(back, text):
     back().run(should_stop=stop_after(1))
     with pytest.raises(ConfigurationError, match="other settings: seed: 1 before, 2 asked for"):
         back(seed=2).run(resume=True)
+    with pytest.raises(ConfigurationError, match="batch_tokens: 8192 before, 100 asked for"):
+        back(batch_tokens=100).run(resume=True)
     with pytest.raises(ConfigurationError, match="search: "):
         back(search=Search(beam=1)).run(resume=True)
     whole = text.read_bytes()

@@ -150,6 +150,9 @@ class Work:
             "longest": self.longest,
             "ratio": self.ratio,
             "to": list(self.translator.tokenizers.source.prefix),
+            # Sums are rounded and draws are made otherwise in other batches and on other devices.
+            "batch_tokens": self.batch_tokens,
+            "device": next(self.translator.model.parameters()).device.type,
         }
 
 
