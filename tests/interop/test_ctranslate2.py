@@ -46,6 +46,20 @@ SHAPES = {
     "untied": {"tied": "none", "heads": 1, "joint": False},
     "target": {"tied": "target", "norm": "post", "joint": False, "decoder_layers": 1},
     "biased": {"attention_bias": True, "output_bias": True, "scale_embedding": False},
+    "embeddings": {"tied": "embeddings", "activation": "gelu_tanh", "feed_forward_bias": False},
+    "rotary": {"positions": "rotary", "normalisation": "rms"},
+    "relative": {"positions": "relative", "relative_buckets": 8, "relative_furthest": 6},
+    "t5": {
+        "positions": "relative",
+        "relative_buckets": 8,
+        "relative_furthest": 6,
+        "normalisation": "rms",
+        "gated": True,
+        "activation": "gelu_tanh",
+        "head_width": 6,
+        "scale_embedding": False,
+        "feed_forward_bias": False,
+    },
 }
 
 

@@ -31,6 +31,7 @@ transformers = pytest.importorskip("transformers")
 SHAPES: dict[str, dict[str, Any]] = {
     "opus": {"activation_function": "swish", "scale_embedding": True},
     "default": {"activation_function": "gelu", "decoder_layers": 1},
+    "approximate": {"activation_function": "gelu_new", "encoder_layers": 1},
     "two_vocabularies": {
         "activation_function": "relu",
         "scale_embedding": True,
@@ -277,12 +278,19 @@ def written(name: str, content: bytes) -> Callable[[Path], None]:
 
 FC1 = "model.encoder.layers.0.fc1.weight"
 FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "t5": (config(model_type="t5"), "model_type is 't5': only Marian models"),
+    "bart": (
+        config(model_type="bart"),
+        "model_type is 'bart': only .*; its pieces are byte-level BPE",
+    ),
+    "unheard": (config(model_type=["x"]), r"model_type is \['x'\]: only marian, t5, mt5 are read$"),
     "untyped": (config(d_model="16"), "d_model is '16': input should be a valid integer"),
     "odd": (config(d_model=15), "d_model is 15: input should be a multiple of 2"),
     "heads": (config(encoder_attention_heads=3, decoder_attention_heads=3), "no multiple of 3"),
     "unequal": (config(decoder_attention_heads=2), "decoder_attention_heads is 2: our encoder"),
-    "activation": (config(activation_function="gelu_new"), "known are relu, gelu, silu, swish"),
+    "activation": (
+        config(activation_function="relu6"),
+        "known are relu, gelu, gelu_new, silu, swish",
+    ),
     "pre-norm": (config(normalize_before=True), "normalize_before is True: Marian normalises"),
     "enormous": (config(d_model=65536), "config.json asks for"),
     "layers": (config(encoder_layers=3), "tensor model.encoder.layers.2.self_attn.q_proj.weight"),

@@ -27,6 +27,7 @@ SHAPES = {
     "unscaled": {"scale_embedding": False, "decoder_layers": 1},
     "target": {"tied": "target", "joint": False},
     "untied": {"tied": "none"},
+    "embeddings": {"tied": "embeddings", "activation": "gelu_tanh"},
 }
 
 

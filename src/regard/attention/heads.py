@@ -239,7 +239,8 @@ class MultiHeadAttention(nn.Module):
         }
 
     def extra_repr(self) -> str:
-        return f"heads={self.heads}, d_head={self.d_head}, merge={self.merge!r}"
+        turning = "" if self.rotary is None else f", rotary={self.rotary}"
+        return f"heads={self.heads}, d_head={self.d_head}, merge={self.merge!r}{turning}"
 
 
 def head_widths(

@@ -1,9 +1,10 @@
 """Our Transformers for CTranslate2, an engine that serves them.
 
 CTranslate2 (https://github.com/OpenNMT/CTranslate2) multiplies embeddings by the root of the width, adds a table of
-positions, and has both norms: everything of ours has its counterpart there, and the exported model computes the same
-logits. Two things differ and are told here: no position beyond the table can be read, and its own length penalty is
-n^alpha where ours is ((5 + n) / 6)^alpha (see `engine`, which ranks as we do).
+positions, and has both norms; it has rotary and relative positions, norms without a mean and gated layers, too. Of ours
+only ALiBi, which there decoders alone have, is without a counterpart; an exported model computes the same logits. Two
+things differ and are told here: no position beyond a table can be read, and its own length penalty is n^alpha where
+ours is ((5 + n) / 6)^alpha (see `engine`, which ranks as we do).
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard import files
 from regard.attention.heads import MultiHeadAttention
-from regard.attention.positions import sinusoidal
+from regard.attention.positions import RelativeBias, sinusoidal
 from regard.interop.folders import new_folder
 from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.models.transformer import (
@@ -24,6 +26,7 @@ from regard.translation.models.transformer import (
     FeedForward,
     Residual,
     Transformer,
+    TransformerSettings,
 )
 from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from regard.translation.translator import Translator
@@ -62,7 +65,7 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
         quantization: how the weights are stored, "int8" for a quarter of the size.
 
     Raises:
-        ModelError: the model is not a Transformer, or the folder cannot be made.
+        ModelError: the model is not a Transformer or has ALiBi, or the folder cannot be made.
         ConfigurationError: ctranslate2 is not installed, or knows no such quantization.
     """
     if quantization not in get_args(Quantization):
@@ -87,23 +90,19 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
     """A `ctranslate2.specs.TransformerSpec` that holds the weights of a model.
 
     Raises:
-        ModelError: the model is not a Transformer.
+        ModelError: the model is not a Transformer, or has ALiBi.
     """
     if not isinstance(model, Transformer):
         raise ModelError(
             f"a {type(model).__name__} cannot be exported: CTranslate2 has no recurrent layers and serves "
             "no ensembles; it takes a single Transformer"
         )
-    _check_counterpart(model)
     settings, specs = model.settings, library().specs
-    activations = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
-    spec = specs.TransformerSpec.from_config(
-        (settings.encoder_layers, settings.decoder_layers),
-        settings.heads,
-        pre_norm=settings.norm == "pre",
-        activation=getattr(specs.common_spec.Activation, activations[settings.activation]),
-    )
-    positions = _positions(model)
+    if settings.positions == "alibi":
+        raise ModelError(
+            'model.positions is "alibi": CTranslate2 has it for decoders alone; translate with the engine regard'
+        )
+    spec = _empty(settings, specs)
     for side, embedding in (
         (spec.encoder, model.source_embedding),
         (spec.decoder, model.target_embedding),
@@ -111,12 +110,16 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
         embeddings = side.embeddings[0] if side is spec.encoder else side.embeddings
         embeddings.weight = _array(embedding.weight)
         side.scale_embeddings = settings.scale_embedding
-        side.position_encodings.encodings = positions
+        if model.adds_positions:
+            side.position_encodings.encodings = _positions(model)
     layers: list[tuple[Any, Any]] = [
         *zip(spec.encoder.layer, model.encoder, strict=True),
         *zip(spec.decoder.layer, model.decoder, strict=True),
     ]
     for layer_spec, layer in layers:
+        own = model.decoder_bias if isinstance(layer, DecoderLayer) else model.encoder_bias
+        if isinstance(own, RelativeBias):
+            _relative_bias(layer_spec.self_attention, own)
         _self_attention(layer_spec.self_attention, layer.self_attention, layer.self_residual)
         if isinstance(layer, DecoderLayer):
             _cross_attention(layer_spec.attention, layer.cross_attention, layer.cross_residual)
@@ -132,21 +135,26 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
     return spec
 
 
-def _check_counterpart(model: Transformer) -> None:
-    """Raises `ModelError` naming a part that CTranslate2's Transformer has not, or that is not written here."""
-    settings = model.settings
-    if not model.adds_positions:
-        raise ModelError(
-            f'model.positions is "{settings.positions}": exported are sinusoidal and learned positions, which are '
-            "added to the words; translate with the engine regard"
-        )
-    if settings.normalisation != "layer" or settings.gated:
-        raise ModelError(
-            "it has norms without a mean or feed-forward layers with gates: exported are LayerNorm and plain layers; "
-            "translate with the engine regard"
-        )
-    if settings.head_width not in (None, settings.width // settings.heads):
-        raise ModelError("its heads are together not as wide as the model: CTranslate2's are")
+def _empty(settings: TransformerSettings, specs: Any) -> Any:
+    """The specification of this shape, without weights."""
+    activations = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
+    shape = {
+        "pre_norm": settings.norm == "pre",
+        "activation": getattr(specs.common_spec.Activation, activations[settings.activation]),
+        "ffn_glu": settings.gated,
+        "rms_norm": settings.normalisation == "rms",
+        "relative_attention_bias": settings.positions == "relative",
+        "head_dim": settings.head_width,
+    }
+    if settings.positions == "rotary":
+        shape |= {"rotary_dim": 0, "rotary_interleave": False}  # 0: all channels
+    encoder = specs.TransformerEncoderSpec(settings.encoder_layers, settings.heads, **shape)
+    decoder = specs.TransformerDecoderSpec(settings.decoder_layers, settings.heads, **shape)
+    if settings.positions == "rotary":
+        for side in (encoder, decoder):
+            if hasattr(side, "position_encodings"):
+                del side.position_encodings
+    return specs.TransformerSpec(encoder, decoder)
 
 
 def _vocabularies(spec: Any, source: Tokenizer, target: Tokenizer) -> None:
@@ -174,7 +182,13 @@ def _output_bias(model: Transformer) -> Any:
     return _array(barred)
 
 
+def _relative_bias(spec: Any, bias: RelativeBias) -> None:
+    spec.relative_attention_bias = _array(bias.weight)
+    spec.relative_attention_max_distance = np.dtype("int32").type(bias.furthest)
+
+
 def _self_attention(spec: Any, attention: MultiHeadAttention, residual: Residual) -> None:
+    spec.queries_scale = attention.d_head**-0.5
     three = attention.query_projection, attention.key_projection, attention.value_projection
     _joined(spec.linear[0], *three)
     _linear(spec.linear[1], attention.output_projection)
@@ -182,6 +196,7 @@ def _self_attention(spec: Any, attention: MultiHeadAttention, residual: Residual
 
 
 def _cross_attention(spec: Any, attention: MultiHeadAttention, residual: Residual) -> None:
+    spec.queries_scale = attention.d_head**-0.5
     _linear(spec.linear[0], attention.query_projection)
     _joined(spec.linear[1], attention.key_projection, attention.value_projection)
     _linear(spec.linear[2], attention.output_projection)
@@ -190,6 +205,8 @@ def _cross_attention(spec: Any, attention: MultiHeadAttention, residual: Residua
 
 def _feed_forward(spec: Any, layer: FeedForward, residual: Residual) -> None:
     _linear(spec.linear_0, layer.inner)
+    if layer.gate is not None:
+        _linear(spec.linear_0_noact, layer.gate)
     _linear(spec.linear_1, layer.outer)
     _norm(spec.layer_norm, residual.norm)
 
@@ -207,7 +224,9 @@ def _linear(spec: Any, layer: nn.Linear) -> None:
 
 
 def _norm(spec: Any, norm: Any) -> None:
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+    spec.gamma = _array(norm.weight)
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = _array(norm.bias)
 
 
 def _array(tensor: Tensor) -> Any:

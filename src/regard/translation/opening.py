@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.translation.errors import ConfigurationError, ModelError
+from regard.translation.errors import ModelError
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.text.tokenizer import Tokenizer
 
@@ -31,26 +31,6 @@ def open_runs(
         runs.append(Run.open(find(name)))
         _check_same(tokenizers, runs[-1].tokenizers(), first, name)
     return runs, tokenizers
-
-
-def directed(tokenizers: Tokenizers, run: Run, to: str | None) -> Tokenizers:
-    """The tokenizers for sentences that are to be translated into a language; None where a run knows but one.
-
-    Raises:
-        ConfigurationError: the run does not translate into it, or into several of which none is named.
-    """
-    data = run.configuration.data
-    known = data.target_languages
-    if to is None and len(known) == 1:
-        return tokenizers
-    if to is None:
-        raise ConfigurationError(
-            f"{run.folder}: translates into {', '.join(known)}: say which with --to"
-        )
-    if to not in known:
-        raise ConfigurationError(f"--to {to}: {run.folder} translates into {', '.join(known)}")
-    tags = data.tags_to(to)
-    return Tokenizers(tokenizers.source.tagged(tags), tokenizers.target) if tags else tokenizers
 
 
 def bundled() -> dict[str, Path]:

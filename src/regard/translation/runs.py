@@ -19,7 +19,12 @@ from regard import files
 from regard.translation import configuration as configurations
 from regard.translation import weights
 from regard.translation.configuration import Configuration
-from regard.translation.errors import CheckpointError, ModelError, TrainingError
+from regard.translation.errors import (
+    CheckpointError,
+    ConfigurationError,
+    ModelError,
+    TrainingError,
+)
 from regard.translation.models.building import Undrawn, build
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.text.tokenizer import Tokenizer
@@ -32,7 +37,7 @@ METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 # Folders of other projects: the file that tells one, and what reads it. The reader stands above this room, so it is
 # named here and imported only when such a folder is opened; it answers a run like any other.
-FOREIGN = {"config.json": ("regard.interop.marian.run", "MarianRun")}
+FOREIGN = {"config.json": ("regard.interop.huggingface.opening", "open_folder")}
 _CHECKPOINT = re.compile("step-([0-9]{1,18})(-unvalidated)?")
 
 
@@ -71,7 +76,7 @@ class Run:
         if not os.path.isfile(file):  # False, not an error, in folders that may not be searched
             for name, (room, reader) in FOREIGN.items():
                 if os.path.isfile(folder / name):
-                    found: Run = getattr(importlib.import_module(room), reader).open(folder)
+                    found: Run = getattr(importlib.import_module(room), reader)(folder)
                     return found
             raise ModelError(f"{folder}: no run folder or model: it has no {CONFIGURATION}")
         return cls(folder, configurations.read(file))
@@ -147,6 +152,25 @@ class Run:
             model = build(*sizes)
         weights.load_into(model, tensors, path)
         return model.eval()
+
+    def directed(self, tokenizers: Tokenizers, to: str | None) -> Tokenizers:
+        """The tokenizers for sentences that are to be translated into a language; None where the run knows but one.
+
+        Raises:
+            ConfigurationError: it does not translate into that language, or into several of which none is named.
+        """
+        data = self.configuration.data
+        known = data.target_languages
+        if to is None and len(known) == 1:
+            return tokenizers
+        if to is None:
+            raise ConfigurationError(
+                f"{self.folder}: translates into {', '.join(known)}: say which with --to"
+            )
+        if to not in known:
+            raise ConfigurationError(f"--to {to}: {self.folder} translates into {', '.join(known)}")
+        tags = data.tags_to(to)
+        return Tokenizers(tokenizers.source.tagged(tags), tokenizers.target) if tags else tokenizers
 
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Every checkpoint's step and folder, by its step whatever the clock said; what was never finished is none."""

@@ -18,7 +18,7 @@ from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import Looks, TranslationModel
-from regard.translation.opening import bundled, directed, find, open_runs
+from regard.translation.opening import bundled, find, open_runs
 from regard.translation.results import Candidate, Translation, Word, candidate
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.text import sentences
@@ -69,7 +69,7 @@ class Translator:
             ConfigurationError: it does not translate into that language.
         """
         runs, tokenizers = open_runs(names_or_folders)
-        tokenizers = directed(tokenizers, runs[0], to)
+        tokenizers = runs[0].directed(tokenizers, to)
         models = [run.model(tokenizers).to(device) for run in runs]
         return cls(runs[0], models[0] if len(models) == 1 else Ensemble(models), tokenizers)
 

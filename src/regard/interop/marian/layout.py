@@ -9,13 +9,13 @@ turned into the other by permuting whatever reads or writes them: the same model
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from regard.translation.models.transformer import TransformerSettings
+from regard.translation.models.transformer.settings import Activation
 
 SHARED = "model.shared.weight"
 ENCODER_WORDS = "model.encoder.embed_tokens.weight"
@@ -24,9 +24,10 @@ OUTPUT, OUTPUT_BIAS = "lm_head.weight", "final_logits_bias"
 # Tables that can be worked out; older files hold them.
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
-ACTIVATIONS: dict[str, Literal["relu", "gelu", "silu"]] = {
+ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
     "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
     "silu": "silu",
     "swish": "silu",
 }

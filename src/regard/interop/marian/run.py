@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.interop.marian import configuration as configurations
+from regard.interop.huggingface.tables import read_table
+from regard.interop.huggingface.words import Words
 from regard.interop.marian import reading
-from regard.interop.marian.configuration import MarianConfiguration, read_table
-from regard.interop.marian.tokenizer import MarianTokenizer, Words
+from regard.interop.marian.configuration import MarianConfiguration
+from regard.interop.marian.tokenizer import MarianTokenizer
 from regard.translation.configuration import (
     Configuration,
     DataSection,
@@ -34,7 +35,7 @@ class MarianRun(Run):
     @classmethod
     def open(cls, folder: Path) -> MarianRun:
         """Raises `ModelError` unless the folder is a Marian model's."""
-        found = configurations.read(folder)
+        found = MarianConfiguration.read(folder)
         described = read_table(folder / "tokenizer_config.json", missing={})
         languages = [described.get(f"{side}_lang") for side in ("source", "target")]
         source, target = (name if isinstance(name, str) else "unknown" for name in languages)

@@ -30,6 +30,7 @@ from regard.translation.translator import Translator
 
 # Positions that the model may be asked for; the tokenizer cuts at half of it.
 _POSITIONS = 1024
+_THEIRS = {"gelu_tanh": "gelu_new"}
 
 
 def export(translator: Translator, folder: Path) -> None:
@@ -75,15 +76,21 @@ def _exportable(model: nn.Module) -> Transformer:
             "the recurrent ones and ensembles have no counterpart"
         )
     settings = model.settings
+    if settings.positions != "sinusoidal":
+        elsewhere = "; export to ctranslate2, which takes any table" if model.adds_positions else ""
+        raise ModelError(
+            f'model.positions is "{settings.positions}": Marian works its positions out as sines and cosines{elsewhere}'
+        )
+    if settings.normalisation != "layer" or settings.gated or not settings.feed_forward_bias:
+        raise ModelError(
+            "it has norms without a mean, or feed-forward layers with gates or without biases: Marian has none of these"
+        )
+    if settings.head_width not in (None, settings.width // settings.heads):
+        raise ModelError("its heads are together not as wide as the model: Marian's are")
     if settings.norm != "post":
         raise ModelError(
             'model.norm is "pre": Marian normalises after each sublayer, and no choice of weights makes one the '
             'other: train with norm = "post", or export to ctranslate2, which has both'
-        )
-    if settings.positions != "sinusoidal":
-        raise ModelError(
-            f'model.positions is "{settings.positions}": Marian works its positions out as sines and cosines; '
-            "export to ctranslate2, which takes any table"
         )
     return model
 
@@ -101,7 +108,7 @@ def _tensors(model: Transformer) -> dict[str, Tensor]:
     else:
         found[ENCODER_WORDS] = state["source_embedding.weight"]
         found[DECODER_WORDS] = state["target_embedding.weight"]
-    if settings.tied == "none":
+    if not _ties(settings):
         found[OUTPUT] = state["output.weight"]
     words = model.output.out_features
     found[OUTPUT_BIAS] = state.get("output.bias", torch.zeros(words)).view(1, words)
@@ -122,12 +129,12 @@ def _configuration(settings: TransformerSettings, tokenizers: Tokenizers) -> dic
         "decoder_attention_heads": settings.heads,
         "encoder_ffn_dim": settings.feed_forward,
         "decoder_ffn_dim": settings.feed_forward,
-        "activation_function": settings.activation,
+        "activation_function": _THEIRS.get(settings.activation, settings.activation),
         "dropout": settings.dropout,
         "max_position_embeddings": _POSITIONS,
         "scale_embedding": settings.scale_embedding,
         "share_encoder_decoder_embeddings": settings.tied == "three_way",
-        "tie_word_embeddings": settings.tied != "none",
+        "tie_word_embeddings": _ties(settings),
         "normalize_before": False,
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -136,6 +143,10 @@ def _configuration(settings: TransformerSettings, tokenizers: Tokenizers) -> dic
         "forced_eos_token_id": EOS,
         "dtype": "float32",
     }
+
+
+def _ties(settings: TransformerSettings) -> bool:
+    return settings.tied in ("three_way", "target")
 
 
 def _generation(beam: int) -> dict[str, Any]:

@@ -17,18 +17,22 @@ _MOST_PIECES = 1_000_000
 _PIECE, _TRAINER, _NORMALISER, _SELF_TEST, _DENORMALISER = 1, 2, 3, 4, 5
 _MODEL_TYPE, _BYTE_FALLBACK = 3, 35
 _CHARACTER_MAP = 2
-_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
+_NORMAL, UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
 
-def check(model: bytes, name: str) -> None:
-    """Raises `ModelError`, naming the file and saying what is wrong, unless the library may be given it."""
+def check(model: bytes, name: str) -> list[tuple[str, int]]:
+    """The text and the kind of each piece of a file that the library may be given.
+
+    Raises:
+        ModelError: it may not; names the file and says what is wrong.
+    """
     try:
-        _check(model)
+        return _checked(model)
     except ValueError as fault:
         raise ModelError(f"{name}: not a usable sentencepiece model: {fault}") from None
 
 
-def _check(model: bytes) -> None:
+def _checked(model: bytes) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     parts: dict[int, dict[int, Value]] = {}
     for field, value in fields(model):
@@ -44,6 +48,7 @@ def _check(model: bytes) -> None:
     _check_pieces(found, falls_back=trainer.get(_BYTE_FALLBACK) == 1)
     for part in (_NORMALISER, _DENORMALISER):
         check_map(content(parts.get(part, {}).get(_CHARACTER_MAP, b"")))
+    return found
 
 
 def _check_pieces(found: list[tuple[str, int]], *, falls_back: bool) -> None:
@@ -52,9 +57,9 @@ def _check_pieces(found: list[tuple[str, int]], *, falls_back: bool) -> None:
     if len({text for text, _ in found}) != len(found):
         raise ValueError("it holds a piece twice")
     kinds = [kind for _, kind in found]
-    if kinds.count(_UNKNOWN) != 1:
-        raise ValueError(f"it holds {kinds.count(_UNKNOWN)} pieces for the unknown, expected 1")
-    if not set(kinds) <= {_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE}:
+    if kinds.count(UNKNOWN) != 1:
+        raise ValueError(f"it holds {kinds.count(UNKNOWN)} pieces for the unknown, expected 1")
+    if not set(kinds) <= {_NORMAL, UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE}:
         raise ValueError("it holds a piece of an unknown kind")
     if _NORMAL not in kinds:
         raise ValueError("it holds no piece of text")

@@ -1,0 +1,39 @@
+"""Which kind of model a folder holds, and what reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.interop.huggingface.tables import read_table, short
+from regard.interop.marian.run import MarianRun
+from regard.interop.t5.run import T5Run
+from regard.translation.errors import ModelError
+from regard.translation.runs import Run
+
+# By what config.json calls them.
+_READERS: dict[str, type[Run]] = {"marian": MarianRun, "t5": T5Run, "mt5": T5Run}
+_REFUSED = {
+    "bart": "its pieces are byte-level BPE (vocab.json, merges.txt) and no sentencepiece, and its embeddings are "
+    "normalised before the first layer",
+    "mbart": "its embeddings are normalised before the first layer",
+    "umt5": "every layer has relative positions of its own, ours share those of the first",
+}
+
+
+def open_folder(folder: Path) -> Run:
+    """The folder of a `save_pretrained` as a run.
+
+    Raises:
+        ModelError: it is of no kind that is read, or broken.
+    """
+    path = folder / "config.json"
+    kind = read_table(path).get("model_type")
+    if kind is None and (folder / "model.bin").exists():
+        raise ModelError(f"{folder}: a CTranslate2 model: regard.interop.engine.Engine opens it")
+    if isinstance(kind, str) and kind in _READERS:
+        return _READERS[kind].open(folder)
+    why = _REFUSED.get(kind) if isinstance(kind, str) else None
+    raise ModelError(
+        f"{path}: model_type is {short(kind)}: only {', '.join(_READERS)} are read"
+        + ("" if why is None else f"; {why}")
+    )

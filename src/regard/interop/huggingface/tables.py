@@ -1,0 +1,108 @@
+"""JSON files of others, checked before anything is built from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from regard.translation.errors import ModelError
+
+_LARGEST_FILE = 64 * 2**20
+
+Size = Annotated[int, Field(ge=1, le=1_000_000)]
+Width = Annotated[int, Field(ge=1, le=65_536)]
+Small = Annotated[int, Field(ge=1, le=1_000)]
+Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+
+# What generation_config.json says of a search goes before config.json, what it says of ids after it.
+_SEARCH = ("num_beams", "length_penalty", "bad_words_ids")
+_IDS = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
+
+
+class Described(BaseModel):
+    """What config.json says of any model; other keys than those named say nothing about what is computed."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    pad_token_id: int
+    decoder_start_token_id: int
+    eos_token_id: int
+    num_beams: Annotated[int, Field(ge=1, le=1000)] = 1
+    length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
+    bad_words_ids: list[list[int]] | None = None
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The configuration of a folder.
+
+        Raises:
+            ModelError: it is broken, or the model does what ours do not.
+        """
+        path = folder / "config.json"
+        said = read_table(folder / "generation_config.json", missing={})
+        tables = (_some(said, _IDS), read_table(path), _some(said, _SEARCH))
+        given = {k: v for table in tables for k, v in table.items() if v is not None}
+        if isinstance(given.get("eos_token_id"), list) and len(given["eos_token_id"]) == 1:
+            given["eos_token_id"] = given["eos_token_id"][0]
+        try:
+            found = cls.model_validate(given)
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            key = ".".join(map(str, first["loc"]))
+            raise ModelError(
+                f"{path}: {key} is {short(first['input'])}: {first['msg'].lower()}"
+            ) from None
+        for key, why in found.unlike_ours():
+            raise ModelError(f"{path}: {key} is {short(getattr(found, key))}: {why}")
+        return found
+
+    def unlike_ours(self) -> list[tuple[str, str]]:
+        """The keys whose values ours have no counterpart for, each with the reason."""
+        barred = ([self.pad_token_id], [self.decoder_start_token_id])
+        if any(words not in barred for words in self.bad_words_ids or []):
+            why = "our search bars padding and the start of a sentence, and no other words"
+            return [("bad_words_ids", why)]
+        return []
+
+
+def _some(table: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: table[key] for key in keys if key in table}
+
+
+def read_table(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The object in a JSON file; `missing`, where it is given, for a file that is not there.
+
+    Raises:
+        ModelError: it cannot be read, is no JSON object, or says something twice.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(pairs)
+        if len(table) < len(pairs):
+            raise ValueError("a key stands twice")
+        return table
+
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise ModelError(f"{path}: larger than {_LARGEST_FILE} bytes")
+        table = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
+    except FileNotFoundError:
+        if missing is not None:
+            return missing
+        raise ModelError(f"{path}: is not there") from None
+    except OSError as fault:
+        raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
+    except (ValueError, RecursionError) as fault:
+        raise ModelError(f"{path}: not valid JSON: {' '.join(str(fault).split())[:200]}") from None
+    if not isinstance(table, dict):
+        raise ModelError(f"{path}: expected an object, got {short(table)}")
+    return table
+
+
+def short(value: Any) -> str:
+    """A value as it is shown in a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

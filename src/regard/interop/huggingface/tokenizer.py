@@ -1,0 +1,72 @@
+"""Sentencepiece files of others as tokenizers: the file cuts, and we number the pieces as we do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import sentencepiece
+
+from regard.interop.huggingface import pieces
+from regard.interop.huggingface.words import Words
+from regard.translation.errors import ModelError
+from regard.translation.text.normalisation import normalise
+from regard.translation.text.tokenizer import EOS, UNK, Tokenizer
+
+_LARGEST_FILE = 64 * 2**20
+
+
+class NumberedTokenizer(Tokenizer):
+    """A sentencepiece model whose pieces are numbered by a table (see `Words`).
+
+    Text is normalised as all of ours, then by the map in the file. What is in no table is unknown; no text becomes
+    a special id.
+    """
+
+    def __init__(self, model: bytes, words: Words, name: str) -> None:
+        pieces.check(model, name)
+        self.model = model
+        try:
+            self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except (RuntimeError, ValueError) as fault:
+            raise ModelError(
+                f"{name}: not a usable sentencepiece model: {' '.join(str(fault).split())[:200]}"
+            ) from None
+        self._names = words.names
+        self._ids = {name: id for id, name in enumerate(words.names) if id > EOS}
+
+    @classmethod
+    def read(cls, path: Path, words: Words) -> Self:
+        """The tokenizer of a file. Raises `ModelError` naming it when it cannot be used."""
+        return cls(read_bytes(path), words, str(path))
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text after what every text is to begin with, without begin and end; of an empty text nothing."""
+        ids = self._cut(normalise(text))
+        return [*self.prefix, *ids] if ids else ids
+
+    def _cut(self, text: str) -> list[int]:
+        return [self._ids.get(piece, UNK) for piece in self._pieces.encode(text, out_type=str)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; special ones are left out."""
+        kept = [self._names[int(id)] for id in ids if EOS < id < len(self)]
+        return normalise(self._pieces.decode_pieces(kept).replace("\u2581", " "))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The pieces behind ids."""
+        return [self._names[int(id)] for id in ids]
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a tokenizer's file. Raises `ModelError` naming it when it cannot be one."""
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise ModelError(f"{path}: larger than {_LARGEST_FILE} bytes, no tokenizer")
+        return path.read_bytes()
+    except OSError as fault:
+        raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None

@@ -1,0 +1,73 @@
+"""Vocabularies of others in our numbering."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.translation.text.tokenizer import BOS
+
+
+@dataclass(frozen=True)
+class Words:
+    """A vocabulary in our numbering: padding, unknown, begin, end, then theirs in their order.
+
+    Theirs begin a translation with padding, or with another word that has its own meaning. Ours has a beginning of
+    its own, which is then a copy of that row and can never be written.
+
+    Attributes:
+        rows: for each of our ids the id in their files.
+        names: its piece.
+        copied: whether our beginning is a copy of another row.
+    """
+
+    rows: list[int]
+    names: list[str]
+    copied: bool
+
+    @classmethod
+    def of(
+        cls,
+        table: dict[str, int],
+        size: int,
+        *,
+        pad: int,
+        start: int,
+        end: int,
+        unknown: str = "<unk>",
+    ) -> Words:
+        """From their table of ids, the name of the unknown, and their special ids, all of which must be below `size`.
+
+        Raises:
+            ValueError: ids that are not of the vocabulary, that stand twice, or specials that are one another.
+        """
+        named: dict[int, str] = {}
+        for name, id in table.items():
+            if not 0 <= id < size:
+                raise ValueError(
+                    f"{name!r} has the id {id}, the embedding has rows 0 to {size - 1}"
+                )
+            if id in named:
+                raise ValueError(f"{name!r} and {named[id]!r} have one id, {id}")
+            named[id] = name
+        if unknown not in table:
+            raise ValueError(f"it has no {unknown}")
+        for what, id in (("pad", pad), ("decoder_start", start), ("eos", end)):
+            if not 0 <= id < size:
+                raise ValueError(f"{what}_token_id is {id}, the embedding has rows 0 to {size - 1}")
+        others = [pad, table[unknown], end]
+        if len(set(others)) < 3:
+            raise ValueError("padding, unknown and end must be three ids")
+        special = [pad, table[unknown], start, end]
+        rows = [*special, *(id for id in range(size) if id not in special)]
+        names = [named.get(id, f"<{id}>") for id in rows]
+        copied = start in others
+        if copied:
+            free = [name for name in ("<s>", "<start>", "<regard:start>") if name not in names]
+            if not free:
+                raise ValueError(
+                    "<s>, <start> and <regard:start> are pieces: no name is left for ours"
+                )
+            names[BOS] = free[0]
+        if len(set(names)) < len(names):
+            raise ValueError("a piece is named as an id without a name is")
+        return cls(rows, names, copied)

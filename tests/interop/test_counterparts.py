@@ -1,0 +1,47 @@
+"""What another project's layers have not is refused by name when a model of ours is converted, and never left out."""
+
+from __future__ import annotations
+
+import pytest
+from tests.interop.models import translator
+
+import regard
+from regard.attention.positions import Rotary
+from regard.interop import ctranslate2
+from regard.interop.keras import to_keras
+from regard.interop.marian import writing
+from regard.interop.torch import to_torch
+from regard.translation.errors import ModelError
+
+PARTS = {
+    "rotary": {"positions": "rotary"},
+    "alibi": {"positions": "alibi"},
+    "relative": {"positions": "relative"},
+    "norms": {"normalisation": "rms"},
+    "gates": {"gated": True},
+    "heads": {"head_width": 6},
+}
+parts = pytest.mark.parametrize(("part", "changes"), PARTS.items(), ids=PARTS)
+
+
+@parts
+def test_exporters_name_it(tmp_path, part, changes):
+    made = translator(tmp_path, norm="post", **changes)
+    for export in (writing.export, ctranslate2.export)[: 2 if part == "alibi" else 1]:
+        with pytest.raises(ModelError, match=part):
+            export(made, tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+
+
+@parts
+def test_torchs_layers_have_it_not(tmp_path, part, changes):
+    words = {"rotary": "turns queries and keys", "norms": "RMSNorm", "gates": "gate"}
+    with pytest.raises(ValueError, match=words.get(part, part)):
+        to_torch(translator(tmp_path, **changes).model)
+
+
+def test_attention_that_turns_is_no_attention_of_theirs():
+    turning = regard.MultiHeadAttention(8, heads=2, rotary=Rotary(base=500.0))
+    for convert in (to_torch, to_keras):
+        with pytest.raises(ValueError, match=r"base=500\.0"):
+            convert(turning)

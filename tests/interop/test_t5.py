@@ -1,0 +1,388 @@
+"""T5 folders of Hugging Face, built from a configuration: the same ids, logits and translations."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import sentencepiece
+import torch
+from tests.interop.models import LINES, SENTENCES
+from tests.journeys.commands import check_refused, run
+
+from regard.translation.decoding.search import Search
+from regard.translation.errors import ConfigurationError, ModelError
+from regard.translation.text.batches import sources
+from regard.translation.text.normalisation import normalise
+from regard.translation.text.tokenizer import BOS, EOS
+from regard.translation.translator import Translator
+
+transformers = pytest.importorskip("transformers")
+
+PROMPT = "translate English to German: "
+TASKS = {
+    "translation_en_to_de": {"prefix": PROMPT, "num_beams": 4},
+    "summarization": {"prefix": "summarize: "},
+}
+# The first T5, version 1.1, mT5, and MADLAD-400: its tags, and its beginning, which is its unknown.
+SHAPES: dict[str, dict[str, Any]] = {
+    "t5": {"task_specific_params": TASKS},
+    "t5_1_1": {"feed_forward_proj": "gated-gelu", "untied": True, "d_kv": 6},
+    "mt5": {"model_type": "mt5", "feed_forward_proj": "gated-silu", "num_decoder_layers": 1},
+    "madlad": {
+        "feed_forward_proj": "gated-gelu",
+        "untied": True,
+        "ids": {"unk_id": 0, "pad_id": 1, "eos_id": 2},
+        "decoder_start_token_id": 0,
+    },
+}
+ROOM = 5  # rows of the embedding beyond the pieces
+
+
+def pieces(unk_id: int = 2, pad_id: int = 0, eos_id: int = 1) -> bytes:
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*LINES, PROMPT, *(line[::-1] for line in LINES)]),
+        model_writer=written,
+        vocab_size=80,
+        hard_vocab_limit=False,
+        user_defined_symbols=["<2de>", "<2pt_BR>"],
+        unk_id=unk_id,
+        pad_id=pad_id,
+        eos_id=eos_id,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    return written.getvalue()
+
+
+def save(folder: Path, **changes: Any) -> Path:
+    """What save_pretrained of a small model writes, and the file of its pieces."""
+    folder.mkdir()
+    model_type, untied = changes.pop("model_type", "t5"), changes.pop("untied", False)
+    given = pieces(**changes.pop("ids", {}))
+    (folder / "spiece.model").write_bytes(given)
+    cut = sentencepiece.SentencePieceProcessor(model_proto=given)
+    mt5 = model_type == "mt5"
+    kind, described = (
+        (transformers.MT5ForConditionalGeneration, transformers.MT5Config)
+        if mt5
+        else (transformers.T5ForConditionalGeneration, transformers.T5Config)
+    )
+    torch.manual_seed(0)
+    model = kind(
+        described(
+            **{
+                "vocab_size": cut.get_piece_size() + ROOM,
+                "d_model": 16,
+                "d_kv": 4,
+                "d_ff": 24,
+                "num_layers": 2,
+                "num_heads": 4,
+                "relative_attention_num_buckets": 8,
+                "relative_attention_max_distance": 12,
+                "dropout_rate": 0.0,
+                "pad_token_id": cut.pad_id(),
+                "eos_token_id": cut.eos_id(),
+                "decoder_start_token_id": 0,
+                "tie_word_embeddings": not untied,
+                **changes,
+            }
+        )
+    ).eval()
+    if untied:
+        model.lm_head.weight = torch.nn.Parameter(model.shared.weight.detach().clone())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.uniform_(0.5, 1.5)
+    teach(model, cut)
+    model.generation_config.num_beams = 3
+    model.generation_config.max_length = 40
+    model.save_pretrained(folder)
+    if untied:  # which transformers 5 would not write, since they hold that T5 ties them
+        path = folder / "model.safetensors"
+        tensors = safetensors.torch.load_file(path)
+        tensors["lm_head.weight"] = model.lm_head.weight.detach().clone()
+        safetensors.torch.save_file(tensors, path, {"format": "pt"})
+    return folder
+
+
+def padded(rows: list[list[int]], pad: int) -> dict[str, torch.Tensor]:
+    longest = max(map(len, rows))
+    ids = torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
+    lengths = torch.tensor([len(row) for row in rows])
+    return {
+        "input_ids": ids,
+        "attention_mask": (torch.arange(longest) < lengths[:, None]).long(),
+    }
+
+
+def given(cut: Any, texts: list[str]) -> dict[str, torch.Tensor]:
+    return padded([[*cut.encode(text), cut.eos_id()] for text in texts], cut.pad_id())
+
+
+def teach(model: Any, cut: Any) -> None:
+    """A little of reversing letters, so that what it writes depends on what it reads, and ends."""
+    lines = [*LINES, *SENTENCES]
+    labels = given(cut, [line[::-1] for line in lines])
+    labels = labels["input_ids"].masked_fill(labels["attention_mask"] == 0, -100)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(60):
+        optimiser.zero_grad()
+        model(**given(cut, lines), labels=labels).loss.backward()
+        optimiser.step()
+
+
+def theirs(folder: Path) -> tuple[Any, Any]:
+    cut = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
+    return transformers.AutoModelForSeq2SeqLM.from_pretrained(folder), cut
+
+
+@pytest.fixture(scope="module")
+def shaped(tmp_path_factory) -> Callable[[str], Path]:
+    """The folder of a shape, made once. Nobody writes into it."""
+    folders = tmp_path_factory.mktemp("t5")
+    return functools.cache(lambda name: save(folders / name, **SHAPES[name]))
+
+
+@pytest.fixture(params=list(SHAPES))
+def folder(request, shaped) -> Path:
+    return shaped(request.param)
+
+
+@pytest.fixture
+def first(shaped) -> Path:
+    return shaped("t5")
+
+
+@pytest.fixture
+def spoilt(first, tmp_path) -> Path:
+    return Path(shutil.copytree(first, tmp_path / "spoilt"))
+
+
+@torch.no_grad()
+def test_pieces_ids_and_logits_are_theirs(folder):
+    ours, (model, cut) = Translator.open(folder), theirs(folder)
+    rows = torch.tensor(ours.run.words.rows)
+    texts = [*SENTENCES, "<2de> the ﬁne cat", "日 the sea", "</s> <pad> sea"]
+    encoded = [ours.tokenizers.source.encode(text) for text in texts]
+    for ids, text in zip(encoded, texts, strict=True):
+        assert rows[ids].tolist() == cut.encode(text)
+    source, lengths = sources(encoded)
+    draw = torch.Generator().manual_seed(0)
+    read = torch.randint(EOS, len(rows), (len(texts), 20), generator=draw)
+    read[:, 0] = BOS
+    expected = model(**given(cut, texts), decoder_input_ids=rows[read]).logits
+    found = ours.model(source, lengths, read)
+    kept = [id for id in range(found.shape[-1]) if id != BOS]
+    torch.testing.assert_close(found[..., kept], expected[..., rows[kept]], atol=1e-5, rtol=1e-5)
+    assert found[..., BOS].max() < -1e4
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_greedy_and_beam_search_write_the_same(folder, beams):
+    ours, (model, cut) = Translator.open(folder), theirs(folder)
+    search = Search(beam=beams, length_penalty=0, min_length=2, max_length=38, length_ratio=38)
+    found = ours.translate(SENTENCES, search=search)
+    generated = model.generate(
+        **given(cut, SENTENCES),
+        num_beams=beams,
+        length_penalty=0.0,
+        min_new_tokens=2,
+        early_stopping=True,
+    )
+    for one, row in zip(found, generated.tolist(), strict=True):
+        written = row[1 : row.index(cut.eos_id())]
+        assert one.target_pieces[:-1] == cut.id_to_piece(written)
+        assert one.text == normalise(cut.decode(written))
+        assert one.text
+
+
+@torch.no_grad()
+def test_a_text_may_be_told_what_to_do(first):
+    told, plain = Translator.open(first, to="de"), Translator.open(first)
+    assert Translator.open(first, to="en-de").tokenizers.source.prefix
+    text = "the cat sees the sea"
+    one, other = told.translate([text])[0], plain.translate([PROMPT + text])[0]
+    assert (one.text, one.source_pieces) == (other.text, other.source_pieces)
+    assert one.source == text
+    looked = told.translate([text], alignments=True)[0]
+    assert looked.alignment
+    assert all(0 <= word < len(text.split()) for word, _ in looked.alignment)
+    with pytest.raises(
+        ConfigurationError, match=r"--to fr: .* names de, pt_BR, en-de: leave it out"
+    ):
+        Translator.open(first, to="fr")
+
+
+def test_a_tag_among_the_pieces_asks_for_a_language(shaped):
+    folder = shaped("madlad")
+    told, plain = Translator.open(folder, to="pt_BR"), Translator.open(folder)
+    one, other = (
+        made.translate([text])[0] for made, text in ((told, "the sea"), (plain, "<2pt_BR> the sea"))
+    )
+    assert one.source_pieces == other.source_pieces
+    assert "<2pt_BR>" in one.source_pieces
+    assert one.text == other.text
+
+
+def test_commands_take_such_a_folder_and_need_no_transformers(first, tmp_path):
+    program = (
+        "import sys; sys.modules['transformers'] = None\n"
+        "from regard.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+
+    def typed(*arguments: str) -> str:
+        command = [sys.executable, "-c", program, *arguments, "--model", str(first), "--to", "de"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    (expected,) = Translator.open(first, to="de").translate(["the cat sees the sea"])
+    assert typed("translate", "the cat sees the sea") == expected.text + "\n"
+    assert typed("look", "the cat sees the sea", "--pieces").startswith(expected.text)
+
+
+def test_ctranslate2_serves_it(folder, tmp_path):
+    pytest.importorskip("ctranslate2")
+    from regard.interop import ctranslate2 as exporter
+    from regard.interop.engine import Engine
+
+    ours = Translator.open(folder)
+    exporter.export(ours, tmp_path / "exported")
+    served = Engine(tmp_path / "exported", ours.tokenizers, workers=1, compute_type="float32")
+    found = served.translate(SENTENCES, beam=1)
+    expected = ours.translate(SENTENCES, search=Search(beam=1))
+    assert [one.text for one in found] == [one.text for one in expected]
+
+
+def test_it_searches_as_the_folder_says(first):
+    assert (Translator.open(first).search.beam, Translator.open(first).search.length_penalty) == (
+        3,
+        1.0,
+    )
+
+
+def test_rows_without_a_piece_have_no_text(first):
+    tokenizer = Translator.open(first).tokenizers.target
+    ids = [*tokenizer.encode("the sea"), *range(len(tokenizer) - ROOM, len(tokenizer))]
+    assert tokenizer.decode(ids) == "the sea"
+    assert tokenizer.pieces(ids[-1:]) == [f"<{len(tokenizer) - 2}>"]
+
+
+def test_names_of_converted_files_are_known(first, spoilt):
+    path = spoilt / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    tensors["decoder.embed_tokens.weight"] = tensors.pop("shared.weight")
+    name = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+    tensors[name] = torch.zeros(8, 4)
+    safetensors.torch.save_file(tensors, path)
+    found, before = Translator.open(spoilt).model, Translator.open(first).model
+    for own, other in zip(found.parameters(), before.parameters(), strict=True):
+        assert torch.equal(own, other)
+
+
+def test_ids_may_stand_with_the_search_and_an_output_may_be_tied_by_its_numbers(first, spoilt):
+    path = spoilt / "config.json"
+    table = json.loads(path.read_text())
+    ids = {key: table.pop(key) for key in ("pad_token_id", "decoder_start_token_id")}
+    path.write_text(json.dumps({**table, "pad_token_id": None}))
+    (spoilt / "generation_config.json").write_text(json.dumps({**ids, "eos_token_id": 7}))
+    tensors(lambda t: t.update({"lm_head.weight": t["shared.weight"].clone()}))(spoilt)
+    found, before = Translator.open(spoilt), Translator.open(first)
+    assert found.run.words == before.run.words
+    assert found.model.settings == before.model.settings
+
+
+def test_the_output_is_scaled_as_the_configuration_says(first, spoilt):
+    before = Translator.open(first).model.decoder_norm.weight
+    config(scale_decoder_outputs=False)(spoilt)
+    torch.testing.assert_close(Translator.open(spoilt).model.decoder_norm.weight, 4 * before)
+    config(scale_decoder_outputs=None, tie_word_embeddings=False)(spoilt)
+    torch.testing.assert_close(Translator.open(spoilt).model.decoder_norm.weight, 4 * before)
+
+
+def config(**changes: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return change
+
+
+def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        found = safetensors.torch.load_file(folder / "model.safetensors")
+        change(found)
+        safetensors.torch.save_file(found, folder / "model.safetensors")
+
+    return spoil
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+
+
+def only_a_fast_tokenizer(folder: Path) -> None:
+    (folder / "spiece.model").unlink()
+    (folder / "tokenizer.json").write_text("{}")
+
+
+def written(name: str, content: bytes) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes(content) and None
+
+
+WI = "encoder.block.0.layer.1.DenseReluDense.wi.weight"
+BIAS = "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "umt5": (config(model_type="umt5"), "every layer has relative positions of its own"),
+    "untyped": (config(d_model="16"), "d_model is '16': input should be a valid integer"),
+    "none": (config(num_heads=0), "num_heads is 0: input should be greater than or equal to 1"),
+    "activation": (config(feed_forward_proj="gated-relu6"), "feed_forward_proj is 'gated-relu6'"),
+    "epsilon": (config(layer_norm_epsilon=1e-5), "layer_norm_epsilon is 1e-05: ours is 1e-06"),
+    "buckets": (config(relative_attention_num_buckets=10), "10: ours are a multiple of 4"),
+    "near": (config(relative_attention_max_distance=4), "tells 4 distances apart"),
+    "enormous": (config(d_model=65536), "config.json asks for"),
+    "layers": (config(num_layers=3), "tensor encoder.block.2.layer.0.SelfAttention.q.weight"),
+    "gated": (config(feed_forward_proj="gated-relu"), "wi_0.weight is missing"),
+    "start": (config(decoder_start_token_id=10**6), "decoder_start_token_id is 1000000"),
+    "end": (config(eos_token_id=0), "padding, unknown and end must be three ids"),
+    "few": (config(vocab_size=50), "has the id 50, the embedding has rows 0 to 49"),
+    "words": (written("generation_config.json", b'{"bad_words_ids": [[5]]}'), "no other words"),
+    "json": (written("config.json", b"[" * 100_000), "config.json: not valid JSON"),
+    "missing": (tensors(lambda t: t.pop(BIAS)), f"tensor {BIAS} is missing"),
+    "extra": (tensors(lambda t: t.update(x=torch.zeros(1))), "tensor x has no place in a T5"),
+    "shape": (tensors(lambda t: t.update({WI: torch.zeros(2, 2)})), r"has shape \(2, 2\)"),
+    "nan": (tensors(lambda t: t[WI].fill_(torch.nan)), "numbers that are not finite"),
+    "pickle": (pickled, "pytorch_model.bin is a pickle"),
+    "fast": (only_a_fast_tokenizer, "it has no spiece.model: it has a tokenizer.json"),
+    "garbage": (written("spiece.model", b"\x0a\xff\xff"), "spiece.model: not a usable sentence"),
+    "truncated": (written("model.safetensors", b"\0" * 5), "model.safetensors: corrupted"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_folder_that_is_not_to_be_trusted_is_refused(spoilt, spoil, message):
+    spoil(spoilt)
+    with pytest.raises(ModelError, match=message) as refused:
+        Translator.open(spoilt)
+    assert str(spoilt) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_commands_refuse_in_one_line(spoilt, tmp_path):
+    check_refused(run("translate", "--model", spoilt, "--to", "fr", "a"), spoilt, "--to fr", code=2)
+    result = run("export", "--model", spoilt, "--to", "huggingface", tmp_path / "x")
+    check_refused(result, 'positions is "relative"')
+    pickled(spoilt)
+    check_refused(run("translate", "--model", spoilt, "the cat"), spoilt, "is a pickle")
