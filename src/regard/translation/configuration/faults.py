@@ -25,6 +25,10 @@ from regard.translation.configuration.training import (
 from regard.translation.configuration.whole import Configuration
 
 _NUMBER = re.compile(r"\[\d+\]$")
+_KINDS: dict[str, type[BaseModel]] = {
+    "transformer": TransformerSection,
+    "recurrent": RecurrentSection,
+}
 
 
 def explain(error: Any, name: str) -> str:
@@ -32,7 +36,7 @@ def explain(error: Any, name: str) -> str:
     place = _place(error["loc"])
     key = _printable(".".join(place)) or "the file"
     if error["type"] == "extra_forbidden":
-        return f"{name}: unknown key {key}{_nearest(place, error)}"
+        return f"{name}: unknown key {key}{_elsewhere(place, error) or _nearest(place, error)}"
     if error["type"] == "missing":
         return f"{name}: missing key {key}"
     if error["type"].startswith("union_tag"):
@@ -66,6 +70,15 @@ def _cut(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _elsewhere(place: list[str], error: Any) -> str:
+    """Said of a key that models of the other kind have; nothing of others."""
+    if place[:-1] != ["model"]:
+        return ""
+    kind = str(error["loc"][1])
+    others = [k for k, section in _KINDS.items() if place[-1] in section.model_fields]
+    return f': model.kind is "{kind}", it is for "{others[0]}"' if others else ""
+
+
 def _nearest(place: list[str], error: Any) -> str:
     known = _known_keys(place[:-1])
     close = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.5)
@@ -85,7 +98,7 @@ def _known_keys(section: list[str]) -> list[str]:
         "data.valid": [FilesSection],
         "data.generated": [GeneratedSection],
         "tokenizer": [TokenizerSection],
-        "model": [TransformerSection, RecurrentSection],
+        "model": [*_KINDS.values()],
         "pretrained": [PretrainedSection],
         "training": [TrainingSection],
         "training.guide": [GuideSection],
