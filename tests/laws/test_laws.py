@@ -256,6 +256,26 @@ def test_what_may_not_be_read_may_hold_anything(kernel: str, garbage: float, sid
 
 
 @EVERY_KERNEL
+@GARBAGE
+@pytest.mark.parametrize("side", ["key", "value", "both"])
+def test_a_single_query_may_be_kept_from_anything(kernel: str, garbage: float, side: str) -> None:
+    """As a step of a decoder that is learnt from: readings, and gradients of all three."""
+    tensors, mask = draw(1, 7, 2), torch.arange(7) < 4
+    found = []
+    for spoilt in (False, True):
+        given_ = [tensor.detach().clone() for tensor in tensors]
+        for at, tensor in enumerate(given_):
+            if spoilt and at and side in ("both", ("key", "value")[at - 1]):
+                tensor[..., 4:, :] = garbage
+            tensor.requires_grad_()
+        with regard.kernel(kernel):
+            reading = regard.attend(*given_, mask=mask, score=SCORES.get(kernel))
+        found.append([reading, *torch.autograd.grad(reading.sin().sum(), given_)])
+    for clean, got in zip(*found, strict=True):
+        assert torch.allclose(clean, got)
+
+
+@EVERY_KERNEL
 def test_what_is_read_is_not_hidden(kernel: str) -> None:
     query, key, value = (tensor.detach() for tensor in draw())
     key[3] = torch.nan

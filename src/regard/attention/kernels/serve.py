@@ -29,12 +29,11 @@ def serve(request: Request, value: Tensor) -> Tensor:
             return one_by_one(sentences, request, value, serve)
     if not value.is_cpu or transformed():
         return kernel.attend(request, value)
-    # A decoder's single query is spared this: its keys are as many numbers as its scores take.
-    several = request.queries > 1
-    if several and torch.is_grad_enabled() and not _is_finite(request.key):
-        return _apart(kernel, request, value, kernel.attend(request, value))
     reading = kernel.attend(request, value)
-    return reading if _is_finite(reading) else _apart(kernel, request, value, reading)
+    # A key that no reading shows may still spoil gradients. Where none are wanted the keys of a
+    # decoder's single query are not summed: they are as many numbers as its scores take.
+    whole = _is_finite(reading) and (not reading.requires_grad or _is_finite(request.key))
+    return reading if whole else _apart(kernel, request, value, reading)
 
 
 def at_once(query: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
