@@ -78,7 +78,6 @@ def test_half_precision_is_turned_in_single():
         (Rotary(width=6), ShapeError, "6 of 5 channels"),
         (Rotary(width=3), ShapeError, "3 of 5 channels"),
         (Rotary(base=0.0), ValueError, "base is 0"),
-        (Rotary(pairing="thirds"), ValueError, "'thirds'"),
     ],
 )
 def test_what_cannot_turn_is_refused(turn, error, message):
@@ -86,6 +85,11 @@ def test_what_cannot_turn_is_refused(turn, error, message):
         turn(torch.ones(2, 5))
     with pytest.raises(error, match=message):
         MultiHeadAttention(10, heads=2, rotary=turn)
+
+
+def test_a_pairing_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="'thirds'"):
+        rotate(torch.ones(2, 4), torch.arange(2), pairing="thirds")
 
 
 def attention(**changes: object) -> MultiHeadAttention:
