@@ -33,9 +33,11 @@ class Transformer(TranslationModel):
 
     Attributes:
         pack: Whether training on a processor goes over the words alone, without padding, by fused loops.
+        rounded: Whether searches on a processor round weights, and what they are multiplied by, to 8 bits.
     """
 
     pack: bool = True
+    rounded: bool = False
 
     def __init__(
         self,

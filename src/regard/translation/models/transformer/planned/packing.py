@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention.heads import MultiHeadAttention
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
-from regard.translation.models.transformer.planned import passes
-from regard.translation.models.transformer.planned.tiles import packed
+from regard.translation.models.transformer.planned import passes, rounded, tiles
 
 Array = np.ndarray[Any, Any]
 _LINE = 16  # numbers: each part begins on a cache line
@@ -25,7 +24,14 @@ class Packing:
         end: of those behind the last layer.
     """
 
-    def __init__(self, layers: nn.ModuleList, last: nn.Module, output: nn.Linear | None) -> None:
+    def __init__(
+        self,
+        layers: nn.ModuleList,
+        last: nn.Module,
+        output: nn.Linear | None,
+        few_bits: bool = False,
+    ) -> None:
+        self._packed = rounded.packed if few_bits else tiles.packed
         self._parts: list[Tensor] = []
         self._size = 0
         self.places: Array = np.full((len(layers), passes.PLACES), -1, np.int64)
@@ -65,7 +71,7 @@ class Packing:
 
     def _product(self, *layers: nn.Linear, bias: bool = False) -> tuple[int, int]:
         """The places of layers of one input, side by side, and of their bias: -1 where it may be left out."""
-        at = self._put(packed(torch.cat([layer.weight.detach() for layer in layers])))
+        at = self._put(self._packed(torch.cat([layer.weight.detach() for layer in layers])))
         biases = [layer.bias for layer in layers]
         if not bias and all(each is None for each in biases):
             return at, -1

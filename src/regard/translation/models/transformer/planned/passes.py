@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from regard.attention.kernels.cpu.machine import compiled, inner
+from regard.translation.models.transformer.planned.products import product
 from regard.translation.models.transformer.planned.reading import copy, read_said, read_span
 from regard.translation.models.transformer.planned.rows import activate, add, add_bias, embed, norm
-from regard.translation.models.transformer.planned.tiles import product
 
 # The places of a layer's weights, a bias behind its weight; one that there is not has the place -1.
 JOINED, JOINED_BIAS, OUTPUT, OUTPUT_BIAS, INNER, INNER_BIAS, OUTER, OUTER_BIAS = range(8)
@@ -46,6 +46,8 @@ class Desk(NamedTuple):
     inner: Any
     spare: Any
     room: Any  # heads x positions
+    rounded: Any  # bytes of the rows of a product; None where products are of float32
+    factors: Any  # of those rows
 
 
 # numba knows the type of a plain tuple at once, that of a named one only after asking Python about
@@ -57,7 +59,7 @@ def _shape(t: Any) -> Any:
 
 @inner
 def _desk(t: Any) -> Any:
-    return Desk(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7])
+    return Desk(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9])
 
 
 @inner
@@ -74,7 +76,7 @@ def _join(
 ) -> None:
     """x = x + W given + b, normalised afterwards in post-norm models; W is at `of`, its norm at `by`."""
     width = shape.width
-    product(given, rows, depth, weights, at[of], width, desk.spare, desk.out)
+    product(given, rows, depth, weights, at[of], width, desk, desk.out)
     add(desk.x, desk.out, rows, width, weights, at[of + 1])
     if not shape.before:
         norm(desk.x, rows, width, weights, at[by], desk.x)
@@ -93,7 +95,7 @@ def _enter(desk: Any, rows: Any, weights: Any, at: Any, shape: Any) -> None:
 def _forward(desk: Any, rows: Any, weights: Any, at: Any, shape: Any) -> None:
     """x + W2 f(W1 x + b1) + b2."""
     _enter(desk, rows, weights, at[FORWARD_NORM], shape)
-    product(desk.h, rows, shape.width, weights, at[INNER], shape.inner, desk.spare, desk.inner)
+    product(desk.h, rows, shape.width, weights, at[INNER], shape.inner, desk, desk.inner)
     activate(desk.inner, rows, shape.inner, weights, at[INNER_BIAS], shape.kind)
     _join(desk, desk.inner, shape.inner, rows, weights, at, OUTER, FORWARD_NORM, shape)
 
@@ -103,7 +105,7 @@ def _ask(
     desk: Any, rows: Any, weights: Any, at: Any, of: Any, width: Any, out: Any, shape: Any
 ) -> None:
     """out = W h + b, W at `of`."""
-    product(desk.h, rows, shape.width, weights, at[of], width, desk.spare, out)
+    product(desk.h, rows, shape.width, weights, at[of], width, desk, out)
     add_bias(out, rows, width, weights, at[of + 1])
 
 
@@ -162,11 +164,12 @@ def encode(
 
 @compiled
 def project(
-    states: Any, rows: Any, weights: Any, at: Any, spare: Any, width: Any, sources: Any
+    states: Any, rows: Any, weights: Any, at: Any, width: Any, bench: Any, sources: Any
 ) -> None:
     """Each layer's keys and values of the source."""
+    desk = _desk(bench)
     for layer in range(len(at)):
-        product(states, rows, width, weights, at[layer, SOURCE], 2 * width, spare, sources[layer])
+        product(states, rows, width, weights, at[layer, SOURCE], 2 * width, desk, sources[layer])
         add_bias(sources[layer], rows, 2 * width, weights, at[layer, SOURCE_BIAS])
 
 

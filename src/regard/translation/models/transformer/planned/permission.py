@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from regard.translation.models.transformer.model import Transformer
     from regard.translation.models.transformer.planned.plan import Plan
 
-# What a weight is: where and how it lies, and how often it was written to; and every norm's epsilon.
-_Stamp = tuple[tuple[tuple[int, tuple[int, ...], int], ...], tuple[float, ...]]
+# What a weight is: where and how it lies, and how often it was written to; every norm's epsilon; and
+# whether products are rounded.
+_Stamp = tuple[tuple[tuple[int, tuple[int, ...], int], ...], tuple[float, ...], bool]
 # So many numbers of each weight tell of what was written without being counted: through `.data`,
 # and by optimisers whose loops are fused. Training and loading write to all of a weight, which the
 # sample sees; single numbers set through `.data` it may miss: to see those, too, all weights would
@@ -79,6 +80,7 @@ def _kept(model: Transformer, weights: list[nn.Parameter]) -> Plan:
     stamp = (
         tuple((w.data_ptr(), w.stride(), _writes(w)) for w in weights),
         tuple(norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm)),
+        model.rounded,
     )
     known = _plans.get(model)
     if (

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.positions import sinusoidal
-from regard.translation.models.transformer.planned import passes, rows, tiles
+from regard.translation.models.transformer.planned import passes, rounded, rows, tiles
 from regard.translation.models.transformer.planned.packing import Array, Packing
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ class Plan:
 
     def __init__(self, model: Transformer) -> None:
         settings = model.settings
-        self.width, self.heads = settings.width, settings.heads
-        self.encoder = Packing(model.encoder, model.encoder_norm, None)
-        self.decoder = Packing(model.decoder, model.decoder_norm, model.output)
+        self.width, self.heads, self.rounded = settings.width, settings.heads, model.rounded
+        self.encoder = Packing(model.encoder, model.encoder_norm, None, model.rounded)
+        self.decoder = Packing(model.decoder, model.decoder_norm, model.output, model.rounded)
         # Of rows that lie otherwise numba would compile all of it once more.
         self.reads = model.source_embedding.weight.detach().contiguous().numpy()
         self.writes = model.target_embedding.weight.detach().contiguous().numpy()
@@ -85,7 +85,14 @@ class Plan:
             inner=_flat(count * self.shape.inner),
             spare=_flat(tiles.ROWS * tiles.COLUMNS),
             room=_flat(self.heads * positions).reshape(self.heads, positions),
+            rounded=self._bytes(count) if self.rounded else None,
+            factors=_flat(count) if self.rounded else None,
         )
+
+    def _bytes(self, count: int) -> Array:
+        groups = -(-max(self.width, self.shape.inner) // rounded.FOUR)
+        room: Array = torch.empty(count * groups * rounded.FOUR, dtype=torch.uint8).numpy()
+        return room
 
     def encode(self, source: Tensor, lengths: Tensor) -> PlannedEncoded:
         """The encoder over the words of all sentences, one sentence after the other."""
@@ -112,15 +119,14 @@ class Plan:
         """Each decoder layer's keys and values of the source, projected once."""
         count = 2 * self.width * encoded.words
         projected = torch.empty(len(self.decoder.places), count).numpy()
-        spare = _flat(tiles.ROWS * tiles.COLUMNS)
         packing = self.decoder
         passes.project(
             encoded.states,
             encoded.words,
             packing.weights,
             packing.places,
-            spare,
             self.width,
+            tuple(self.desk(encoded.words, 1)),
             projected,
         )
         return projected

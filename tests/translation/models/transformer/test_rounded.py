@@ -1,0 +1,76 @@
+"""Products of numbers rounded to 8 bits: whole numbers are exact, and a model says nearly the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numba import njit
+from tests.translation.models.test_planned import LENGTHS, SHAPES, small, source
+
+from regard.translation.decoding.beam import beam
+from regard.translation.errors import ModelError
+from regard.translation.models.transformer.planned import rounded, tiles
+from regard.translation.models.transformer.planned.permission import plan_of
+
+
+@njit(error_model="numpy")
+def multiply(x, rows, depth, weights, width, numbers, factors, spare, out):
+    rounded.product(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
+
+
+def product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    (rows, depth), width = x.shape, len(weight)
+    numbers = np.zeros(rows * -(-depth // rounded.FOUR) * rounded.FOUR, np.uint8)
+    factors, out = np.zeros(rows, np.float32), np.full(rows * width, 7, np.float32)
+    spare = np.zeros(tiles.ROWS * tiles.COLUMNS, np.float32)
+    given = x.flatten().numpy(), rows, depth, rounded.packed(weight).numpy(), width
+    multiply(*given, numbers, factors, spare, out)
+    return torch.from_numpy(out).view(rows, width)
+
+
+@pytest.mark.parametrize(("rows", "depth", "width"), [(1, 4, 64), (7, 37, 71), (13, 256, 130)])
+def test_whole_numbers_are_multiplied_exactly(rows: int, depth: int, width: int):
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randint(-127, 128, (rows, depth), generator=generator).float()
+    weight = torch.randint(-127, 128, (width, depth), generator=generator).float()
+    x[:, 0], weight[:, 0] = 127, -127  # so that both factors are 1
+    assert torch.equal(product(x, weight), x @ weight.t())
+
+
+def test_rounding_costs_as_much_as_it_says():
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(n, 300, generator=generator) for n in (5, 70))
+    most = x.abs().amax(1)[:, None] / 254 * weight.abs().sum(1)
+    most = most + weight.abs().amax(1) / 254 * 1.01 * (x.abs().sum(1)[:, None])
+    assert bool(((product(x, weight) - x @ weight.t()).abs() <= most).all())
+
+
+def test_rows_of_nothing_and_of_what_is_no_number():
+    x = torch.zeros(3, 8)
+    x[1, 2], x[2, 3] = torch.nan, torch.inf
+    found = product(x, torch.ones(64, 8))
+    assert torch.equal(found[0], torch.zeros(64))
+    assert not found[1:].isfinite().any()
+
+
+@pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
+def test_a_rounded_plan_says_nearly_the_same(changes):
+    model, words = small(**changes), torch.full((3,), 2)
+    with torch.no_grad():
+        right = model.step(words, model.start(model.encode(source(), LENGTHS)))[0]
+        plan = plan_of(model, source())
+        model.rounded = True
+        found = model.step(words, model.begin(source(), LENGTHS))[0]
+        assert plan_of(model, source()) is not plan
+    assert not torch.equal(found, right)
+    assert float((found - right).norm() / right.norm()) < 0.05
+
+
+def test_damaged_weights_are_told():
+    model = small()
+    model.rounded = True
+    with torch.no_grad():
+        model.decoder[0].feed_forward.inner.weight[3, 3] = torch.nan
+    with pytest.raises(ModelError, match="not a number"):
+        beam(model, source(), LENGTHS, size=2, max_length=5)
