@@ -82,9 +82,19 @@ def test_a_recurrent_model_is_refused():
     check_refused(refused, "CTranslate2 has no recurrent layers", code=1)
 
 
-def test_weights_are_stored_otherwise_for_this_engine_only():
-    check_refused(run("translate", "--quantization", "int8", "Hola."), "--quantization", code=2)
-    assert lines("El gato negro duerme.", *ENGINE, "--quantization", "int8")
+@pytest.mark.parametrize("engine", [(), ENGINE], ids=["regard", "ctranslate2"])
+def test_either_engine_rounds_to_eight_bits(engine):
+    found = lines("El gato negro duerme.", *engine, "--quantization", "int8")
+    assert found == ["The black cat sleeps."]
+
+
+@pytest.mark.parametrize(
+    "models", [("es-en-recurrent",), ("es-en", "es-en-recurrent")], ids=["recurrent", "several"]
+)
+def test_only_a_transformer_rounds_to_eight_bits(models):
+    given = [part for model in models for part in ("--model", model)]
+    refused = run("translate", *given, "--quantization", "int8", "Hola.")
+    check_refused(refused, "int8 is for a single Transformer", code=2)
 
 
 def test_where_it_is_not_installed_one_line_says_how_to_get_it(monkeypatch):

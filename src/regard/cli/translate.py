@@ -121,7 +121,9 @@ def translate(
     ] = serving.EngineName.regard,
     quantization: Annotated[
         serving.Stored | None,
-        typer.Option(help="Of --engine ctranslate2: how weights are stored. [default: float32]"),
+        typer.Option(
+            help="How weights are kept: int8 is quicker and changes some words. [default: float32]"
+        ),
     ] = None,
 ) -> None:
     """Translate sentences.
@@ -167,10 +169,6 @@ def translate(
                 f"--device {device}": device != "cpu",
             }
         )
-    elif quantization is not None:
-        raise ConfigurationError(
-            f"--quantization {quantization}: is for --engine ctranslate2: leave it out"
-        )
     out = streams.output()
     if not texts:
         streams.standard_input()
@@ -186,6 +184,7 @@ def translate(
 
     from regard.translation.decoding.search import Search
     from regard.translation.models import compiling
+    from regard.translation.models.rounding import round_products
     from regard.translation.text import sentences
 
     # What is out of range or missing is refused before a model is opened.
@@ -202,6 +201,8 @@ def translate(
         # For a few sentences, loading compiled loops takes longer than doing without.
         compiling.want(not texts or len(texts) > _FEW)
         translator = options.open_translator(models, device, to)
+        if quantization is serving.Stored.int8:
+            round_products(translator.model)
     settings: dict[str, Any] = {"search": _search(translator.search, beam, given)}
     if batch_tokens is not None:
         settings["batch_tokens"] = batch_tokens
