@@ -7,12 +7,15 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EEXIST
 from pathlib import Path
 
-__all__ = ["append", "new_folder", "replacing", "sync_folder", "write"]
+__all__ = ["append", "new_folder", "remove_unused", "replacing", "sync_folder", "use", "write"]
+
+UNUSED = 30.0  # days
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -119,6 +122,30 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         os.close(handle)
+
+
+def use(folder: Path) -> None:
+    """Note that a folder of a cache is used: see `remove_unused`."""
+    with suppress(OSError):  # another person's, or removed this moment
+        os.utime(folder)
+
+
+def remove_unused(cache: Path, name: str, days: float = UNUSED) -> None:
+    """Remove the folders of a cache that nobody has used or written to for so many days, each at once and whole.
+
+    Args:
+        cache: the folder they are in.
+        name: a pattern that their names match: all else is left alone, but for what a killed process left.
+    """
+    names, latest = re.compile(rf"{name}|\..*\.tmp"), time.time() - days * 24 * 3600
+    with suppress(OSError):
+        for entry in list(os.scandir(cache)):
+            own = names.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+            with suppress(OSError):  # another process was quicker, or it is another person's
+                if own and entry.stat(follow_symlinks=False).st_mtime < latest:
+                    doomed = cache / f".{secrets.token_hex(6)}.tmp"
+                    os.rename(entry.path, doomed)
+                    shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _locked_folder(parent: Path, mark: str) -> tuple[Path, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +35,24 @@ def test_weights_shape_search_and_precision_have_places_of_their_own():
         model.output.weight[0, 0] += 1
     others.append(kept._digest(translator(model, search), "int8", "4.0"))
     assert len({first, *others}) == 1 + len(others)
+
+
+def test_what_is_exported_is_kept_for_as_long_as_it_is_used(monkeypatch, tmp_path):
+    def export(given: Any, place: Path, quantization: str) -> None:
+        place.mkdir()
+        (place / "model.bin").touch()
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kept.exporter, "library", lambda: SimpleNamespace(__version__="4.0"))
+    monkeypatch.setattr(kept.exporter, "export", export)
+    monkeypatch.setattr(kept, "Engine", lambda place, tokenizers: place)
+    models = [translator(Transformer(SETTINGS, 9, 9), Search(beam=n)) for n in (1, 2, 3)]
+    first, second = (kept.engine(given, "int8") for given in models[:2])
+    for place in (first, second):
+        os.utime(place, (0, 0))
+    assert kept.engine(models[0], "int8") == first
+    third = kept.engine(models[2], "int8")
+    assert set(kept._folder().iterdir()) == {first, third}
 
 
 def test_without_a_home_the_model_is_exported_anew(monkeypatch):

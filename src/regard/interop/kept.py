@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from regard import files
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.interop.engine import Engine
@@ -34,7 +35,9 @@ def engine(translator: Translator, quantization: Quantization) -> Engine:
         place.parent.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # it cannot be made, or this person has no home
         return Engine.of(translator, quantization=quantization)
+    files.use(place)
     if not (place / "model.bin").is_file():
+        files.remove_unused(place.parent, "[0-9a-f]{32}")
         try:
             exporter.export(translator, place, quantization)
         except ModelError:

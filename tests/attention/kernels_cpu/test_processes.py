@@ -67,6 +67,31 @@ def test_work_is_split_evenly(items: int, workers: int) -> None:
     assert max(lengths) - min(lengths) <= 1
 
 
+def test_code_of_sources_long_gone_is_removed_when_new_code_is_kept(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
+    cache._begin.cache_clear()
+    old, recent, foreign = (cache.folder() / name for name in ("0a" * 8, "1b" * 8, "mine"))
+    for place in (old, recent, foreign):
+        place.mkdir(parents=True)
+        (place / "code.nbi").touch()
+    for place in (old, foreign):
+        os.utime(place, (0, 0))
+
+    def kernel() -> None: ...
+
+    place = cache._Place.from_function(kernel, cache.__file__)
+    assert Path(place.get_cache_path()).is_dir()
+    assert not old.exists()
+    assert recent.exists()
+    assert foreign.exists()
+    os.utime(recent, (0, 0))  # whoever has its code in memory goes on, and keeps what it can
+    files = cache._Files(str(recent), "kernel", "stamp")
+    cache.remove_unused(cache.folder(), "[0-9a-f]{16}")
+    assert not recent.exists()
+    assert files.load("single") is None
+    cache._begin.cache_clear()
+
+
 def test_two_processes_never_take_each_others_code(tmp_path: Path) -> None:
     one, other = (cache._Files(str(tmp_path), "kernel", "stamp") for _ in range(2))
     empty = one._load_index()

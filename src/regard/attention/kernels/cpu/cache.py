@@ -18,6 +18,8 @@ import numba.core
 import numba.core.caching
 import numba.core.config
 
+from regard.files import remove_unused, use
+
 caching: Any = numba.core.caching
 config: Any = numba.core.config
 
@@ -45,6 +47,20 @@ def folder() -> Path:
     return Path(root) / "regard" / "kernels"
 
 
+@cache
+def _begin(place: Path) -> None:
+    """Note that what is kept there is used; where it is new, remove what nobody uses any more.
+
+    Another process may have loaded that: it has its code in memory, and what it compiles later is
+    not kept.
+    """
+    new = not place.exists()
+    place.mkdir(parents=True, exist_ok=True)
+    use(place)
+    if new:
+        remove_unused(place.parent, "[0-9a-f]{16}")
+
+
 class _Place(caching._CacheLocator):
     """numba's question where to keep a function, answered."""
 
@@ -64,6 +80,7 @@ class _Place(caching._CacheLocator):
     def from_function(cls, function: Any, file: str) -> _Place | None:
         place = cls(function, file)
         try:
+            _begin(Path(place.get_cache_path()))
             place.ensure_cache_path()
         except OSError:
             return None
@@ -113,6 +130,8 @@ class _Cache(caching.FunctionCache):
 
 def keep(dispatcher: Any) -> Any:
     """Keep what this compiles; where nothing can be written, compile anew in every process."""
+    if config.DISABLE_JIT:  # it is the function itself, which nobody calls
+        return dispatcher
     with suppress(RuntimeError, OSError):
         dispatcher._cache = _Cache(dispatcher.py_func)
     return dispatcher
