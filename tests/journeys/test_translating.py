@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import unicodedata
 
 import pytest
@@ -173,3 +176,14 @@ def test_the_bundled_model_translates_by_default():
     assert result.code == 0
     assert "home" in result.lines[0].lower()
     assert "casa?" in result.out
+
+
+def test_without_a_compiler_the_layers_do_it(trained):
+    """NUMBA_DISABLE_JIT, as debuggers set it: slower, and nothing else is different."""
+    command = [sys.executable, "-m", "regard", "translate", "--model", str(trained)]
+    given = {"input": b"El gato.\nLa casa.\n", "capture_output": True, "check": False}
+    compiled = subprocess.run(command, **given)
+    uncompiled = subprocess.run(command, **given, env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    assert (uncompiled.returncode, uncompiled.stderr) == (0, compiled.stderr)
+    assert uncompiled.stdout == compiled.stdout
+    assert uncompiled.stdout.count(b"\n") == 2

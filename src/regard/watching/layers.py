@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels.kept import transformed
+from regard.attention.kernels.loops import transformed
 from regard.attention.masks import padding
 from regard.attention.masks.mask import MaskLike
 from regard.watching import frames

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.kernels.kept import transformed
+from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.recomputing import Blocks, Recomputed, Span, closed_over, write
 from regard.attention.kernels.reference import normalise, read, widen
 from regard.attention.kernels.request import Request

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.kept import kept, transformed
+from regard.attention.kernels.kept import kept
+from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.request import Request
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import DotLike

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from regard.attention.kernels.loops import transformed
 from regard.attention.masks import Mask
 from regard.attention.masks.padding import Padding
 from regard.attention.masks.positions import Band
@@ -15,7 +16,6 @@ from regard.attention.shapes import Frame
 
 SMALL = 1 << 20  # booleans up to which a form is kept
 FORMS = 8  # of one mask
-TRACED = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY)
 
 Form = TypeVar("Form")
 _kept: WeakKeyDictionary[Mask, dict[Hashable, Any]] = WeakKeyDictionary()
@@ -50,12 +50,3 @@ def _size(mask: Padding | Band, frame: Frame) -> int:
 def _numbers(mask: Padding | Band) -> Hashable:
     """What a mask says as long as nobody writes to its tensor, by whatever name."""
     return tuple(mask.lengths.flatten().tolist()) if isinstance(mask, Padding) else None
-
-
-def transformed() -> bool:
-    """Whether a compiler or transform looks on, so that no number can be asked for."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or any(torch._C._get_dispatch_mode(mode) is not None for mode in TRACED)
-    )

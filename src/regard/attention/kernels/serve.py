@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels.choose import MATMUL, SDPA, SHORT, choose, pinned
-from regard.attention.kernels.kept import transformed
 from regard.attention.kernels.kernel import Kernel
+from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.reference import HALVES
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.sentences import one_by_one, packing

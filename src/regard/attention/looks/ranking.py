@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.kernels import loops
+
 RANKED = 64  # numbers that are ranked at once
 SHORT, FEW, MANY = 1024, 8, 32  # runs of FEW in a row up to SHORT, of MANY at least in a longer one
 LOW = 0xFFFFFFFF
@@ -55,7 +57,7 @@ def _compiled(scores: Tensor, count: int) -> bool:
     """Whether one pass of compiled code is worth loading it: it takes a third of the time."""
     several, long = 1 < count <= MOST, scores.shape[-1] > RANKED
     plain = scores.is_cpu and scores.dtype in (torch.float32, torch.float64)
-    return several and long and plain and scores.numel() >= WORTH
+    return several and long and plain and scores.numel() >= WORTH and loops.serve(scores)
 
 
 def _ranked(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,8 @@ from functools import cache
 
 import torch
 
+from regard.attention.kernels import loops
+
 _wanted = True
 
 
@@ -18,7 +20,7 @@ def want(loops: bool) -> None:
 
 def serves(device: torch.device) -> bool:
     """On a processor, where the machine code can be kept: compiling takes longer than most texts."""
-    return _wanted and device.type == "cpu" and _kept()
+    return _wanted and device.type == "cpu" and loops.serve() and _kept()
 
 
 @cache

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.kernels import loops
 from regard.translation.models.hooks import hooked
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.text.batches import Batch
@@ -112,12 +113,11 @@ class Objective(nn.Module):
 def _is_plain(words: Tensor, output: nn.Linear) -> bool:
     """Whether output layer and loss may be worked out together: numbers of a processor, nothing traced or hooked."""
     return (
-        words.is_cpu
+        loops.serve(words, output.weight)
+        and words.is_cpu
         and type(output) is nn.Linear
         and not hooked(output)
         and words.dtype == output.weight.dtype == torch.float32
         and torch.is_grad_enabled()
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
     )

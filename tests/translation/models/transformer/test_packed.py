@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from regard.translation.models.transformer import Transformer, TransformerSettings, packed
 from regard.translation.models.transformer.packed.attention import attend
@@ -165,6 +166,25 @@ def test_what_it_does_not_serve_is_padded():
     assert not packed.serves(model_of(), source, lengths - lengths.min(), target)
     long = torch.zeros(1, 10_000, dtype=torch.int64)
     assert not packed.serves(model_of(), long, lengths, target)
+
+
+def test_tensors_without_numbers_are_left_to_the_layers():
+    model, (source, lengths, target, _) = model_of(), batch_of(LENGTHS["unequal"])
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    assert packed.serves(model, source, lengths, target)
+    assert not packed.serves(model, mode.from_tensor(source), lengths, target)
+    with mode:
+        assert not packed.serves(model, source, lengths, target)
+        x = torch.empty(4, 33, 32)
+        assert model.encoder[0](x, torch.ones(4, 1, 1, 33, dtype=torch.bool)).shape == x.shape
+
+
+def test_a_compiled_pass_is_the_padded_one():
+    model, batch = model_of(encoder_layers=1, decoder_layers=1), batch_of(LENGTHS["unequal"])
+    expected = outcome(model, batch)
+    model.words = torch.compile(model.words, backend="eager")
+    for own, other in zip(outcome(model, batch), expected, strict=True):
+        assert torch.allclose(own, other, rtol=1e-4, atol=1e-5)
 
 
 def test_hooks_are_called_and_other_layers_keep_their_own_way():

@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from regard.attention.kernels import loops
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.rules import rules_of
 from regard.attention.normalisers import Softmax
@@ -31,6 +32,8 @@ class Cpu:
             return f"the query is on {request.query.device.type}, this kernel is for processors"
         if request.dropout:
             return "it has no dropout"
+        if not loops.are_compiled():
+            return "NUMBA_DISABLE_JIT is set: its loops are not compiled"
         sizes = (request.query, request.key, value)
         if not all(tensor.numel() for tensor in sizes) or not _additive(score).weight.numel():
             return "an axis has size 0"

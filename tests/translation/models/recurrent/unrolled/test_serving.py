@@ -8,10 +8,11 @@ import pytest
 import torch
 from tests.translation.models.recurrent.models import KINDS, LENGTHS, SOURCE, TARGET, small
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import regard
 from regard.translation.models.recurrent import RecurrentModel
-from regard.translation.models.recurrent.cells import Cell
+from regard.translation.models.recurrent.cells import Cell, GRUCell
 from regard.translation.models.recurrent.unrolled import layers
 
 
@@ -78,6 +79,16 @@ def test_who_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
         assert count.of(model) == 2  # the encoder reads nothing
     with regard.kernel("cpu"):
         assert count.of(model) == 3
+
+
+def test_tensors_without_numbers_are_left_to_the_cells() -> None:
+    cell, given = GRUCell(4, 8), torch.randn(6, 3 * 8)
+    mode, steps = FakeTensorMode(allow_non_fake_inputs=True), layers.Steps.forwards([3, 3])
+    assert layers.unroll(cell, given, steps) is not None
+    assert layers.unroll(cell, mode.from_tensor(given), steps) is None
+    with mode:
+        assert layers.unroll(cell, given, steps) is None
+        assert cell(given[:3], (torch.zeros(3, 8),), None)[0].shape == (3, 8)
 
 
 @pytest.mark.parametrize("kind", KINDS)

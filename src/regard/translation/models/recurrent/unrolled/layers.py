@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.kernels import loops
 from regard.attention.kernels.choose import pinned
 from regard.attention.scores import Additive
 from regard.translation.models.hooks import hooked
@@ -23,12 +24,11 @@ __all__ = ["serves", "unroll", "unroll_reading"]
 def serves(given: Tensor) -> bool:
     """Whether the loops can compute this: float32 or float64 of a processor, and nothing traced."""
     return (
-        given.is_cpu
+        loops.serve(given)
+        and given.is_cpu
         and given.dtype in (torch.float32, torch.float64)
         and given.numel() > 0
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
     )
 
 

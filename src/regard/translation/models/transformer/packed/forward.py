@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.attention.heads import MultiHeadAttention
+from regard.attention.kernels import loops
 from regard.translation.models.transformer.layers import (
     DecoderLayer,
     EncoderLayer,
@@ -35,7 +36,8 @@ def serves(model: Transformer, source: Tensor, lengths: Tensor, target: Tensor) 
     """Whether this is the way to go: on a processor, in float32, for gradients, with nothing traced or hooked."""
     weight = model.output.weight
     return (
-        weight.is_cpu
+        loops.serve(weight, source, target)
+        and weight.is_cpu
         and weight.dtype == torch.float32
         and torch.is_grad_enabled()
         and weight.requires_grad
@@ -43,8 +45,6 @@ def serves(model: Transformer, source: Tensor, lengths: Tensor, target: Tensor) 
         and bool((lengths > 0).all())  # a sentence without a word would have nothing to read
         and max(source.shape[1], target.shape[1]) <= LONGEST
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
         and is_plain(model)
     )
 
