@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -18,6 +18,7 @@ from regard.translation.models.transformer import (
     Transformer,
     TransformerSettings,
 )
+from regard.translation.models.transformer.settings import Activation
 
 _Layer = TypeVar("_Layer", EncoderLayer, DecoderLayer)
 
@@ -40,10 +41,11 @@ _ATTENTIONS = {
 }
 
 
-_ACTIVATIONS: list[tuple[Literal["relu", "gelu", "silu"], Any, type[nn.Module]]] = [
-    ("relu", ACTIVATIONS["relu"], nn.ReLU),
-    ("gelu", ACTIVATIONS["gelu"], nn.GELU),
-    ("silu", ACTIVATIONS["silu"], nn.SiLU),
+_ACTIVATIONS: list[tuple[Activation, Callable[[Any], bool]]] = [
+    ("relu", lambda given: type(given) is nn.ReLU),
+    ("gelu", lambda given: type(given) is nn.GELU and given.approximate == "none"),
+    ("gelu_tanh", lambda given: type(given) is nn.GELU and given.approximate == "tanh"),
+    ("silu", lambda given: type(given) is nn.SiLU),
 ]
 
 
@@ -178,13 +180,11 @@ def _settings(theirs: Any) -> TransformerSettings:
     )
 
 
-def _activation(given: Any) -> Literal["relu", "gelu", "silu"]:
-    for name, function, module in _ACTIVATIONS:
-        # A GELU may be the approximation by a hyperbolic tangent.
-        exact = getattr(given, "approximate", "none") == "none"
-        if given is function or (type(given) is module and exact):
+def _activation(given: Any) -> Activation:
+    for name, is_module in _ACTIVATIONS:
+        if given is ACTIVATIONS[name] or is_module(given):
             return name
-    raise ValueError(f"its activation is {given}: ours are {', '.join(ACTIVATIONS)}, exact")
+    raise ValueError(f"its activation is {given}: ours are {', '.join(ACTIVATIONS)}")
 
 
 def _norm_from_torch(theirs: nn.Module | None) -> nn.LayerNorm | None:
