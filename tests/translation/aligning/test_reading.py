@@ -13,6 +13,7 @@ from regard.translation.aligning.reading import readings
 from regard.translation.aligning.words import in_pieces, words_of
 from regard.translation.errors import ConfigurationError
 from regard.translation.evaluation.alignment import symmetrise
+from regard.translation.text.tokenizer import Tokenizer
 
 BOTH = tokenizers()
 
@@ -34,6 +35,34 @@ def test_words_that_are_none_or_several_keep_their_numbers():
     assert found.owners == sorted(found.owners)
     assert found.ids == BOTH.source.encode("uno dos tres ñ azul")
     assert in_pieces(BOTH.source, []).ids == []
+
+
+def test_marks_that_stand_apart_are_read_as_they_were_learnt_and_stay_words():
+    lines = [
+        f"{a} {b}, {c}? l'{b}..." for a in ("uno", "dos") for b in ("eau", "mar") for c in "xyz"
+    ]
+    learnt = Tokenizer.train(lines * 4, vocabulary_size=330, character_coverage=1.0)
+    words = ["uno", "mar", ",", "x", "?", "l'", "eau", "..."]
+    found = in_pieces(learnt, words)
+    assert found.ids == learnt.encode("uno mar, x? l'eau...")
+    joined = [""] * len(words)
+    for piece, owner in zip(learnt.pieces(found.ids), found.owners, strict=True):
+        joined[owner] += piece.replace("▁", "")
+    assert joined == words
+    assert found.unread == 0
+    # Words stay apart, however rare, and so does a mark that was learnt apart.
+    assert in_pieces(learnt, ["mar", "eau"]).ids == learnt.encode("mar eau")
+    french = Tokenizer.train(["uno mar ?"] * 9 + ["ça va ?"] * 9, vocabulary_size=300)
+    assert in_pieces(french, ["mar", "?"]).ids == french.encode("mar ?")
+
+
+def test_bytes_of_a_character_count_as_one():
+    found = in_pieces(BOTH.source, ["uno", "鯨", "!", "x"])
+    pieces = BOTH.source.pieces(found.ids)
+    bytes_of = [owner for piece, owner in zip(pieces, found.owners, strict=True) if "<0x" in piece]
+    assert found.ids == BOTH.source.encode("uno 鯨! x")
+    assert bytes_of == [1, 1, 1, 2]
+    assert found.owners[-1] == 3
 
 
 def test_words_are_those_of_the_normalised_line():

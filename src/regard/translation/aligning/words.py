@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import Tokenizer
 
 _START = "▁"
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+# What may stand at the end of a word and before another one without a space: l' eau, e - mail.
+_ELIDING = "'’-"
+# What white space keeps apart, and the number of its word.
+_Part = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -47,24 +54,62 @@ def words_of(line: str) -> list[str]:
 def in_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> Words:
     """Cut words into pieces as one sentence, and remember whose each piece is.
 
-    A word that holds white space owns the pieces of all its parts; one that is empty owns none.
+    Aligners' texts have punctuation apart, "casa ?", which no translator has learnt to read: marks are written
+    the way the tokenizer has fewer pieces for, "casa?", and stay words of their own. A word that holds white
+    space owns the pieces of all its parts; one that is empty owns none.
     """
     parts = [
         (part, number) for number, word in enumerate(words) for part in normalise(word).split()
     ]
-    ids = tokenizer.encode(" ".join(part for part, _ in parts))
+    written = _written(tokenizer, parts)
+    ids = tokenizer.encode(" ".join("".join(part for part, _ in each) for each in written))
     tags = len(tokenizer.prefix) if ids else 0
-    places = _places(tokenizer.pieces(ids[tags:]))
-    owners = [parts[min(place, len(parts) - 1)][1] for place in places]
+    owners = [
+        _owner(written[min(place, len(written) - 1)], character)
+        for place, character in _places(tokenizer.pieces(ids[tags:]))
+    ]
     return Words(list(words), ids, [-1] * tags + owners)
 
 
-def _places(pieces: Sequence[str]) -> list[int]:
-    """For each piece the number of the blank-separated part in which it begins."""
-    place = -1 if pieces and pieces[0].startswith(_START) else 0
-    places = []
+def _written(tokenizer: Tokenizer, parts: Sequence[_Part]) -> list[list[_Part]]:
+    """The parts, those together that have no space between them."""
+    written = [[part] for part in parts[:1]]
+    for (before, _), (after, number) in pairwise(parts):
+        if _joins(tokenizer, before, after):
+            written[-1].append((after, number))
+        else:
+            written.append([(after, number)])
+    return written
+
+
+def _joins(tokenizer: Tokenizer, before: str, after: str) -> bool:
+    """Whether a mark is rather written without the space before it, or an apostrophe without that after it."""
+    if after[0].isalnum() and before[-1] not in _ELIDING:
+        return False
+    return len(tokenizer.encode(before + after)) < len(tokenizer.encode(f"{before} {after}"))
+
+
+def _owner(written: Sequence[_Part], character: int) -> int:
+    for part, number in written:
+        if character < len(part):
+            return number
+        character -= len(part)
+    return written[-1][1]
+
+
+def _places(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where each piece begins: the number of what is written without a space, and a character of that."""
+    place, character = -1 if pieces and pieces[0].startswith(_START) else 0, 0
     for piece in pieces:
-        place += piece.startswith(_START)
-        places.append(place)
-        place += piece.count(_START, 1)
-    return places
+        if byte := _BYTE.fullmatch(piece):
+            # All bytes of a character are where its first one is.
+            character += int(byte[1], 16) >> 6 != 0b10
+            yield place, character - 1
+            continue
+        if piece.startswith(_START):
+            place, character = place + 1, 0
+        yield place, character
+        inside, _, last = piece.removeprefix(_START).rpartition(_START)
+        if inside:
+            place, character = place + inside.count(_START) + 1, 0
+        character += len(last)
