@@ -22,12 +22,19 @@ from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 from torch import Tensor
 
-from regard.attention.kernels.cpu.machine import has, inner, inner_sum, lanes
+from regard.attention.kernels.cpu.machine import (
+    bits_of_single,
+    has,
+    inner,
+    lanes,
+    single_of_bits,
+)
 from regard.translation.models.transformer.planned.tiles import COLUMNS, LANES, ROWS, VECTORS
 
 VNNI = has("avx512vnni") and has("avx512f")
 FOUR = 4
 _LARGEST, _MIDDLE = 127, 128
+_UNSIGNED, _INFINITE = 0x7FFFFFFF, 0x7F800000  # of float32's bits
 
 _BYTE, _WHOLE, _INDEX, _NUMBER = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _WHOLES, _NUMBERS = ir.VectorType(_WHOLE, LANES), ir.VectorType(_NUMBER, LANES)
@@ -161,23 +168,14 @@ _one, _two = _tiles[:2]
 _three, _four_rows, _five, _six = _tiles[2:] if ROWS == 6 else (_two,) * 4
 
 
-@inner_sum
-def _size(row: Any) -> Any:
-    """sum |x|, which is a number where all of them are."""
-    lanes()
-    total = np.float32(0)
-    for i in range(np.uint64(row.size)):
-        total += abs(row[i])
-    return total
-
-
-@inner_sum
+@inner
 def _most(row: Any) -> Any:
+    """The bits of the largest |x|, which are in the numbers' order; those of what is no number are above."""
     lanes()
-    most = np.float32(0)
+    most = np.int32(0)
     for i in range(np.uint64(row.size)):
-        x = abs(row[i])
-        most = x if x > most else most
+        bits = np.int32(bits_of_single(row[i]) & np.int32(_UNSIGNED))
+        most = bits if bits > most else most
     return most
 
 
@@ -192,12 +190,15 @@ def _round(row: Any, by: Any, out: Any) -> None:
 def _round_all(x: Any, rows: Any, depth: Any, groups: Any, numbers: Any, factors: Any) -> None:
     for r in range(rows):
         row, out = x[r * depth : r * depth + depth], numbers[r * groups * FOUR :]
-        most = _most(row)
+        bits = _most(row)
+        most = single_of_bits(bits)
         by = np.float32(_LARGEST) / most if most > 0 else np.float32(0)
         _round(row, by, out[:depth])
         for i in range(depth, groups * FOUR):
             out[i] = 0
-        factors[r] = most / np.float32(_LARGEST) if _size(row) < np.inf else np.float32(np.nan)
+        factors[r] = (
+            most / np.float32(_LARGEST) if bits < np.int32(_INFINITE) else np.float32(np.nan)
+        )
 
 
 @inner

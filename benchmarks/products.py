@@ -1,0 +1,104 @@
+"""Matrix products at the sizes of a search: float32 and 8 bits, ours and torch's.
+
+python benchmarks/products.py [--threads 1] [--rounds 5] [--out benchmarks/results/products.json]
+
+Rows 32 and 160 (a batch of 32, greedy and with a beam of 5), the products of a Transformer of width 256. The weights
+of a model come from beyond the second-level cache; so here each product goes through 20 million weights, in as many
+matrices as that takes. Figures are thousand million multiplications and additions a second. `regard` has its weights
+packed beforehand; its 8 bits include rounding the rows. `torch._int_mm` is given rounded rows and gives whole numbers;
+`linear_dynamic` is torch's layer of 8 bits, which rounds rows as ours does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from _measure import interleaved, write
+from numba import njit
+
+from regard.translation.models.transformer.planned import rounded, tiles
+
+SIZES = ((256, 256), (256, 768), (256, 1024), (1024, 256), (256, 8000))
+WEIGHTS = 20_000_000
+
+
+@njit(nogil=True, error_model="numpy")
+def whole(x, rows, depth, weights, width, spare, out):  # type: ignore[no-untyped-def]
+    tiles.product(x, rows, depth, weights, 0, width, spare, out)
+
+
+@njit(nogil=True, error_model="numpy")
+def few_bits(x, rows, depth, weights, width, numbers, factors, spare, out):  # type: ignore[no-untyped-def]
+    rounded.product(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
+
+
+def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[], Any]]]:
+    """How many products each run is, and the runs."""
+    torch.manual_seed(0)
+    count = max(1, WEIGHTS // (depth * width))
+    weights = [torch.randn(width, depth) for _ in range(count)]
+    x, out, spare = torch.randn(rows, depth), np.zeros(rows * width, np.float32), room(1024)
+    flat, numbers, factors = x.flatten().numpy(), np.zeros(rows * depth, np.uint8), room(rows)
+    panels = [tiles.packed(weight).numpy() for weight in weights]
+    bits = [rounded.packed(weight).numpy() for weight in weights]
+    bytes_ = [torch.randint(-127, 128, (width, depth), dtype=torch.int8) for _ in weights]
+    given = torch.randint(-127, 128, (rows, depth), dtype=torch.int8)
+    layers = [
+        torch.ops.quantized.linear_prepack(torch.quantize_per_tensor(w, 0.03, 0, torch.qint8), None)
+        for w in weights
+    ]
+    halves, half = [weight.bfloat16() for weight in weights], x.bfloat16()
+
+    def ours(weight: Any) -> None:
+        whole(flat, rows, depth, weight, width, spare, out)
+
+    def ours_rounded(weight: Any) -> None:
+        few_bits(flat, rows, depth, weight, width, numbers, factors, spare, out)
+
+    return count, {
+        "regard, float32": lambda: [ours(each) for each in panels],
+        "regard, 8 bits": lambda: [ours_rounded(each) for each in bits],
+        "torch, float32": lambda: [x @ each.t() for each in weights],
+        "torch, bfloat16": lambda: [half @ each.t() for each in halves],
+        "torch._int_mm": lambda: [torch._int_mm(given, each.t()) for each in bytes_],
+        "torch, linear_dynamic": lambda: [
+            torch.ops.quantized.linear_dynamic(x, each, False) for each in layers
+        ],
+    }
+
+
+def room(numbers: int) -> Any:
+    return np.zeros(numbers, np.float32)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    warnings.filterwarnings("ignore", category=UserWarning)
+    torch.set_num_threads(options.threads)
+    torch.backends.quantized.engine = "onednn"
+    results = []
+    for rows in (32, 160):
+        for depth, width in SIZES:
+            count, given = runs(rows, depth, width)
+            taken = interleaved(given, options.rounds)
+            work = count * rows * depth * width / 1e9
+            speeds = {name: round(work / seconds, 1) for name, seconds in taken.items()}
+            results.append({"rows": rows, "inputs": depth, "outputs": width, **speeds})
+            print(results[-1], flush=True)
+    if options.out:
+        write(options.out, {"products": results})
+
+
+if __name__ == "__main__":
+    main()
