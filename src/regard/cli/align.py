@@ -132,15 +132,24 @@ def align(
     pairs = _texts(source, target) if text else _lines(source, target)
     forward = aligned.open_aligner(model, device, asked, to)
     backward = None if reverse_model is None else aligned.open_aligner(reverse_model, device)
+    _print(forward, backward, pairs, format, out)
+
+
+def _print(
+    forward: Aligner,
+    backward: Aligner | None,
+    pairs: Iterator[tuple[Words, Words]],
+    format: report.Format,
+    out: Path | None,
+) -> None:
+    """A line of links for each pair; a picture of the only one."""
     unread = 0
     for some in _chunks(pairs):
+        if out is not None and len(some) > 1:
+            raise ConfigurationError("--out draws one pair: use --text, or files of one line")
         for one, links in _link(forward, backward, some):
             unread += one.unread
             if out is not None:
-                if len(some) > 1:
-                    raise ConfigurationError(
-                        "--out draws one pair: use --text, or files of one line"
-                    )
                 _draw(one, links, out)
             print(_written(one, links, format))
     if unread:

@@ -80,15 +80,9 @@ def back_translate(
     Repeated, empty and long sentences are left out, and pairs that are no translations by their looks. Ctrl-C
     finishes what is being translated and ends; --resume goes on. A file that is not here is looked for in REGARD_DATA.
     """
-    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    for name, value in drawing.items():
-        if value is not None and not sample:
-            option = "--" + name.replace("_", "-")
-            raise ConfigurationError(f"{option} {value}: is for sampling: add --sample")
-    if seed is not None and not 0 <= seed < 2**63:
-        raise ConfigurationError(f"--seed {seed}: use a whole number, 0 to 2^63 - 1")
-    if not 1 <= batch_tokens <= 2**31:
-        raise ConfigurationError(f"--batch-tokens {batch_tokens}: use a whole number, 1 to 2^31")
+    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    options.check_drawing(drawing, seed, sample)
+    options.check_batch_tokens(batch_tokens)
     options.check_writable(out)
     text = corpora.found(text)
     streams.output()
@@ -100,7 +94,7 @@ def back_translate(
     from regard.translation.text.corpora import opened
 
     given = {"beam": beam, "length_penalty": length_penalty, "sampling": sample or None}
-    given |= {name: value for name, value in drawing.items() if name != "seed"}
+    given |= drawing
     changes = {name: value for name, value in given.items() if value is not None}
     # What is out of range or missing is refused before a model is opened.
     dataclasses.replace(Search(), **changes)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -89,6 +89,22 @@ def check_device(name: str) -> None:
     except (RuntimeError, AssertionError, NotImplementedError) as fault:
         why = str(fault).strip().splitlines()[0][:200] if str(fault).strip() else "not available"
         raise ConfigurationError(f"--device {name}: cannot be used here: {why}") from None
+
+
+def check_drawing(drawing: Mapping[str, float | None], seed: int | None, sample: bool) -> None:
+    """Raises `ConfigurationError` for what is of --sample without it, and for a seed out of range."""
+    for name, value in {**drawing, "seed": seed}.items():
+        if value is not None and not sample:
+            option = "--" + name.replace("_", "-")
+            raise ConfigurationError(f"{option} {value}: is for sampling: add --sample")
+    if seed is not None and not 0 <= seed < 2**63:
+        raise ConfigurationError(f"--seed {seed}: use a whole number, 0 to 2^63 - 1")
+
+
+def check_batch_tokens(count: int | None) -> None:
+    """Raises `ConfigurationError` for a --batch-tokens out of range."""
+    if count is not None and not 1 <= count <= 2**31:
+        raise ConfigurationError(f"--batch-tokens {count}: use a whole number, 1 to 2^31")
 
 
 def check_writable(path: Path) -> None:

@@ -131,14 +131,9 @@ def translate(
     Each TEXT is one sentence. Without any, each line of standard input is one, and gives one line: an empty
     line an empty one. Only a line feed ends a line; control characters within one become spaces.
     """
-    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    for name, value in drawing.items():
-        if value is not None and not sample:
-            raise ConfigurationError(f"{_option(name)} {value}: is for sampling: add --sample")
-    if seed is not None and not 0 <= seed < 2**63:
-        raise ConfigurationError(f"--seed {seed}: use a whole number, 0 to 2^63 - 1")
-    if batch_tokens is not None and not 1 <= batch_tokens <= 2**31:
-        raise ConfigurationError(f"--batch-tokens {batch_tokens}: use a whole number, 1 to 2^31")
+    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    options.check_drawing(drawing, seed, sample)
+    options.check_batch_tokens(batch_tokens)
     json = form is Format.json
     models = model or [options.DEFAULT_MODEL]
     by_line = {
@@ -183,8 +178,6 @@ def translate(
     }
 
     from regard.translation.decoding.search import Search
-    from regard.translation.models import compiling
-    from regard.translation.models.rounding import round_products
     from regard.translation.text import sentences
 
     # What is out of range or missing is refused before a model is opened.
@@ -198,11 +191,8 @@ def translate(
         translator = serving.served(models, to, quantization or serving.Stored.float32, paragraphs)
         at_once = at_once if at_once == 1 else at_once * translator.engine.workers
     else:
-        # For a few sentences, loading compiled loops takes longer than doing without.
-        compiling.want(not texts or len(texts) > _FEW)
-        translator = options.open_translator(models, device, to)
-        if quantization is serving.Stored.int8:
-            round_products(translator.model)
+        few = texts is not None and 0 < len(texts) <= _FEW
+        translator = _opened(models, device, to, quantization, few)
     settings: dict[str, Any] = {"search": _search(translator.search, beam, given)}
     if batch_tokens is not None:
         settings["batch_tokens"] = batch_tokens
@@ -221,6 +211,20 @@ def translate(
         chunks = streams.chunks(lines, at_once)
         interpreter.lines(chunks, style, prefix=prefix, own_prefixes=prefixes, draw=look)
     interpreter.say_what_was_cut()
+
+
+def _opened(
+    models: list[str], device: str, to: str | None, stored: serving.Stored | None, few: bool
+) -> Translator:
+    """The translator; for a few sentences, loading compiled loops takes longer than doing without."""
+    from regard.translation.models import compiling
+    from regard.translation.models.rounding import round_products
+
+    compiling.want(not few)
+    translator = options.open_translator(models, device, to)
+    if stored is serving.Stored.int8:
+        round_products(translator.model)
+    return translator
 
 
 def _search(own: Search, beam: int | None, given: dict[str, int | float | bool | None]) -> Search:
@@ -250,7 +254,3 @@ def _exclude(option: str, others: dict[str, bool], why: str) -> None:
     for other, given in others.items():
         if given:
             raise ConfigurationError(f"{option} and {other} do not go together: {why}")
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
