@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from regard.attention.kernels.cpu.chain import add
 from regard.attention.kernels.cpu.exponentials import BLOCK, STRIP, exponential
 from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes
+from regard.attention.kernels.cpu.values import scale_row
 from regard.attention.kernels.cpu.vectors import everywhere, larger, load, most, width_of
 
 
@@ -28,14 +30,6 @@ def open_scores(sums: Any, to: Any, n: Any, total: Any, cap: Any) -> None:
 
 
 @inner
-def add_bias(scores: Any, to: Any, bias: Any, at: Any, n: Any) -> None:
-    lanes()
-    s, b = np.uint64(to), np.uint64(at)
-    for j in range(np.uint64(n)):
-        scores[s + j] += bias[b + j]
-
-
-@inner
 def shut_masked(scores: Any, to: Any, mask: Any, at: Any, n: Any) -> None:
     lanes()
     s, m, never = np.uint64(to), np.uint64(at), scores.dtype.type(-np.inf)
@@ -49,14 +43,6 @@ def shut_others(scores: Any, to: Any, own: Any, documents: Any, at: Any, n: Any)
     s, d, never = np.uint64(to), np.uint64(at), scores.dtype.type(-np.inf)
     for j in range(np.uint64(n)):
         scores[s + j] = scores[s + j] if documents[d + j] == own else never
-
-
-@inner
-def divide(scores: Any, to: Any, n: Any, factor: Any) -> None:
-    lanes()
-    s = np.uint64(to)
-    for j in range(np.uint64(n)):
-        scores[s + j] *= factor
 
 
 @inner
@@ -107,7 +93,7 @@ def mask_row(
     if bias.shape[0] > 0:
         i = query if bias.shape[0] > 1 else 0
         if bias.shape[1] > 1:
-            add_bias(sums, at, bias[i], first + left, n)
+            add(sums, at, bias[i], first + left, n)
         else:
             for j in range(n):
                 sums[at + j] += bias[i, 0]
@@ -128,7 +114,7 @@ def close_row(
 ) -> None:
     """Over the temperature, and -inf outside of columns start to stop."""
     if factor != 1.0:
-        divide(sums, to + left, right - left, sums.dtype.type(factor))
+        scale_row(sums, to + left, right - left, sums.dtype.type(factor))
     for j in range(left, min(start, right)):
         sums[to + j] = -np.inf
     for j in range(max(stop, left), right):
