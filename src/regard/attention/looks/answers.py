@@ -2,78 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from math import prod
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.looks import learned
-from regard.attention.looks.blocks import Block, Index
 from regard.attention.looks.distances import distance_of
+from regard.attention.looks.folding import Fold, Progress
 from regard.attention.looks.pooling import Bins, Map, Reduce
-from regard.attention.looks.source import Known, Source
 from regard.attention.looks.windows import Window, positions
 from regard.attention.shapes import Shape, ShapeError, broadcast
 
-BLOCK = 1 << 20  # scores that a backward pass holds at a time
-Progress = Callable[[int, int], None]
 
-
-class Answers(ABC):
-    """What a look says of weights (*batch, queries, keys) that are never held at once."""
-
-    _known: tuple[object, Known] | None = None
-
-    @property
-    @abstractmethod
-    def shape(self) -> Shape:
-        """(*batch, queries, keys)."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device: ...
-
-    @abstractmethod
-    def _source(self) -> Source:
-        """Where the blocks come from."""
-
-    @abstractmethod
-    def _rows(self, rows: Tensor | None) -> Tensor:
-        """The weights of these queries over every key; it broadcasts to (*batch, rows, keys)."""
-
-    @abstractmethod
-    def _scores(self, rows: Tensor) -> Tensor:
-        """The scores over the temperature of these queries, -inf where they may not read."""
-
-    @abstractmethod
-    def _temperature(self) -> float:
-        """The softmax's; a TypeError where the weights are no softmax of scores."""
-
-    @abstractmethod
-    def _cost(self) -> int:
-        """How many numbers a pair of a query and a key takes to score."""
-
-    @abstractmethod
-    def _dtype(self) -> torch.dtype: ...
-
-    @abstractmethod
-    def _leaves(self) -> list[Tensor] | None:
-        """The tensors that the weights depend on; None where that cannot be told."""
-
-    @abstractmethod
-    def _learner(self) -> Answers:
-        """The same look, for answers with gradients: no strip of it does again what all share."""
-
-    @abstractmethod
-    def _learns(self) -> bool:
-        """Whether a gradient is wanted of the weights."""
-
-    @abstractmethod
-    def _stamp(self) -> object:
-        """What the row normalisers depend on, as it is now; None where that cannot be told."""
+class Answers(Fold):
+    """What a look says of its weights."""
 
     def log_normaliser(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
         """ln sum_j exp(s_ij), s the scores with bias over the temperature: p = exp(s - this).
@@ -257,81 +199,6 @@ class Answers(ABC):
             tensor([1.0000, 0.6667, 1.0000])
         """
         return self._each(lambda block: distance_of(block, signed), progress)
-
-    @torch.no_grad()
-    def _each(self, answer: Callable[[Block], Tensor], progress: Progress | None) -> Tensor:
-        answers = self._empty(*self.shape[:-1])
-        for block in self._blocks(None, progress):
-            answers[(*block.place.entries, block.place.at)] = answer(block)
-        return answers
-
-    def _blocks(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Block]:
-        """The blocks, whose normalisers are kept when all rows have gone by, and used again."""
-        stamp = self._stamp()
-        known = self._remembered(stamp)
-        keep = rows is None and known is None and bool(stamp)
-        found = (self._empty(*self.shape[:-1]), self._empty(*self.shape[:-1])) if keep else None
-        done, total = 0, self._rows_asked(rows)
-        for block in self._source().blocks(rows, known):
-            yield block
-            place = block.place
-            if found and block.maximum is not None and block.total is not None:
-                at = (*place.entries, place.at)
-                found[0][at], found[1][at] = block.maximum, block.total
-            else:
-                found = None
-            if progress:
-                done += prod(_sizes(self.shape[:-2], place.entries)) * len(place.rows)
-                progress(done, total)
-        if found:
-            self._known = (stamp, found)
-
-    def _remembered(self, stamp: object) -> Known | None:
-        """The row normalisers, where an answer before has found them and they still hold."""
-        return self._known[1] if stamp and self._known and self._known[0] == stamp else None
-
-    def _rows_asked(self, rows: Tensor | None) -> int:
-        return prod(self.shape[:-2]) * (self.shape[-2] if rows is None else len(rows))
-
-    def _learned(
-        self,
-        part: learned.Part,
-        whole: Callable[[], Tensor],
-        progress: Progress | None,
-        rows: Tensor | None = None,
-        weights: Tensor | None = None,
-        summed: bool = False,
-    ) -> Tensor:
-        """An answer with its gradient, for the rows asked for and what they are weighted with."""
-
-        def strips() -> Iterator[tuple[slice, Tensor]]:
-            own = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
-            pairs = prod(self.shape[:-2]) * self.shape[-1] * self._cost()
-            start = 0
-            for strip in own.split(max(1, BLOCK // max(1, pairs))):
-                yield slice(start, start + len(strip)), strip
-                start += len(strip)
-
-        def told(at: slice) -> None:
-            if progress:
-                progress(prod(self.shape[:-2]) * at.stop, self._rows_asked(rows))
-
-        leaves = self._leaves()
-        if leaves is not None and weights is not None:
-            leaves = learned.unique([*leaves, weights])
-        return learned.answer(learned.Answer(whole, part, strips, summed, told), leaves)
-
-    def _empty(self, *shape: int) -> Tensor:
-        return torch.empty(shape, dtype=self._dtype(), device=self.device)
-
-    def _spread(self, rows: Tensor) -> Tensor:
-        """The weights of these queries, of the look's own shape."""
-        return self._rows(rows).expand(*self.shape[:-2], len(rows), self.shape[-1])
-
-
-def _sizes(batch: Shape, entries: Index) -> Shape:
-    """How many batch entries of each axis are meant."""
-    return tuple(len(range(size)[part]) for size, part in zip(batch, entries, strict=True))
 
 
 def _broadcast_weights(weights: Tensor, shape: Shape) -> Tensor:

@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from regard.attention.kernels.reference import weigh, widen
 from regard.attention.kernels.request import Request
 from regard.attention.looks import learned
-from regard.attention.looks.answers import Answers, Progress
+from regard.attention.looks.answers import Answers
+from regard.attention.looks.folding import Progress
 from regard.attention.looks.products import Products
 from regard.attention.looks.source import MASKED, Scored, Source, width
 from regard.attention.looks.windows import Window, positions
