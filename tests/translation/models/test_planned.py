@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import regard
 from regard.translation.models import compiling
 from regard.translation.models.transformer import Transformer, TransformerSettings, packed
 from regard.translation.models.transformer.planned import permission
@@ -228,3 +229,27 @@ def test_parts_that_a_plan_has_not_are_left_to_the_layers(changes):
     with torch.enable_grad():
         assert not packed.serves(model, source(), LENGTHS, source())
         assert packed.serves(small(), source(), LENGTHS, source())
+
+
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ("score", regard.scores.Dot()),
+        ("normaliser", regard.normalisers.Softmax(temperature=2.0)),
+        ("dropout", 0.5),
+        ("rotary", regard.positions.Rotary()),
+    ],
+)
+def test_attention_that_was_given_another_part_keeps_it(part, other):
+    model = small()
+    setattr(model.decoder[1].cross_attention, part, other)
+    assert plan_of(model, source()) is None
+    with torch.enable_grad():
+        assert not packed.serves(model, source(), LENGTHS, source())
+
+
+def test_parts_that_are_the_usual_ones_by_name_are_planned():
+    model = small()
+    model.encoder[0].self_attention.score = regard.scores.ScaledDot()
+    model.encoder[0].self_attention.normaliser = regard.normalisers.Softmax()
+    assert plan_of(model, source()) is not None

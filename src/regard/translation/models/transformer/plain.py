@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.attention.heads import MultiHeadAttention
+from regard.attention.normalisers import Softmax
+from regard.attention.scores import ScaledDot
 from regard.translation.models.dropout import Dropout
 from regard.translation.models.hooks import hooked
 from regard.translation.models.transformer.layers import (
@@ -38,9 +40,7 @@ def is_plain(model: Transformer) -> bool:
 
 
 def _is_known(module: nn.Module) -> bool:
-    if isinstance(module, MultiHeadAttention) and (
-        module.rotary is not None or module.heads * module.d_head != module.d_query
-    ):
+    if isinstance(module, MultiHeadAttention) and not _is_usual(module):
         return False
     if isinstance(module, FeedForward) and (
         module.gate is not None
@@ -49,3 +49,15 @@ def _is_known(module: nn.Module) -> bool:
     ):
         return False
     return type(module) in _KINDS
+
+
+def _is_usual(attention: MultiHeadAttention) -> bool:
+    """Scaled dot products and softmax over heads that are together as wide as the model, nothing dropped or turned."""
+    return (
+        (attention.score is None or attention.score == ScaledDot())
+        and (attention.normaliser is None or attention.normaliser == Softmax())
+        and attention.merge == "concat"
+        and attention.dropout == 0
+        and attention.rotary is None
+        and attention.heads * attention.d_head == attention.d_query
+    )
