@@ -248,6 +248,23 @@ def test_attention_that_was_given_another_part_keeps_it(part, other):
         assert not packed.serves(model, source(), LENGTHS, source())
 
 
+@pytest.mark.parametrize(
+    ("where", "part", "other"),
+    [
+        ("decoder.1.feed_forward", "activation", torch.nn.functional.gelu),
+        ("encoder.0.self_residual", "before", False),
+        ("decoder.0.cross_residual.dropout", "rate", 0.7),
+    ],
+)
+def test_a_layer_that_no_longer_is_what_the_settings_say_is_called_itself(where, part, other):
+    model = small()
+    assert plan_of(model, source()) is not None
+    setattr(model.get_submodule(where), part, other)
+    assert plan_of(model, source()) is None
+    with torch.enable_grad():
+        assert not packed.serves(model, source(), LENGTHS, source())
+
+
 def test_parts_that_are_the_usual_ones_by_name_are_planned():
     model = small()
     model.encoder[0].self_attention.score = regard.scores.ScaledDot()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch.nn.functional as F
 from torch import nn
 
 from regard.attention.heads import MultiHeadAttention
@@ -13,11 +12,13 @@ from regard.attention.scores import ScaledDot
 from regard.translation.models.dropout import Dropout
 from regard.translation.models.hooks import hooked
 from regard.translation.models.transformer.layers import (
+    ACTIVATIONS,
     DecoderLayer,
     EncoderLayer,
     FeedForward,
     Residual,
 )
+from regard.translation.models.transformer.settings import TransformerSettings
 
 if TYPE_CHECKING:
     from regard.translation.models.transformer.model import Transformer
@@ -26,7 +27,7 @@ _KINDS = {
     *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, Residual, Dropout),
     *(nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm, nn.Identity),
 }
-_ACTIVATIONS = (F.relu, F.gelu, F.silu)
+_ACTIVATIONS = ("relu", "gelu", "silu")
 
 
 def is_plain(model: Transformer) -> bool:
@@ -35,20 +36,26 @@ def is_plain(model: Transformer) -> bool:
     """
     if not model.adds_positions:
         return False
-    known = all(module is model or _is_known(module) for module in model.modules())
+    known = all(module is model or _is_known(module, model.settings) for module in model.modules())
     return known and not hooked(model)
 
 
-def _is_known(module: nn.Module) -> bool:
-    if isinstance(module, MultiHeadAttention) and not _is_usual(module):
+def _is_known(module: nn.Module, settings: TransformerSettings) -> bool:
+    """Whether it is of a kind that the loops have, and still what the settings say, which the loops go by."""
+    if type(module) not in _KINDS:
         return False
-    if isinstance(module, FeedForward) and (
-        module.gate is not None
-        or module.inner.bias is None
-        or module.activation not in _ACTIVATIONS
-    ):
-        return False
-    return type(module) in _KINDS
+    if isinstance(module, MultiHeadAttention):
+        return _is_usual(module)
+    if isinstance(module, FeedForward):
+        return (
+            module.gate is None
+            and module.inner.bias is not None
+            and settings.activation in _ACTIVATIONS
+            and module.activation is ACTIVATIONS[settings.activation]
+        )
+    if isinstance(module, Residual):
+        return module.before == (settings.norm == "pre")
+    return not isinstance(module, Dropout) or module.rate == settings.dropout
 
 
 def _is_usual(attention: MultiHeadAttention) -> bool:
