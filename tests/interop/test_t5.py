@@ -161,6 +161,7 @@ def test_it_searches_as_the_folder_says(first):
 def test_rows_without_a_piece_have_no_text(first):
     tokenizer = Translator.open(first).tokenizers.target
     ids = [*tokenizer.encode("the sea"), *range(len(tokenizer) - ROOM, len(tokenizer))]
+    assert tokenizer.decode([-1, *ids, len(tokenizer)]) == "the sea"
     assert tokenizer.decode(ids) == "the sea"
     assert tokenizer.pieces(ids[-1:]) == [f"<{len(tokenizer) - 2}>"]
 
@@ -242,14 +243,17 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "layers": (config(num_layers=3), "tensor encoder.block.2.layer.0.SelfAttention.q.weight"),
     "gated": (config(feed_forward_proj="gated-relu"), "wi_0.weight is missing"),
     "start": (config(decoder_start_token_id=10**6), "decoder_start_token_id is 1000000"),
+    "no id": (config(pad_token_id=10**4000), r"pad_token_id is 10{56}\.\.\.: input should be"),
+    "nothing": (config(feed_forward_proj=""), "feed_forward_proj is ''"),
     "end": (config(eos_token_id=0), "padding, unknown and end must be three ids"),
     "few": (config(vocab_size=50), "has the id 50, the embedding has rows 0 to 49"),
     "words": (written("generation_config.json", b'{"bad_words_ids": [[5]]}'), "no other words"),
     "json": (written("config.json", b"[" * 100_000), "config.json: not valid JSON"),
     "missing": (tensors(lambda t: t.pop(BIAS)), f"tensor {BIAS} is missing"),
     "extra": (tensors(lambda t: t.update(x=torch.zeros(1))), "tensor x has no place in a T5"),
+    "lines": (tensors(lambda t: t.update({"x\n\x1b": torch.zeros(1)})), r"tensor 'x\\n\\x1b' has"),
     "shape": (tensors(lambda t: t.update({WI: torch.zeros(2, 2)})), r"has shape \(2, 2\)"),
-    "nan": (tensors(lambda t: t[WI].fill_(torch.nan)), "numbers that are not finite"),
+    "nan": (tensors(lambda t: t[WI].fill_(torch.nan)), f"tensor {WI} holds numbers that are not"),
     "pickle": (pickled, "pytorch_model.bin is a pickle"),
     "fast": (only_a_fast_tokenizer, "it has no spiece.model: it has a tokenizer.json"),
     "garbage": (written("spiece.model", b"\x0a\xff\xff"), "spiece.model: not a usable sentence"),
@@ -264,6 +268,19 @@ def test_a_folder_that_is_not_to_be_trusted_is_refused(spoilt, spoil, message):
         Translator.open(spoilt)
     assert str(spoilt) in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_of_many_languages_those_spelt_alike_are_named(spoilt):
+    tasks = {f"translation_en_to_l{i}": {"prefix": f"to {i}: "} for i in range(2000)}
+    config(task_specific_params=tasks)(spoilt)
+    with pytest.raises(ConfigurationError, match=r"names ([-\w]+, ){4}[-\w]+ and 3997 more: "):
+        Translator.open(spoilt, to="l2000")
+
+
+def test_a_language_whose_prefix_leaves_no_room_is_refused(spoilt):
+    config(task_specific_params={"translation_en_to_de": {"prefix": "a " * 300}})(spoilt)
+    with pytest.raises(ModelError, match="before texts for en-de is 600 characters long"):
+        Translator.open(spoilt, to="en-de")
 
 
 def test_commands_refuse_in_one_line(spoilt, tmp_path):

@@ -16,6 +16,7 @@ Size = Annotated[int, Field(ge=1, le=1_000_000)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 Small = Annotated[int, Field(ge=1, le=1_000)]
 Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Id = Annotated[int, Field(ge=0, le=1_000_000)]
 
 # What generation_config.json says of a search goes before config.json, what it says of ids after it.
 _SEARCH = ("num_beams", "length_penalty", "bad_words_ids")
@@ -27,9 +28,9 @@ class Described(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
-    pad_token_id: int
-    decoder_start_token_id: int
-    eos_token_id: int
+    pad_token_id: Id
+    decoder_start_token_id: Id
+    eos_token_id: Id
     num_beams: Annotated[int, Field(ge=1, le=1000)] = 1
     length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
     bad_words_ids: list[list[int]] | None = None
@@ -103,6 +104,11 @@ def read_table(path: Path, missing: dict[str, Any] | None = None) -> dict[str, A
 
 
 def short(value: Any) -> str:
-    """A value as it is shown in a message."""
+    """A value as it is shown in a message: in one short line, whatever a stranger wrote into a file."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def named(name: str) -> str:
+    """A name as it is shown in a message: as it is, unless it would not be one short line."""
+    return name if name.isprintable() and len(name) <= 200 else short(name)

@@ -9,6 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from regard.interop.huggingface.tables import named
 from regard.translation import weights
 from regard.translation.errors import ModelError
 
@@ -39,7 +40,7 @@ class Tensors:
         """The tensor of this name.
 
         Raises:
-            ModelError: it is missing, or not of this shape.
+            ModelError: it is missing, not of this shape, or not finite.
         """
         found = self.maybe(name, shape)
         if found is None:
@@ -60,7 +61,10 @@ class Tensors:
             raise ModelError(
                 f"{self.path}: tensor {name} is {found.dtype}, expected floating point"
             )
-        return found.float()
+        numbers = found.float()
+        if not bool(torch.isfinite(numbers).all()):  # here by the name that it has in the file
+            raise ModelError(f"{self.path}: tensor {name} holds numbers that are not finite")
+        return numbers
 
     def alike(self, names: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
         """What stands under any of these names, which are said to be one tensor."""
@@ -78,7 +82,7 @@ class Tensors:
     def check_all_taken(self, kind: str) -> None:
         """Raises `ModelError` naming a tensor that was never asked for."""
         for name in sorted(self.left):
-            raise ModelError(f"{self.path}: tensor {name} has no place in a {kind} model")
+            raise ModelError(f"{self.path}: tensor {named(name)} has no place in a {kind} model")
 
 
 def _file(folder: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from regard.interop.huggingface.tables import short
 from regard.translation.text.tokenizer import BOS
 
 
@@ -44,10 +45,10 @@ class Words:
         for name, id in table.items():
             if not 0 <= id < size:
                 raise ValueError(
-                    f"{name!r} has the id {id}, the embedding has rows 0 to {size - 1}"
+                    f"{short(name)} has the id {short(id)}, the embedding has rows 0 to {size - 1}"
                 )
             if id in named:
-                raise ValueError(f"{name!r} and {named[id]!r} have one id, {id}")
+                raise ValueError(f"{short(name)} and {short(named[id])} have one id, {id}")
             named[id] = name
         if unknown not in table:
             raise ValueError(f"it has no {unknown}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from regard.interop.huggingface.tables import Described, Rate, Size, Small, Width
+from regard.interop.huggingface.tables import Described, Id, Rate, Size, Small, Width
 from regard.interop.marian.layout import ACTIVATIONS
 from regard.translation.models.transformer import TransformerSettings
 from regard.translation.models.transformer.settings import Tied
@@ -31,9 +31,9 @@ class MarianConfiguration(Described):
     share_encoder_decoder_embeddings: bool = True
     tie_word_embeddings: bool = True
     dropout: Rate = 0.1
-    pad_token_id: int = 58100
-    decoder_start_token_id: int = 58100
-    eos_token_id: int = 0
+    pad_token_id: Id = 58100
+    decoder_start_token_id: Id = 58100
+    eos_token_id: Id = 0
     normalize_before: bool = False
     normalize_embedding: bool = False
     add_final_layer_norm: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.interop.huggingface.tables import read_table
+from regard.interop.huggingface.tables import read_table, short
 from regard.interop.huggingface.words import Words
 from regard.interop.marian import reading
 from regard.interop.marian.configuration import MarianConfiguration
@@ -78,7 +78,7 @@ class MarianRun(Run):
         try:
             for piece, id in table.items():
                 if type(id) is not int:
-                    raise ValueError(f"{piece!r} has no whole number as its id")
+                    raise ValueError(f"{short(piece)} has no whole number as its id")
             return Words.of(
                 table,
                 size,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.interop.huggingface.tables import Described, Rate, Size, Small, Width
+from regard.interop.huggingface.tables import Described, Id, Rate, Size, Small, Width
 from regard.translation.models.transformer import TransformerSettings
 from regard.translation.models.transformer.settings import Activation, Tied
 
@@ -36,16 +36,18 @@ class T5Configuration(Described):
     dropout_rate: Rate = 0.1
     layer_norm_epsilon: float = 1e-6
     feed_forward_proj: str | None = None
-    pad_token_id: int = 0
-    decoder_start_token_id: int = 0
-    eos_token_id: int = 1
+    pad_token_id: Id = 0
+    decoder_start_token_id: Id = 0
+    eos_token_id: Id = 1
     tie_word_embeddings: bool = True
     scale_decoder_outputs: bool | None = None
     task_specific_params: dict[str, Any] | None = None
 
     @property
     def feed_forward(self) -> str:
-        return self.feed_forward_proj or ("relu" if self.model_type == "t5" else "gated-gelu")
+        if self.feed_forward_proj is None:
+            return "relu" if self.model_type == "t5" else "gated-gelu"
+        return self.feed_forward_proj
 
     @property
     def gated(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run, Tokenizers
 
 _PIECES = "spiece.model"
+_LONGEST_PREFIX = 500
+# So many languages are listed; of more those that are spelt alike.
+_MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class T5Run(Run):
 
         Raises:
             ConfigurationError: the folder says nothing of that language.
+            ModelError: what it says would leave no room for a text.
         """
         if to is None:
             return tokenizers
@@ -63,8 +68,13 @@ class T5Run(Run):
         source = tokenizers.source
         if to not in known or not isinstance(source, T5Tokenizer):
             raise ConfigurationError(
-                f"--to {to}: {self.folder} names {', '.join(known) or 'no language'}: leave it out, and begin each "
+                f"--to {to}: {self.folder} names {_listed(list(known), to)}: leave it out, and begin each "
                 "text with what the model was trained to be told"
+            )
+        if len(known[to]) > _LONGEST_PREFIX:
+            raise ModelError(
+                f"{self.folder}: what it says before texts for {to} is {len(known[to])} characters long, "
+                f"expected at most {_LONGEST_PREFIX}"
             )
         return Tokenizers(source.prefixed(known[to]), tokenizers.target)
 
@@ -86,3 +96,10 @@ class T5Run(Run):
                 hint = f": it has a tokenizer.json, which is not read: put the {_PIECES} of this model beside it"
             raise ModelError(f"{self.folder}: it has no {_PIECES}{hint}")
         return path
+
+
+def _listed(names: list[str], like: str) -> str:
+    if len(names) > _MOST_LISTED:
+        close = get_close_matches(like, names[:10_000], 5, 0.4) or names[:5]
+        return f"{', '.join(close)} and {len(names) - len(close)} more"
+    return ", ".join(names) or "no language"

@@ -31,9 +31,12 @@ class T5Tokenizer(NumberedTokenizer):
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special ones and those of no piece are left out."""
-        return super().decode([id for id in ids if self._is_piece(self._names[id])])
+        return super().decode([id for id in ids if self._is_piece(int(id))])
 
-    def _is_piece(self, name: str) -> bool:
+    def _is_piece(self, id: int) -> bool:
+        if not 0 <= id < len(self):
+            return False
+        name = self._names[id]
         found: str = self._pieces.id_to_piece(self._pieces.piece_to_id(name))
         return found == name
 
