@@ -50,6 +50,7 @@ class MultiHeadAttention(nn.Module):
     Raises:
         ValueError: If a size is below one, ``heads`` does not divide ``d_query`` while ``d_head``
             is left out, or ``merge`` or ``dropout`` is out of range.
+        ShapeError: If ``rotary`` cannot turn heads of this width, in pairs.
 
     Example:
         >>> import torch

@@ -78,6 +78,7 @@ def test_half_precision_is_turned_in_single():
         (Rotary(width=6), ShapeError, "6 of 5 channels"),
         (Rotary(width=3), ShapeError, "3 of 5 channels"),
         (Rotary(base=0.0), ValueError, "base is 0"),
+        (Rotary(base=math.inf), ValueError, "base is inf"),
     ],
 )
 def test_what_cannot_turn_is_refused(turn, error, message):
@@ -85,6 +86,23 @@ def test_what_cannot_turn_is_refused(turn, error, message):
         turn(torch.ones(2, 5))
     with pytest.raises(error, match=message):
         MultiHeadAttention(10, heads=2, rotary=turn)
+
+
+@pytest.mark.parametrize(
+    ("x", "places", "error", "message"),
+    [
+        (torch.ones(4), torch.arange(4), ShapeError, r"vectors have shape \(4,\)"),
+        (torch.ones(2, 4), torch.arange(3), ShapeError, r"places \(3,\): pass"),
+        (torch.ones(2, 4), torch.tensor(1), ShapeError, r"places \(\): pass"),
+        (torch.ones(2, 4).long(), torch.arange(2), ValueError, "vectors are torch.int64"),
+    ],
+)
+def test_vectors_and_places_that_do_not_fit_are_refused(x, places, error, message):
+    with pytest.raises(error, match=message):
+        rotate(x, places)
+    if x.dim() < 2:
+        with pytest.raises(error, match=message):
+            Rotary()(x)
 
 
 def test_a_pairing_that_is_none_is_refused():

@@ -45,8 +45,8 @@ def rotate(
         As many vectors, in the precision given; angles are worked out in float64.
 
     Raises:
-        ShapeError: If the width is odd or more than there are channels.
-        ValueError: If the base or the pairing is none.
+        ShapeError: If the width is odd or more than there are channels, or there are not as many places as vectors.
+        ValueError: If the base or the pairing is none, or the vectors are of whole numbers, which turning would cut.
 
     Example:
         >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
@@ -54,6 +54,7 @@ def rotate(
         tensor([[1.0000, 0.0000],
                 [0.5403, 0.8415]])
     """
+    _check_vectors(x, places)
     width = _turning(x.shape[-1], base, width, pairing)
     frequency = base ** (
         -torch.arange(0, width, 2, dtype=torch.float64, device=places.device) / width
@@ -98,7 +99,9 @@ class Rotary:
         Raises:
             ShapeError: See `rotate`.
         """
-        places = torch.arange(start, start + x.shape[-2])
+        steps = x.shape[-2] if x.dim() > 1 else 0  # of a single vector, which `rotate` refuses
+        # On the processor, which has the float64 of the angles whatever device the vectors are on.
+        places = torch.arange(start, start + steps, device="cpu")
         return rotate(x, places, base=self.base, width=self.width, pairing=self.pairing)
 
     def check(self, d_head: int) -> None:
@@ -106,12 +109,22 @@ class Rotary:
         _turning(d_head, self.base, self.width, self.pairing)
 
 
+def _check_vectors(x: Tensor, places: Tensor) -> None:
+    if x.dim() < 2 or not places.dim() or places.shape[-1] != x.shape[-2]:
+        raise ShapeError(
+            f"vectors have shape {tuple(x.shape)}, places {tuple(places.shape)}: "
+            "pass [..., length, width] and [..., length]"
+        )
+    if not x.is_floating_point():
+        raise ValueError(f"vectors are {x.dtype}: pass floating point")
+
+
 def _turning(d_head: int, base: float, width: int | None, pairing: str) -> int:
     """The number of channels that turn."""
     if pairing not in ("halves", "interleaved"):
         raise ValueError(f'pairing is {pairing!r}: pass "halves" or "interleaved"')
-    if not base > 0:
-        raise ValueError(f"base is {base}: pass a number above 0")
+    if not 0 < base < float("inf"):
+        raise ValueError(f"base is {base}: pass a finite number above 0")
     width = d_head if width is None else width
     if width % 2 or not 0 <= width <= d_head:
         raise ShapeError(
