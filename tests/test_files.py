@@ -171,6 +171,32 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_nothing_else(tmp_
     assert {path.name for path in tmp_path.iterdir()} == {"other", "made", foreign.name}
 
 
+def test_a_folder_that_another_process_takes_for_abandoned_is_made_again(tmp_path, monkeypatch):
+    real, taken = os.open, []
+
+    def too_late(path, *rest, **named):
+        if not taken and Path(path).parent == tmp_path and Path(path).suffix == ".tmp":
+            taken.append(path)
+            Path(path).rmdir()
+        return real(path, *rest, **named)
+
+    monkeypatch.setattr(os, "open", too_late)
+    with files.new_folder(tmp_path / "made") as unfinished:
+        (unfinished / "part").write_text("whole")
+    assert taken
+    assert (tmp_path / "made" / "part").read_text() == "whole"
+
+
+def test_a_folder_is_made_where_nobody_may_see_what_there_is(tmp_path, monkeypatch):
+    def closed(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "listdir", closed)
+    with files.new_folder(tmp_path / "made"):
+        pass
+    assert (tmp_path / "made").is_dir()
+
+
 def test_what_nobody_uses_is_removed_and_nothing_else(tmp_path):
     old = time.time() - 31 * 24 * 3600
 

@@ -153,19 +153,24 @@ def _locked_folder(parent: Path, mark: str) -> tuple[Path, int]:
     while True:
         made = parent / f".{mark}.{secrets.token_hex(6)}.tmp"
         made.mkdir()
-        handle = os.open(made, os.O_RDONLY)
-        with suppress(OSError):  # a file system without locks: nobody finds it abandoned, either
-            _lock(handle)
-        # Before it was locked, another process may have taken it for abandoned.
+        # Before it is locked, another process may take it for abandoned and remove it.
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), made.stat()):
-                return made, handle
-        os.close(handle)
+            handle = os.open(made, os.O_RDONLY)
+            with suppress(OSError):  # a file system without locks: nobody finds it abandoned, either
+                _lock(handle)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), made.stat()):
+                    return made, handle
+            os.close(handle)
 
 
 def _remove_abandoned(parent: Path, mark: str) -> None:
     names = re.compile(rf"\.{mark}\.[0-9a-f]{{12}}\.tmp")
-    for name in filter(names.fullmatch, os.listdir(parent)):
+    try:
+        found = os.listdir(parent)
+    except PermissionError:  # as in `sync_folder`
+        return
+    for name in filter(names.fullmatch, found):
         with suppress(OSError):
             handle = os.open(parent / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
