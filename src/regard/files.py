@@ -156,7 +156,7 @@ def _locked_folder(parent: Path, mark: str) -> tuple[Path, int]:
         # Before it is locked, another process may take it for abandoned and remove it.
         with suppress(FileNotFoundError):
             handle = os.open(made, os.O_RDONLY)
-            with suppress(OSError):  # a file system without locks: nobody finds it abandoned, either
+            with suppress(OSError):  # no locks here: nobody finds it abandoned, either
                 _lock(handle)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), made.stat()):
