@@ -120,6 +120,24 @@ def test_the_loss_is_the_cross_entropy_of_linked_pieces_and_has_their_gradient()
     assert query.grad[:, 0].abs().max() == 0 < query.grad[:, 1].abs().max()
 
 
+def test_the_loss_of_looks_in_half_precision_is_summed_in_single() -> None:
+    known = tokenizers()
+    batch = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    draw = torch.Generator().manual_seed(0)
+    rows, (target, source) = len(batch.rows), (batch.target_in.shape[1], batch.source.shape[1])
+    look = regard.look(
+        torch.randn(rows, 2, target, 8, generator=draw).bfloat16(),
+        torch.randn(rows, 2, source, 8, generator=draw).bfloat16(),
+    )
+    guide = Guide(GuideSection(), PAIRS, known)
+    linked = guide.linked(batch).double()
+    even = linked / linked.sum(-1, keepdim=True).clamp(min=1)
+    expected = -(even * look.weights().double().mean(1).log()).sum()
+    loss = guide.loss(look, batch)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=0.0)
+
+
 def test_links_beyond_the_words_are_refused() -> None:
     with pytest.raises(DataError, match=r'link 4-0: "el gato negro duerme\." has 4 words'):
         Guide(GuideSection(), [PAIRS[0]._replace(links="0-0 4-0")], tokenizers())

@@ -70,6 +70,8 @@ class Guide:
         """
         head = self.section.head
         weights = look.weights()
+        # Sums over a batch, in half precision, would be good to two digits.
+        weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
         attention = weights.mean(1) if head is None else weights[:, head]
         linked = self.linked(batch).to(attention.dtype)
         even = linked / linked.sum(-1, keepdim=True).clamp(min=1)
