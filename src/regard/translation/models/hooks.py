@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from torch import nn
+from torch.nn.modules import module as modules_of_torch
 
 
 def hooked(*modules: nn.Module) -> bool:
-    """Whether any of these modules, or of those within, has a hook."""
-    return any(
+    """Whether any of these modules, or of those within, has a hook or a `forward` of its own, or all modules have."""
+    return modules_of_torch._has_any_global_hook() or any(
         within._forward_hooks
         or within._forward_pre_hooks
         or within._backward_hooks
         or within._backward_pre_hooks
+        or "forward" in vars(within)
         for module in modules
         for within in module.modules()
     )
