@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
+from regard.attention.kernels import loops
 from regard.translation.errors import ConfigurationError
 from regard.translation.models import compiling
 from regard.translation.models.transformer import Transformer
@@ -25,6 +27,10 @@ def round_products(model: nn.Module) -> None:
         raise ConfigurationError(
             "int8 knows no hooks, and no positions or layers that compiled loops do not: use float32"
         )
+    if any(weight.dtype != torch.float32 for weight in model.parameters()):
+        raise ConfigurationError("int8 rounds float32, this model computes in another precision")
+    if not loops.are_compiled():
+        raise ConfigurationError("int8 needs compiled loops: unset NUMBA_DISABLE_JIT")
     compiling.want(True)
     if not compiling.serves(device):
         raise ConfigurationError(
