@@ -127,12 +127,17 @@ def test_a_kill_before_the_record_loses_one_chunk_and_no_line(back, monkeypatch)
     assert cut.out.read_bytes() == back("straight.tsv").out.read_bytes()
 
 
-def test_other_settings_or_another_text_do_not_go_on(back, text):
+def test_other_settings_or_another_text_do_not_go_on(back, text, monkeypatch):
     back().run(should_stop=stop_after(1))
     with pytest.raises(ConfigurationError, match="other settings: seed: 1 before, 2 asked for"):
         back(seed=2).run(resume=True)
     with pytest.raises(ConfigurationError, match="batch_tokens: 8192 before, 100 asked for"):
         back(batch_tokens=100).run(resume=True)
+    rounding = back()
+    with monkeypatch.context() as changed:
+        changed.setattr(rounding.translator.model, "rounded", True, raising=False)
+        with pytest.raises(ConfigurationError, match="rounded: False before, True asked for"):
+            rounding.run(resume=True)
     with pytest.raises(ConfigurationError, match="search: "):
         back(search=Search(beam=1)).run(resume=True)
     whole = text.read_bytes()
