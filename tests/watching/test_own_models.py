@@ -1,0 +1,36 @@
+"""Our own translators, whose compiled loops no watch can look into: while one is open, their layers do the work."""
+
+from __future__ import annotations
+
+import torch
+from tests.translation.models.test_planned import LENGTHS, small, source
+
+import regard
+from regard.translation.decoding.beam import beam
+
+WHOLE = {
+    *("encoder.0.self", "encoder.1.self"),
+    *("decoder.0.self", "decoder.0.cross", "decoder.1.self", "decoder.1.cross"),
+}
+
+
+def found(model):
+    return [one[0].tokens for one in beam(model, source(), LENGTHS, size=2, max_length=5)]
+
+
+def test_a_search_is_seen_and_finds_the_same():
+    model = small()
+    unwatched = found(model)
+    with regard.watch(model) as seen:
+        assert found(model) == unwatched
+    assert set(seen) == WHOLE
+    assert not seen.unseen
+
+
+def test_a_training_pass_is_seen():
+    model, target = small(), source()
+    given = source(), LENGTHS, target, LENGTHS
+    unwatched = model.words(*given)
+    with regard.watch(model) as seen:
+        torch.testing.assert_close(model.words(*given), unwatched, atol=2e-5, rtol=2e-5)
+    assert set(seen) == WHOLE
