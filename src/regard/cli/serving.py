@@ -22,7 +22,7 @@ class EngineName(StrEnum):
 
 
 class Stored(StrEnum):
-    """How the engine's weights are stored."""
+    """How the weights of either engine are kept."""
 
     float32 = "float32"
     int8 = "int8"
