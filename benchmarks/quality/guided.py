@@ -1,7 +1,7 @@
 """What guided attention does for word links, and what it costs in translation.
 
 python benchmarks/quality/guided.py RUNS --eflomal eflomal-align [--pair es-en | en-fr] [--start MODEL]
-    [--steps 2500] [--weight 0.05] [--words spaces | marks] [--threads 1] [--only guided unguided] [--out FILE]
+    [--steps 2500] [--weight 0.5] [--words spaces | marks] [--threads 1] [--only guided unguided] [--out FILE]
 
 A trained model (the bundled es-en, or a run of tatoeba-en-fr) is trained on, on the same Tatoeba
 sentences (the folder REGARD_DATA names): once with one head taught the links that eflomal finds in them,
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--pair", choices=CASES, default="es-en")
     parser.add_argument("--start", default="es-en", help="the model to begin with")
     parser.add_argument("--steps", type=int, default=2500)
-    parser.add_argument("--weight", type=float, default=0.05)
+    parser.add_argument("--weight", type=float, default=0.5)
     parser.add_argument("--words", choices=WORDS, default="spaces")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=["guided", "unguided"])

@@ -22,7 +22,7 @@ class GuideSection(Section):
     head: Annotated[int, Field(ge=0, lt=1000)] | None = None
     rows: Literal["written", "read"] = "read"
     words: Literal["spaces", "marks"] = "spaces"
-    weight: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 0.05
+    weight: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 0.5
 
 
 class TrainingSection(Section):
