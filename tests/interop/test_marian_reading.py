@@ -16,6 +16,7 @@ import sentencepiece
 import torch
 from tests.interop.models import LINES, SENTENCES
 from tests.interop.pieces import trained
+from tests.interop.spoilt import config, pickled, tensors, written
 from tests.journeys.commands import check_refused, run
 
 from regard.interop.marian import writing
@@ -231,14 +232,6 @@ def test_names_of_older_files_are_known(opus, spoilt):
     assert found.output.bias[EOS] == 0
 
 
-def config(**changes: Any) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        path = folder / "config.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-    return change
-
-
 def vocabulary(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         words = json.loads((folder / "vocab.json").read_text())
@@ -253,27 +246,9 @@ def rename(words: dict[str, Any], name: str) -> None:
     words[name] = words.pop(next(word for word in words if not word.startswith("<")))
 
 
-def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        found = safetensors.torch.load_file(folder / "model.safetensors")
-        change(found)
-        safetensors.torch.save_file(found, folder / "model.safetensors")
-
-    return spoil
-
-
-def pickled(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04.")
-
-
 def only_a_fast_tokenizer(folder: Path) -> None:
     (folder / "source.spm").unlink()
     (folder / "tokenizer.json").write_text("{}")
-
-
-def written(name: str, content: bytes) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_bytes(content) and None
 
 
 FC1 = "model.encoder.layers.0.fc1.weight"

@@ -16,6 +16,7 @@ import safetensors.torch
 import sentencepiece
 import torch
 from tests.interop.models import SENTENCES
+from tests.interop.spoilt import config, pickled, tensors, written
 from tests.interop.t5_folders import PROMPT, ROOM, SHAPES, given, save
 from tests.journeys.commands import check_refused, run
 
@@ -198,35 +199,9 @@ def test_the_output_is_scaled_as_the_configuration_says(first, spoilt):
     torch.testing.assert_close(Translator.open(spoilt).model.decoder_norm.weight, 4 * before)
 
 
-def config(**changes: Any) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        path = folder / "config.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-    return change
-
-
-def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        found = safetensors.torch.load_file(folder / "model.safetensors")
-        change(found)
-        safetensors.torch.save_file(found, folder / "model.safetensors")
-
-    return spoil
-
-
-def pickled(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04.")
-
-
 def only_a_fast_tokenizer(folder: Path) -> None:
     (folder / "spiece.model").unlink()
     (folder / "tokenizer.json").write_text("{}")
-
-
-def written(name: str, content: bytes) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_bytes(content) and None
 
 
 WI = "encoder.block.0.layer.1.DenseReluDense.wi.weight"
