@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,10 @@ from regard.translation.evaluation.alignment import measure_alignment
 from regard.translation.evaluation.gold import Gold, read_gold
 from regard.translation.evaluation.scores import measure
 from regard.translation.text.corpora import Tsv, read_aligned, read_pairs
+from regard.translation.training.guiding import words_of
 from regard.translation.translator import Translator
 
 LAYER, HEAD = 1, 0
-WORDS = {"spaces": re.compile(r"\S+"), "marks": re.compile(r"\w+|[^\w\s]+")}
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def prepare(case: Case, folder: Path, program: str, words: str) -> None:
             (corpus / f"{part}.tsv").symlink_to(case.file(part).path.resolve())
     links = corpus / "train.links"
     if not links.exists():
-        cut = WORDS[words].findall
+        cut = partial(words_of, marks=words == "marks")
         pairs = read_aligned(case.file("train"))
         found = align(program, [(cut(pair.source), cut(pair.target)) for pair in pairs])
         lines = (" ".join(f"{a}-{b}" for a, b in sorted(each)) for each in found)
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--start", default="es-en", help="the model to begin with")
     parser.add_argument("--steps", type=int, default=2500)
     parser.add_argument("--weight", type=float, default=0.5)
-    parser.add_argument("--words", choices=WORDS, default="spaces")
+    parser.add_argument("--words", choices=("spaces", "marks"), default="spaces")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=["guided", "unguided"])
     parser.add_argument("--out", type=Path)

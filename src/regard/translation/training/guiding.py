@@ -52,7 +52,9 @@ class Guide:
         self._source, self._target = (
             _Owners(tokenizer, marks) for tokenizer in (tokenizers.source, tokenizers.target)
         )
-        counts = [(_count(pair.source, marks), _count(pair.target, marks)) for pair in pairs]
+        counts = [
+            (len(words_of(pair.source, marks)), len(words_of(pair.target, marks))) for pair in pairs
+        ]
         links = [_links(pair, words) for pair, words in zip(pairs, counts, strict=True)]
         self._words = np.array(counts).reshape(-1, 2)
         self._ends = np.cumsum([len(each) for each in links])
@@ -105,8 +107,13 @@ class Guide:
         return torch.from_numpy(row), torch.from_numpy(self._links[place]).long()
 
 
-def _count(text: str, marks: bool) -> int:
-    return len(_WORDS_AND_MARKS.findall(text) if marks else text.split())
+def words_of(text: str, marks: bool) -> list[str]:
+    """What links count: what white space keeps apart, or marks as well.
+
+    >>> words_of("¿Duerme? No...", marks=True)
+    ['¿', 'Duerme', '?', 'No', '...']
+    """
+    return _WORDS_AND_MARKS.findall(text) if marks else text.split()
 
 
 def _links(pair: Pair, words: tuple[int, int]) -> NDArray[np.int32]:
