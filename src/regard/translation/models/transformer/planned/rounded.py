@@ -4,8 +4,9 @@
     X = round(x / f) + 128,   W = round(w / g),   f and g the largest |x| of a row, |w| of an output, by 127
 
 Sums are of whole numbers and exact; only X and W are rounded. Where the processor has VNNI, one
-instruction multiplies 64 bytes without sign by 64 with, and adds each four of them to a lane; elsewhere the
-same is spelt out. Panels are those of `tiles`, with four inputs side by side; behind them lie g and 128 times
+instruction multiplies 64 bytes without sign by 64 with, and adds each four of them to a lane; where it has
+AVX2, bytes become numbers of 16 bits, of which one instruction multiplies 16 by 16 and adds each two; elsewhere
+the same is spelt out. Panels are those of `tiles`, with four inputs side by side; behind them lie g and 128 times
 the sums of W.
 """
 
@@ -32,12 +33,17 @@ from regard.attention.kernels.cpu.machine import (
 from regard.translation.models.transformer.planned.tiles import COLUMNS, LANES, ROWS, VECTORS
 
 VNNI = has("avx512vnni") and has("avx512f")
+PAIRS = has("avx2")
 FOUR = 4
 _LARGEST, _MIDDLE = 127, 128
 _UNSIGNED, _INFINITE = 0x7FFFFFFF, 0x7F800000  # of float32's bits
 
 _BYTE, _WHOLE, _INDEX, _NUMBER = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _WHOLES, _NUMBERS = ir.VectorType(_WHOLE, LANES), ir.VectorType(_NUMBER, LANES)
+_HALVES = ir.VectorType(ir.IntType(16), 2 * LANES)
+_PAIR_SUM = ir.FunctionType(
+    ir.VectorType(_WHOLE, LANES // 2), [ir.VectorType(ir.IntType(16), LANES)] * 2
+)
 _BYTES, _WIDENED = ir.VectorType(_BYTE, FOUR * LANES), ir.VectorType(_WHOLE, FOUR * LANES)
 
 
@@ -143,6 +149,8 @@ def _four(builder: Any, sums: Any, x: Any, weights: Any) -> Any:
         kind = ir.FunctionType(_WHOLES, [_WHOLES] * 3)
         name = f"llvm.x86.avx512.vpdpbusd.{32 * LANES}"
         return builder.call(get_or_insert_function(builder.module, kind, name), [sums, x, weights])
+    if PAIRS:
+        return _by_pairs(builder, sums, x, weights)
     products = builder.mul(
         builder.zext(builder.bitcast(x, _BYTES), _WIDENED),
         builder.sext(builder.bitcast(weights, _BYTES), _WIDENED),
@@ -151,6 +159,32 @@ def _four(builder: Any, sums: Any, x: Any, weights: Any) -> Any:
         chosen = ir.Constant(_WHOLES, [FOUR * lane + i for lane in range(LANES)])
         sums = builder.add(sums, builder.shuffle_vector(products, products, chosen))
     return sums
+
+
+def _by_pairs(builder: Any, sums: Any, x: Any, weights: Any) -> Any:
+    """The same where one instruction adds two products of 16 bits: those of the even bytes, then of the odd."""
+    eight = ir.Constant(_HALVES, [8] * 2 * LANES)
+    x, weights = builder.bitcast(x, _HALVES), builder.bitcast(weights, _HALVES)
+    even = builder.and_(x, ir.Constant(_HALVES, [255] * 2 * LANES))
+    signed = builder.ashr(builder.shl(weights, eight), eight)
+    pairs = (even, signed), (builder.lshr(x, eight), builder.ashr(weights, eight))
+    for ours, theirs in pairs:
+        parts = [
+            builder.call(
+                get_or_insert_function(builder.module, _PAIR_SUM, "llvm.x86.avx2.pmadd.wd"),
+                [_part(builder, ours, i), _part(builder, theirs, i)],
+            )
+            for i in range(2)
+        ]
+        whole = ir.Constant(_WHOLES, list(range(LANES)))
+        sums = builder.add(sums, builder.shuffle_vector(*parts, whole))
+    return sums
+
+
+def _part(builder: Any, vector: Any, half: int) -> Any:
+    """One half of a vector of 16 bits each."""
+    chosen = ir.Constant(_WHOLES, [half * LANES + i for i in range(LANES)])
+    return builder.shuffle_vector(vector, vector, chosen)
 
 
 def _index(number: int) -> Any:
@@ -163,9 +197,7 @@ def _splat(builder: Any, number: Any, kind: Any) -> Any:
     return builder.shuffle_vector(one, nothing, ir.Constant(_WHOLES, [0] * LANES))
 
 
-_tiles = tuple(_tile(rows) for rows in range(1, ROWS + 1))
-_one, _two = _tiles[:2]
-_three, _four_rows, _five, _six = _tiles[2:] if ROWS == 6 else (_two,) * 4
+_one, _two, _three, _four_rows, _five, _six = (_tile(rows) for rows in range(1, ROWS + 1))
 
 
 @inner

@@ -23,7 +23,7 @@ from regard.attention.kernels.cpu.machine import has, inner
 LANES = 16
 # A tile's sums, one panel's weights and an input fit 32 registers of 512 bits, or 16 of 256.
 WIDE = has("avx512f")
-ROWS, VECTORS = (6, 4) if WIDE else (2, 2)
+ROWS, VECTORS = 6, 4 if WIDE else 1
 COLUMNS = LANES * VECTORS
 
 _NUMBER = ir.FloatType()
@@ -127,7 +127,7 @@ def _splat(builder: Any, number: Any) -> Any:
     return builder.shuffle_vector(one, nothing, lanes)
 
 
-_one, _two, _three, _four, _five, _six = (_tile(rows) for rows in range(1, 7))
+_one, _two, _three, _four, _five, _six = (_tile(rows) for rows in range(1, ROWS + 1))
 
 
 @inner
