@@ -36,6 +36,7 @@ from regard.interop import ctranslate2 as exporter
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.transformer import Transformer
+from regard.translation.shortlist.table import Shortlist
 from regard.translation.text.batches import sources
 from regard.translation.text.corpora import Pair, Tsv, read_aligned
 from regard.translation.text.tokenizer import EOS
@@ -49,15 +50,17 @@ Ids = list[list[int]]
 Engine = Callable[[Ids, int], Ids]
 
 
-def ours(translator: Translator, *, rounded: bool = False) -> Engine:
+def ours(translator: Translator, *, rounded: bool = False, listed: bool = False) -> Engine:
     model = translator.model
+    shortlist = Shortlist.open(translator.run, translator.tokenizers) if listed else None
     if rounded:
         model = copy.deepcopy(model)
         model.rounded = True  # type: ignore[assignment]
 
     def run(batch: Ids, beam: int) -> Ids:
         source, lengths = sources(batch)
-        found = translate_batch(model, source, lengths, Search(beam=beam))
+        lists = None if shortlist is None else [shortlist.of(ids) for ids in batch]
+        found = translate_batch(model, source, lengths, Search(beam=beam), lists=lists)
         return [one.tokens for (one, *_) in found]
 
     return run
@@ -108,6 +111,8 @@ def ctranslate2(translator: Translator, quantization: Any) -> Engine:
 ENGINES: dict[str, Callable[[Translator], Engine]] = {
     "regard": ours,
     "regard int8": lambda translator: ours(translator, rounded=True),
+    "regard shortlist": lambda translator: ours(translator, listed=True),
+    "regard int8 shortlist": lambda translator: ours(translator, rounded=True, listed=True),
     "hugging face": hugging_face,
     "ctranslate2 float32": lambda translator: ctranslate2(translator, "float32"),
     "ctranslate2 int8": lambda translator: ctranslate2(translator, "int8"),

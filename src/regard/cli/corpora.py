@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.translation.errors import ConfigurationError
+from regard.translation.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.translation.text.corpora import Corpus
@@ -19,6 +19,31 @@ def found(path: Path) -> Path:
     if folder and not os.path.exists(path) and os.path.exists(Path(folder) / path):
         return Path(folder) / path
     return path
+
+
+def folder(names: list[Path], given: Path | None, near: Path) -> Path:
+    """Where files of a configuration are: in `given`, or else in the folder that REGARD_DATA names; where
+    neither is said, `near` or here, in the first that has them all.
+
+    Raises:
+        DataError: one is not there.
+    """
+    if given is not None:
+        places = [given]
+    elif os.environ.get("REGARD_DATA"):
+        places = [Path(os.environ["REGARD_DATA"])]
+    else:
+        places = list(dict.fromkeys([near, Path()]))
+    for place in places:
+        if all(os.path.exists(place / name) for name in names):
+            return place
+    missing = next(name for name in names if not os.path.exists(places[-1] / name))
+    if missing.is_absolute():
+        raise DataError(f"{missing}: no such file")
+    looked = " or ".join(str(place.absolute()) for place in places)
+    raise DataError(
+        f"{missing}: no such file in {looked}: say with --data or REGARD_DATA where it is"
+    )
 
 
 def named(

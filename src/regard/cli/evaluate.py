@@ -47,6 +47,7 @@ def evaluate(
         typer.Option("--generated", help="The held-out part of the data the model's task makes."),
     ] = False,
     beam: options.Beam = None,
+    shortlist: options.Shortlist = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the translations there, too.")
     ] = None,
@@ -78,7 +79,7 @@ def evaluate(
     if hypotheses is not None:
         hypotheses = corpora.found(hypotheses)
     if alignments is not None:
-        if tsv or generated or beam is not None or out or baseline:
+        if tsv or generated or beam is not None or shortlist or out or baseline:
             raise ConfigurationError("--alignments scores links: give no options of translations")
         linking.evaluate(
             corpora.found(alignments), model, hypotheses, (source, target), flip, format, device, to
@@ -86,6 +87,10 @@ def evaluate(
         return
     if flip:
         raise ConfigurationError("--flip belongs to --alignments")
+    if hypotheses is not None and shortlist:
+        raise ConfigurationError(
+            "--shortlist is for translating: --hypotheses are translated already"
+        )
     given = TestSet(source, target, tsv, source_column, target_column, generated)
     given.check(translated=hypotheses is not None)
     if out is not None:
@@ -105,10 +110,10 @@ def evaluate(
         pairs = given.with_translations() if pairs is None else pairs
         texts, how = testsets.translations_in(hypotheses, len(pairs)), str(hypotheses)
     else:
-        translator = options.open_translator(model, device, to)
+        translator = options.open_translator(model, device, to, shortlist=shortlist)
         pairs = given.of(translator, model) if pairs is None else pairs
         texts = testsets.translate(translator, pairs, beam)
-        how = f"beam {beam or translator.search.beam}"
+        how = f"beam {beam or translator.search.beam}{', shortlist' if shortlist else ''}"
     if out is not None:
         testsets.write(texts, out)
     references = [pair.target for pair in pairs]

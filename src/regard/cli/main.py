@@ -12,7 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli import align, data, evaluate, export, look, models, streams, train, translate
+from regard.cli import (
+    align,
+    data,
+    evaluate,
+    export,
+    look,
+    models,
+    shortlisting,
+    streams,
+    train,
+    translate,
+)
 from regard.cli.options import Invocation
 from regard.cli.signals import Interrupted
 from regard.translation.errors import ConfigurationError, RegardError
@@ -63,6 +74,7 @@ app.command(epilog=align.EXAMPLES)(align.align)
 app.add_typer(data.app, name="data")
 app.command(epilog=look.EXAMPLES)(look.look)
 app.command(epilog=export.EXAMPLES)(export.export)
+app.command(epilog=shortlisting.EXAMPLES)(shortlisting.shortlist)
 app.command(epilog=models.EXAMPLES)(models.models)
 
 

@@ -62,6 +62,13 @@ TopK = Annotated[int | None, typer.Option(help="Of --sample: among so many words
 TopP = Annotated[
     float | None, typer.Option(help="Of --sample: among the fewest words of this probability.")
 ]
+Shortlist = Annotated[
+    bool,
+    typer.Option(
+        "--shortlist",
+        help="Choose among the words that `regard shortlist` has learnt for each sentence: quicker.",
+    ),
+]
 DEFAULT_MODEL = "es-en"
 
 
@@ -72,12 +79,14 @@ class Invocation:
     arguments: tuple[str, ...] = ()
 
 
-def open_translator(model: str | Sequence[str], device: str, to: str | None = None) -> Translator:
+def open_translator(
+    model: str | Sequence[str], device: str, to: str | None = None, *, shortlist: bool = False
+) -> Translator:
     """The translator of a name or folder, or of several together, on a device that exists."""
     from regard.translation.translator import Translator
 
     check_device(device)
-    return Translator.open(model, device, to)
+    return Translator.open(model, device, to, shortlist=shortlist)
 
 
 def check_device(name: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import card, launched, options, shipped
+from regard.cli import card, corpora, launched, options, shipped
 from regard.cli.signals import Signals
 from regard.translation.errors import ConfigurationError, DataError, ModelError
 
@@ -204,27 +204,12 @@ def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...])
 def _data_folder(given: Path | None, plan: _Plan, resume: bool) -> Path:
     """Where the corpora are: as told, else the first of the places in which they all are."""
     section = plan.configuration.data
-    corpora = (*section.training, *section.validation)
-    named = [Path(name) for files in corpora for name in files.names]
+    every = (*section.training, *section.validation)
+    named = [Path(name) for files in every for name in files.names]
     pretrained = plan.configuration.pretrained
     if pretrained is not None and not resume:  # what is resumed has learnt from them already
         named += map(Path, pretrained.names)
-    if given is not None:
-        places = [given]
-    elif os.environ.get("REGARD_DATA"):
-        places = [Path(os.environ["REGARD_DATA"])]
-    else:
-        places = list(dict.fromkeys([plan.file.parent, Path()]))
-    for place in places:
-        if all(os.path.exists(place / name) for name in named):
-            return place
-    missing = next(name for name in named if not os.path.exists(places[-1] / name))
-    if missing.is_absolute():
-        raise DataError(f"{missing}: no such file")
-    looked = " or ".join(str(place.absolute()) for place in places)
-    raise DataError(
-        f"{missing}: no such file in {looked}: say with --data or REGARD_DATA where it is"
-    )
+    return corpora.folder(named, given, plan.file.parent)
 
 
 def _found_again(plan: _Plan, data: Path) -> bool:

@@ -125,6 +125,7 @@ def translate(
             help="How weights are kept: int8 is quicker and changes some words. [default: float32]"
         ),
     ] = None,
+    shortlist: options.Shortlist = False,
 ) -> None:
     """Translate sentences.
 
@@ -148,6 +149,9 @@ def translate(
     }
     if paragraphs:
         _exclude("--paragraphs", by_line, "it gives text as it was laid out")
+    if shortlist:
+        begun = {"--prefix": prefix is not None, "--prefixes": prefixes}
+        _exclude("--shortlist", begun, "a prefix may ask for any word")
     if prefixes:
         _exclude("--prefixes", {"--prefix": prefix is not None}, "give each sentence its own")
     if look:
@@ -162,6 +166,7 @@ def translate(
                 "--coverage-penalty": coverage_penalty is not None,
                 "--batch-tokens": batch_tokens is not None,
                 f"--device {device}": device != "cpu",
+                "--shortlist": shortlist,
             }
         )
     out = streams.output()
@@ -192,7 +197,7 @@ def translate(
         at_once = at_once if at_once == 1 else at_once * translator.engine.workers
     else:
         few = texts is not None and 0 < len(texts) <= _FEW
-        translator = _opened(models, device, to, quantization, few)
+        translator = _opened(models, device, to, quantization, few, shortlist)
     settings: dict[str, Any] = {"search": _search(translator.search, beam, given)}
     if batch_tokens is not None:
         settings["batch_tokens"] = batch_tokens
@@ -214,14 +219,19 @@ def translate(
 
 
 def _opened(
-    models: list[str], device: str, to: str | None, stored: serving.Stored | None, few: bool
+    models: list[str],
+    device: str,
+    to: str | None,
+    stored: serving.Stored | None,
+    few: bool,
+    shortlist: bool,
 ) -> Translator:
     """The translator; for a few sentences, loading compiled loops takes longer than doing without."""
     from regard.translation.models import compiling
     from regard.translation.models.rounding import round_products
 
     compiling.want(not few)
-    translator = options.open_translator(models, device, to)
+    translator = options.open_translator(models, device, to, shortlist=shortlist)
     if stored is serving.Stored.int8:
         round_products(translator.model)
     return translator

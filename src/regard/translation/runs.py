@@ -33,6 +33,7 @@ MODEL = "model.safetensors"
 SUMS = "checksums.json"
 CONFIGURATION = "config.toml"
 CARD = "card.md"
+SHORTLIST = "shortlist.safetensors"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 # Folders of other projects: the file that tells one, and what reads it. The reader stands above this room, so it is
@@ -212,6 +213,8 @@ class Run:
             if half:
                 tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
             weights.save(tensors, folder / MODEL)
+            if (self.folder / SHORTLIST).exists():
+                shutil.copyfile(self.folder / SHORTLIST, folder / SHORTLIST)
             self._write_sums(folder)
         except BaseException:
             shutil.rmtree(folder)

@@ -21,6 +21,7 @@ from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.opening import bundled, find, open_runs
 from regard.translation.results import Candidate, Translation, Word, candidate
 from regard.translation.runs import Run, Tokenizers
+from regard.translation.shortlist.table import Shortlist
 from regard.translation.text import sentences
 from regard.translation.text.batches import sources
 from regard.translation.text.corpora import Pair
@@ -45,12 +46,23 @@ class Translator:
     >>> translator = Translator.open("es-en")                      # doctest: +SKIP
     >>> translator.translate(["¿Dónde está el gato?"])[0].text     # doctest: +SKIP
     'Where is the cat?'
+
+    Attributes:
+        shortlist: the words that each sentence may be translated with; None for all. A prefix may ask
+            for any word, so that translations with one are of all.
     """
 
-    def __init__(self, run: Run, model: TranslationModel, tokenizers: Tokenizers) -> None:
+    def __init__(
+        self,
+        run: Run,
+        model: TranslationModel,
+        tokenizers: Tokenizers,
+        shortlist: Shortlist | None = None,
+    ) -> None:
         self.run = run
         self.model = model.eval()
         self.tokenizers = tokenizers
+        self.shortlist = shortlist
 
     @classmethod
     def open(
@@ -58,20 +70,24 @@ class Translator:
         names_or_folders: str | Path | Sequence[str | Path],
         device: str | torch.device = "cpu",
         to: str | None = None,
+        *,
+        shortlist: bool = False,
     ) -> Translator:
         """A bundled model by its name, or a run folder's; of several, what they say together.
 
         Several models are averaged word by word (see `decoding.ensemble`); the first one's configuration
-        says how to search. `to` is the language to translate into, of a model that knows several.
+        says how to search, and the shortlist is its own where one is wanted. `to` is the language to translate
+        into, of a model that knows several.
 
         Raises:
-            ModelError: there is none, it is broken, or the models have different vocabularies.
+            ModelError: there is none, it is broken, has no shortlist, or the models have different vocabularies.
             ConfigurationError: it does not translate into that language.
         """
         runs, tokenizers = open_runs(names_or_folders)
         tokenizers = runs[0].directed(tokenizers, to)
+        listed = Shortlist.open(runs[0], tokenizers) if shortlist else None
         models = [run.model(tokenizers).to(device) for run in runs]
-        return cls(runs[0], models[0] if len(models) == 1 else Ensemble(models), tokenizers)
+        return cls(runs[0], models[0] if len(models) == 1 else Ensemble(models), tokenizers, listed)
 
     @property
     def search(self) -> Search:
@@ -141,6 +157,7 @@ class Translator:
                 lengths,
                 search,
                 prefix=begun and begun.select(torch.tensor(rows, device=self._device)),
+                lists=self._lists([kept[r] for r in rows], begun),
                 generator=generator,
             )
             looked = (
@@ -239,6 +256,11 @@ class Translator:
             length_penalty=self.search.length_penalty,
         )
         return hypothesis
+
+    def _lists(self, sources: Sequence[list[int]], prefix: Prefixes | None) -> list[Tensor] | None:
+        if self.shortlist is None or prefix is not None:
+            return None
+        return [self.shortlist.of(ids) for ids in sources]
 
     def _prefixes(self, prefix: str | Sequence[str] | None, count: int) -> Prefixes | None:
         """Raises `ConfigurationError` unless there is one a text, each short enough to be written."""

@@ -68,6 +68,35 @@ def test_a_plan_steps_as_the_layers_do(changes):
             words, state, expected = words[rows], state.select(rows), expected.select(rows)
 
 
+@pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
+def test_a_plan_computes_the_words_of_lists_alone(changes):
+    model = small(**changes)
+    lists = torch.tensor([[-1, 3, 70, -1], [4, 5, 6, 7], [-1, -1, -1, 50]])
+    narrow, whole = model.begin(source(), LENGTHS), model.begin(source(), LENGTHS)
+    assert isinstance(narrow, PlannedState)
+    narrow.narrow(lists, torch.arange(3))
+    words, own = torch.full((3,), 2), torch.arange(3)
+    for rows in ([0, 0, 1, 1, 1, 2], [2, 5, 5], [0, 1, 1, 2]):
+        some, narrow = model.step(words, narrow)
+        every, whole = model.step(words, whole)
+        there = lists[own] >= 0
+        assert bool((some[~there] == -torch.inf).all())
+        right = every.gather(1, lists[own].clamp(min=0))
+        torch.testing.assert_close(some[there], right[there], atol=2e-5, rtol=2e-5)
+        chosen = torch.tensor(rows)
+        narrow, whole = narrow.select(chosen), whole.select(chosen)
+        own, words = own[chosen], 4 + chosen
+
+
+@pytest.mark.parametrize(
+    ("lists", "rows"), [([[71]], [0, 0, 0]), ([[-2]], [0, 0, 0]), ([[5]], [0, 0, 1])]
+)
+def test_lists_beyond_the_vocabulary_are_refused(lists, rows):
+    state = small().begin(source(), LENGTHS)
+    with pytest.raises(IndexError):
+        state.narrow(torch.tensor(lists), torch.tensor(rows))
+
+
 def test_a_plan_lasts_until_the_weights_change():
     model = small()
     before = plan_of(model, source())

@@ -15,11 +15,11 @@ from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.unroll import IMPOSSIBLE, evaluating
 from regard.translation.errors import ConfigurationError, ModelError
-from regard.translation.models.protocol import State, TranslationModel
+from regard.translation.models.protocol import Searched, State
 
 
 def beam(
-    model: TranslationModel,
+    model: Searched,
     source: Int[Tensor, "batch source"],
     lengths: Int[Tensor, " batch"],
     *,

@@ -12,11 +12,11 @@ from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.unroll import unroll
-from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.protocol import Searched
 
 
 def greedy(
-    model: TranslationModel,
+    model: Searched,
     source: Int[Tensor, "batch source"],
     lengths: Int[Tensor, " batch"],
     *,

@@ -15,11 +15,11 @@ from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.ranking import top
 from regard.translation.decoding.unroll import IMPOSSIBLE, unroll
 from regard.translation.errors import ConfigurationError, ModelError
-from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.protocol import Searched
 
 
 def sample(
-    model: TranslationModel,
+    model: Searched,
     source: Int[Tensor, "batch source"],
     lengths: Int[Tensor, " batch"],
     *,

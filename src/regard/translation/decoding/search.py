@@ -14,10 +14,11 @@ from regard.translation.decoding.beam import beam
 from regard.translation.decoding.coverage import rerank
 from regard.translation.decoding.greedy import greedy
 from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.decoding.narrowed import Narrowed
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.sample import sample
 from regard.translation.errors import ConfigurationError
-from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.protocol import Searched, TranslationModel
 
 # field -> (whole number, least, greatest)
 _RANGES = {
@@ -113,6 +114,7 @@ def translate_batch(
     search: Search | None = None,
     *,
     prefix: Prefixes | Sequence[Sequence[int]] | None = None,
+    lists: Sequence[Int[Tensor, " listed"]] | None = None,
     generator: torch.Generator | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch the way `search` says.
@@ -122,16 +124,41 @@ def translate_batch(
         lengths: of each source, its end counted.
         search: the settings; None for the defaults, beam search with 5.
         prefix: the tokens each translation must begin with.
+        lists: the words that each may be written with, by their ids; None for all, as prefixes ask for.
         generator: for sampling, on the device of the source.
 
     Returns:
         For each sentence its `nbest` hypotheses (fewer where the limits allow no more), best first.
 
     Raises:
-        ConfigurationError: prefixes that do not fit the batch or the vocabulary.
+        ConfigurationError: prefixes or lists that do not fit the batch or the vocabulary, or each other.
         ModelError: logits that are not numbers.
     """
     search = search or Search()
+    if lists is None:
+        found = _searched(model, source, lengths, search, prefix, generator)
+    else:
+        _check_lists(lists, len(source), prefix)
+        narrowed = Narrowed(model, lists)
+        found = [
+            [narrowed.spelt(one, sentence) for one in hypotheses]
+            for sentence, hypotheses in enumerate(
+                _searched(narrowed, source, lengths, search, None, generator)
+            )
+        ]
+    if search.coverage_penalty:
+        found = rerank(model, source, lengths, found, search.coverage_penalty)
+    return [hypotheses[: search.nbest] for hypotheses in found]
+
+
+def _searched(
+    model: Searched,
+    source: Int[Tensor, "batch source"],
+    lengths: Int[Tensor, " batch"],
+    search: Search,
+    prefix: Prefixes | Sequence[Sequence[int]] | None,
+    generator: torch.Generator | None,
+) -> list[list[Hypothesis]]:
     longest = search.longest(lengths)
     if model.longest is not None:
         longest = longest.clamp(max=model.longest - 1)
@@ -160,7 +187,7 @@ def translate_batch(
             prefix=prefix,
             length_penalty=search.length_penalty,
         )
-    found = beam(
+    return beam(
         model,
         source,
         lengths,
@@ -172,6 +199,10 @@ def translate_batch(
         nbest=search.beam if search.coverage_penalty else search.nbest,
         patience=search.patience,
     )
-    if search.coverage_penalty:
-        found = rerank(model, source, lengths, found, search.coverage_penalty)
-    return [hypotheses[: search.nbest] for hypotheses in found]
+
+
+def _check_lists(lists: Sequence[Tensor], sentences: int, prefix: object) -> None:
+    if prefix is not None:
+        raise ConfigurationError("a prefix may ask for any word: give it, or lists of words")
+    if len(lists) != sentences:
+        raise ConfigurationError(f"{len(lists)} lists of words for {sentences} sentences")

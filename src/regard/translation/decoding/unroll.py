@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.errors import ModelError
-from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.protocol import Searched
 from regard.translation.text.tokenizer import BOS, EOS
 
 IMPOSSIBLE = "the model gives every translation within the limits probability 0"
@@ -25,7 +25,7 @@ Choice = Callable[
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: Searched | nn.Module) -> Iterator[None]:
     """Without gradients and without dropout; every module is put back as it was.
 
     Not inference mode: what a model caches meanwhile (a table of positions, say) must serve
@@ -43,7 +43,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def unroll(
-    model: TranslationModel,
+    model: Searched,
     source: Int[Tensor, "batch source"],
     lengths: Int[Tensor, " batch"],
     limits: Limits,

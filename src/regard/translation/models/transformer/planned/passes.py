@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from regard.attention.kernels.cpu.machine import compiled, inner
+from regard.translation.models.transformer.planned.listed import product_listed
 from regard.translation.models.transformer.planned.products import product
 from regard.translation.models.transformer.planned.reading import copy, read_said, read_span
 from regard.translation.models.transformer.planned.rows import activate, add, add_bias, embed, norm
@@ -188,6 +189,10 @@ def step(
     weights: Any,
     at: Any,
     end: Any,
+    lists: Any,
+    own_list: Any,
+    output: Any,
+    output_bias: Any,
     layer_shape: Any,
     bench: Any,
     logits: Any,
@@ -199,6 +204,9 @@ def step(
         said: keys and values by layer, step and row.
         steps: so far, this one included.
         came: the row in which each row's ancestor of a step wrote.
+        lists, own_list: the words whose logits are wanted, and which of these lists is each row's; lists of
+            no words where all are wanted.
+        output, output_bias: of the output layer, as lists need it.
         layer_shape, bench: a `Shape` and a `Desk` as plain tuples.
     """
     shape, desk = _shape(layer_shape), _desk(bench)
@@ -223,4 +231,7 @@ def step(
         _join(desk, desk.reading, width, rows, weights, own, CROSS, CROSS_NORM, shape)
         _forward(desk, rows, weights, own, shape)
     _enter(desk, rows, weights, end[LAST_NORM], shape)
-    _ask(desk, rows, weights, end, LOGITS, shape.vocabulary, logits, shape)
+    if lists.shape[1]:
+        product_listed(desk.h, rows, width, lists, own_list, output, output_bias, logits)
+    else:
+        _ask(desk, rows, weights, end, LOGITS, shape.vocabulary, logits, shape)

@@ -44,6 +44,12 @@ class Plan:
         # Of rows that lie otherwise numba would compile all of it once more.
         self.reads = model.source_embedding.weight.detach().contiguous().numpy()
         self.writes = model.target_embedding.weight.detach().contiguous().numpy()
+        # As lists of words read it, which take a row here and there.
+        self.output = model.output.weight.detach().contiguous().numpy()
+        bias = model.output.bias
+        self.output_bias = (
+            np.zeros(len(self.output), np.float32) if bias is None else bias.detach().numpy()
+        )
         factor = settings.width**0.5 if settings.scale_embedding else 1.0
         self.shape = passes.Shape(
             width=settings.width,

@@ -50,6 +50,8 @@ class PlannedState:
         self.first, self.last = encoded.first, encoded.last
         rows = len(encoded.first)
         self.said = Said(len(plan.decoder.places), rows, plan.width)
+        self.lists: Array = np.empty((0, 0), np.int64)
+        self.own_list: Array = np.zeros(rows, np.int64)
         self._furnish(rows, max(_STEPS, encoded.longest))
 
     def select(self, rows: Tensor) -> PlannedState:
@@ -57,7 +59,15 @@ class PlannedState:
         chosen = rows.numpy()
         self.said.select(chosen)
         self.first, self.last = self.first[chosen], self.last[chosen]
+        self.own_list = self.own_list[chosen]
         return self
+
+    def narrow(self, lists: Tensor, sentences: Tensor) -> None:
+        """From the next step on, the logits of the words of each row's list alone; -inf for -1, no word."""
+        ids(lists[lists != -1], self.plan.output)
+        self.lists = lists.contiguous().numpy()
+        self.own_list = ids(sentences, self.lists)
+        self._furnish(len(self._logits), self._desk.room.shape[1])
 
     def step(self, words: Tensor) -> Tensor:
         """The logits of the next word, which are good until the next step."""
@@ -71,10 +81,11 @@ class PlannedState:
             *(read, np.full(rows, said.steps - 1), self.first, self.last, self.sources),
             *(said.entries, said.steps, said.came, plan.writes, plan.positions(said.steps)),
             *(plan.decoder.weights, plan.decoder.places, plan.decoder.end),
+            *(self.lists, self.own_list, plan.output, plan.output_bias),
             *(tuple(plan.shape), tuple(self._desk), logits.view(-1).numpy()),
         )
         return logits
 
     def _furnish(self, rows: int, positions: int) -> None:
         self._desk = self.plan.desk(rows, positions)
-        self._logits = torch.empty(rows, self.plan.shape.vocabulary)
+        self._logits = torch.empty(rows, self.lists.shape[1] or self.plan.shape.vocabulary)

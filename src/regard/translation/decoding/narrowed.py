@@ -1,0 +1,98 @@
+"""A search that writes each sentence with the words of a short list of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.models.protocol import State, TranslationModel, own
+from regard.translation.text.tokenizer import EOS
+
+# No word: what may not be written, and where a list is shorter than others.
+_NONE = -1
+
+
+@runtime_checkable
+class Narrows(Protocol):
+    """A decoder that leaves out of its output layer what nobody asks for."""
+
+    def narrow(
+        self, lists: Int[Tensor, "sentences listed"], sentences: Int[Tensor, " rows"]
+    ) -> None:
+        """From the next step on, the logits of the words of each row's sentence alone; -inf for -1."""
+
+
+@dataclass(frozen=True)
+class NarrowedState:
+    """What the model knows, and which sentence each row is of."""
+
+    inner: State
+    sentences: Int[Tensor, " rows"]
+
+    def select(self, rows: Int[Tensor, " kept"]) -> NarrowedState:
+        return NarrowedState(self.inner.select(rows), self.sentences[rows])
+
+
+class Narrowed:
+    """A model as a search sees it that has each sentence of a batch written with the words of its list.
+
+    p(word | ...) is the softmax over the list. The words of a sentence are numbered as they stand in its
+    list, before which stand the special ids, which so stay what they are.
+
+    Args:
+        model: computes the logits of every word, or those of the lists alone where its state `Narrows`.
+        lists: the ids of the words of each sentence, in order; the end is among them unsaid.
+    """
+
+    def __init__(self, model: TranslationModel, lists: Sequence[Int[Tensor, " listed"]]) -> None:
+        self.model = model
+        special = torch.full((EOS + 1,), _NONE)
+        special[EOS] = EOS
+        listed = [torch.cat([special, each[each > EOS]]) for each in lists]
+        # One more, for a batch of no sentences.
+        self._lists = pad_sequence([*listed, special], batch_first=True, padding_value=_NONE)[:-1]
+
+    @property
+    def longest(self) -> int | None:
+        return self.model.longest
+
+    def modules(self) -> Iterator[nn.Module]:
+        return self.model.modules()
+
+    def begin(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
+    ) -> NarrowedState:
+        """Rows of a sentence lie side by side, as many for every list."""
+        self._lists = self._lists.to(source.device)
+        each = len(source) // len(self._lists)
+        sentences = torch.arange(len(self._lists), device=source.device).repeat_interleave(each)
+        inner = self.model.begin(source, lengths)
+        if isinstance(inner, Narrows):
+            inner.narrow(self._lists, sentences)
+        return NarrowedState(inner, sentences)
+
+    def step(
+        self, words: Int[Tensor, " batch"], state: State
+    ) -> tuple[Float[Tensor, "batch listed"], NarrowedState]:
+        state = own(NarrowedState, state)
+        sentences = state.sentences
+        spelt = torch.where(words > EOS, self._lists[sentences, words], words)
+        logits, inner = self.model.step(spelt, state.inner)
+        if not isinstance(inner, Narrows):
+            listed = self._lists[sentences]
+            logits = logits.gather(1, listed.clamp(min=0)).masked_fill(listed == _NONE, -math.inf)
+        return logits, NarrowedState(inner, sentences)
+
+    def spelt(self, hypothesis: Hypothesis, sentence: int) -> Hypothesis:
+        """A sentence's hypothesis in the ids of the vocabulary."""
+        tokens = self._lists[sentence, hypothesis.tokens].tolist()
+        return dataclasses.replace(hypothesis, tokens=tokens)

@@ -1,0 +1,101 @@
+"""Which words translate which, learnt from sentence pairs alone: IBM Model 1.
+
+    p(target, links | source) = prod_i 1/|source| p(t_i | s_links(i))
+
+Brown et al. 1993, "The mathematics of statistical machine translation", Computational Linguistics 19(2).
+Expectation: each target word is shared among the words of its source, in proportion to p(t | s).
+Maximisation: p(t | s) is what s has got of t, over all that s has got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROUNDS = range(5)
+_AT_ONCE = 2_000_000  # pairs of a source and a target word
+
+Ids = NDArray[np.int64]
+Sentences = Sequence[tuple[Sequence[int], Sequence[int]]]
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """p(target | source) of every pair of words that stood in one sentence pair, sorted by source, then target."""
+
+    sources: Ids
+    targets: Ids
+    probabilities: NDArray[np.float64]
+
+
+def learn(sentences: Sentences, vocabulary: int, rounds: Iterable[object] = ROUNDS) -> Lexicon:
+    """Model 1 after some rounds from p(t | s) = const.
+
+    Args:
+        sentences: the word ids of sources and of their translations; of neither side nothing.
+        vocabulary: of the targets, whose ids are below it.
+        rounds: of expectation and maximisation.
+
+    Returns:
+        The lexicon; its memory is that of the different pairs of words.
+    """
+    cells = np.empty(0, np.int64)
+    for keys, _ in _meetings(sentences, vocabulary):
+        cells = np.union1d(cells, keys)
+    sources, targets = np.divmod(cells, vocabulary)
+    likely = np.ones(len(cells))
+    for _ in rounds:
+        got = np.zeros(len(cells))
+        for keys, words in _meetings(sentences, vocabulary):
+            where = np.searchsorted(cells, keys)
+            share = likely[where]
+            share /= np.bincount(words, share)[words]
+            got += np.bincount(where, share, len(cells))
+        likely = got / np.bincount(sources, got)[sources]
+    return Lexicon(sources, targets, likely)
+
+
+def best(lexicon: Lexicon, count: int) -> tuple[Ids, Ids]:
+    """The `count` likeliest translations of each source word: source and target side by side, best first."""
+    order = np.lexsort((-lexicon.probabilities, lexicon.sources))
+    sources = lexicon.sources[order]
+    rank = np.arange(len(order)) - np.searchsorted(sources, sources)
+    kept = order[rank < count]
+    return lexicon.sources[kept], lexicon.targets[kept]
+
+
+def _meetings(sentences: Sentences, vocabulary: int) -> Iterator[tuple[Ids, Ids]]:
+    """Every source word with every target word of its sentence: source x vocabulary + target, and which target it is.
+
+    Target words are numbered from 0 in each piece of the answer, which is of bounded size.
+    """
+    waiting: list[tuple[Sequence[int], Sequence[int]]] = []
+    size = 0
+    for source, target in sentences:
+        waiting.append((source, target))
+        size += len(source) * len(target)
+        if size >= _AT_ONCE:
+            yield _crossed(waiting, vocabulary)
+            waiting, size = [], 0
+    if size:
+        yield _crossed(waiting, vocabulary)
+
+
+def _crossed(sentences: Sentences, vocabulary: int) -> tuple[Ids, Ids]:
+    sources, targets = _flat([s for s, _ in sentences]), _flat([t for _, t in sentences])
+    reads = np.array([len(source) for source, _ in sentences])
+    writes = np.array([len(target) for _, target in sentences])
+    # Of each target word: how many sources it has, and where they begin.
+    each, first = np.repeat(reads, writes), np.repeat(reads.cumsum() - reads, writes)
+    words = np.repeat(np.arange(len(targets)), each)
+    place = np.arange(len(words)) - np.repeat(each.cumsum() - each, each) + first[words]
+    return sources[place] * vocabulary + targets[words], words
+
+
+def _flat(rows: Sequence[Sequence[int]]) -> Ids:
+    flat: NDArray[Any] = np.fromiter((word for row in rows for word in row), np.int64)
+    return flat

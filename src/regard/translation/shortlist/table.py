@@ -1,0 +1,136 @@
+"""The shortlist of a model: which words each source word brings along, and its file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Self
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.translation import weights
+from regard.translation.errors import CheckpointError, ModelError
+from regard.translation.runs import SHORTLIST, Run, Tokenizers
+from regard.translation.shortlist import lexicon
+from regard.translation.text.tokenizer import EOS, UNK
+
+EACH, ALWAYS = 100, 200
+_NONE = -1
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """The words that a sentence may be written with, by what its source has.
+
+    Attributes:
+        always: target ids that any sentence may have: the most frequent.
+        likely: of each source id those that it brings along: itself, where the target has the same
+            piece, and its likeliest translations; -1 where there are no more.
+        words: of the target's vocabulary.
+    """
+
+    always: Int[Tensor, " frequent"]
+    likely: Int[Tensor, "sources each"]
+    words: int
+
+    @classmethod
+    def learn(
+        cls,
+        sentences: lexicon.Sentences,
+        tokenizers: Tokenizers,
+        each: int = EACH,
+        always: int = ALWAYS,
+        rounds: Iterable[object] = lexicon.ROUNDS,
+    ) -> Self:
+        """The shortlist of sentence pairs.
+
+        Args:
+            sentences: the ids of sources and targets, without the end of the sentence.
+            tokenizers: whose ids they are.
+            each: translations kept of every source word.
+            always: of the most frequent target words.
+            rounds: of learning; whoever goes through them may show how far it is.
+        """
+        # The end stands in every source: what nothing else explains is shared with it.
+        ended = [([*source, EOS], target) for source, target in sentences]
+        found = lexicon.best(lexicon.learn(ended, len(tokenizers.target), rounds), each)
+        sources, targets = (torch.from_numpy(ids) for ids in found)
+        likely = torch.full((len(tokenizers.source), 1 + each), _NONE)
+        likely[:, 0] = _same(tokenizers)
+        rank = torch.arange(len(sources)) - torch.searchsorted(sources, sources)
+        likely[sources, 1 + rank] = targets
+        counts = Counter(chain.from_iterable(target for _, target in sentences))
+        frequent = sorted(word for word, _ in counts.most_common(always))
+        always_there = torch.tensor([UNK, *frequent]).unique()
+        return cls(always_there, likely, len(tokenizers.target))
+
+    def of(self, source: Sequence[int]) -> Int[Tensor, " listed"]:
+        """The ids that a translation of this sentence may have, in order; its end is none of them."""
+        listed = torch.zeros(self.words + 1, dtype=torch.bool)
+        listed[self.always] = True
+        listed[self.likely[torch.tensor([*source, EOS])]] = True  # -1 is the place behind all words
+        return listed[:-1].nonzero().flatten()
+
+    def keep(self, run: Run, tokenizers: Tokenizers) -> Path:
+        """Write it into the model's folder. Raises `OSError`: that cannot be."""
+        path = run.folder / SHORTLIST
+        kind = torch.int16 if len(tokenizers.target) < 2**15 else torch.int32
+        tensors = {"always": self.always.to(kind), "likely": self.likely.to(kind)}
+        weights.save({**tensors, "tokenizers": _digest(tokenizers)}, path)
+        return path
+
+    @classmethod
+    def open(cls, run: Run, tokenizers: Tokenizers) -> Self:
+        """The one of a model's folder.
+
+        Raises:
+            ModelError: it has none.
+            CheckpointError: its file is broken, or was made for other tokenizers.
+        """
+        path = run.folder / SHORTLIST
+        if not path.exists():
+            raise ModelError(
+                f"{run.folder}: has no shortlist: `regard shortlist --model {run.folder}` makes one"
+            )
+        found = weights.load(path)
+        try:
+            always, likely, digest = (found.pop(n) for n in ("always", "likely", "tokenizers"))
+        except KeyError as fault:
+            raise CheckpointError(f"{path}: no shortlist: tensor {fault} is missing") from None
+        if not torch.equal(digest, _digest(tokenizers)):
+            raise CheckpointError(
+                f"{path}: was made for other tokenizers: `regard shortlist --model {run.folder}` makes it anew"
+            )
+        words = len(tokenizers.target)
+        good = (
+            always.dtype == likely.dtype
+            and likely.dtype in (torch.int16, torch.int32)
+            and (always.dim(), likely.dim()) == (1, 2)
+            and len(likely) == len(tokenizers.source)
+            and all(bool(((t >= _NONE) & (t < words)).all()) for t in (always, likely))
+            and bool((always >= 0).all())
+        )
+        if not good:
+            raise CheckpointError(f"{path}: corrupted: its words are not those of {words} pieces")
+        return cls(always.long(), likely.long(), words)
+
+
+def _same(tokenizers: Tokenizers) -> Int[Tensor, " sources"]:
+    """Of each source piece the target id of the same piece, for what is copied: names, numbers, bytes."""
+    source, target = tokenizers.source, tokenizers.target
+    ids = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
+    same = torch.tensor([ids.get(piece, _NONE) for piece in source.pieces(range(len(source)))])
+    same[: EOS + 1] = _NONE
+    return same
+
+
+def _digest(tokenizers: Tokenizers) -> Tensor:
+    """What tells one pair of tokenizers from another."""
+    both = hashlib.sha256(tokenizers.source.model).digest() + tokenizers.target.model
+    return torch.frombuffer(bytearray(hashlib.sha256(both).digest()), dtype=torch.uint8)

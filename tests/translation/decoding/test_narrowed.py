@@ -1,0 +1,100 @@
+"""Short lists of words: the search of a model that knows no other words, whatever else is in the batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.translation.decoding.toy import EOS, Toy, some_sources
+from torch import Tensor
+
+from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.errors import ConfigurationError
+
+SEARCHES = {
+    "greedy": Search(beam=1, max_length=6),
+    "beam": Search(beam=3, nbest=3, max_length=6),
+    "coverage": Search(beam=3, coverage_penalty=0.5, max_length=6),
+}
+VOCABULARY = 12
+WORDS = st.sets(st.integers(4, VOCABULARY - 1), min_size=1)
+
+
+class Limited(Toy):
+    """A toy that gives some words no probability: what a list asks for, said in the model."""
+
+    allowed: Tensor
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        barred = torch.full((VOCABULARY,), -torch.inf)
+        barred[self.allowed] = barred[EOS] = 0
+        return super().logits(hidden) + barred
+
+
+def check_alike(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+        assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, abs=1e-5)
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+@given(seed=st.integers(0, 99), words=WORDS)
+def test_a_list_is_a_model_without_the_other_words(search, seed, words):
+    sources, listed = some_sources(1, seed), torch.tensor(sorted(words))
+    limited = Limited(VOCABULARY, seed=seed)
+    limited.allowed = listed
+    (expected,) = translate_batch(limited, *sources, replace(search, coverage_penalty=0))
+    # Reranking asks the whole model: its choice among the same hypotheses is another test's.
+    (found,) = translate_batch(
+        Toy(VOCABULARY, seed=seed), *sources, replace(search, coverage_penalty=0), lists=[listed]
+    )
+    check_alike(found, expected)
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+@given(seed=st.integers(0, 99), lists=st.lists(WORDS, min_size=4, max_size=4))
+def test_what_else_is_in_the_batch_changes_nothing(search, seed, lists):
+    model, (source, lengths) = Toy(VOCABULARY, seed=seed), some_sources(4, seed)
+    listed = [torch.tensor(sorted(words)) for words in lists]
+    together = translate_batch(model, source, lengths, search, lists=listed)
+    for row, (found, words) in enumerate(zip(together, lists, strict=True)):
+        only = slice(row, row + 1)
+        (alone,) = translate_batch(model, source[only], lengths[only], search, lists=listed[only])
+        check_alike(found, alone)
+        assert not set(found[0].tokens) - words
+
+
+def test_all_words_are_no_limit():
+    model, sources = Toy(VOCABULARY, seed=2), some_sources(5)
+    for search in SEARCHES.values():
+        every = [torch.arange(4, VOCABULARY)] * 5
+        found = translate_batch(model, *sources, search, lists=every)
+        expected = translate_batch(model, *sources, search)
+        assert [one[0].tokens for one in found] == [one[0].tokens for one in expected]
+
+
+def test_each_draw_is_of_its_sentences_list():
+    lists = [torch.tensor([4, 7]), torch.tensor([5, 6, 11])]
+    search = Search(sampling=True, nbest=20, max_length=6, temperature=5)
+    found = translate_batch(Toy(VOCABULARY), *some_sources(2), search, lists=lists)
+    for hypotheses, words in zip(found, lists, strict=True):
+        drawn = {word for one in hypotheses for word in one.tokens}
+        assert drawn == set(words.tolist())
+
+
+def test_lists_and_prefixes_do_not_go_together():
+    model, sources, lists = Toy(VOCABULARY), some_sources(2), [torch.tensor([4])] * 2
+    with pytest.raises(ConfigurationError, match="a prefix may ask for any word"):
+        translate_batch(model, *sources, prefix=[[4], [5]], lists=lists)
+    with pytest.raises(ConfigurationError, match="1 lists of words for 2 sentences"):
+        translate_batch(model, *sources, lists=lists[:1])
+
+
+def test_no_sentences_have_no_lists():
+    source, lengths = some_sources(2)
+    assert translate_batch(Toy(VOCABULARY), source[:0], lengths[:0], lists=[]) == []
