@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from regard.translation.models.hooks import hooked
+from regard.translation.models.hooks import every, hooked
 
 
 def layers() -> nn.Module:
@@ -48,3 +48,11 @@ def test_a_forward_that_was_put_in_the_place_of_the_own_one():
     model = layers()
     model[0].forward = lambda x: torch.zeros_like(x)
     assert hooked(model)
+
+
+def test_every_module_is_found_once_round_circles():
+    inner = nn.Linear(2, 2)
+    outer = nn.Sequential(inner, nn.Sequential(inner, nn.ReLU()))
+    inner.owner = outer
+    assert set(every(outer)) == set(outer.modules())
+    assert len(every(outer)) == len(list(outer.modules()))

@@ -33,13 +33,14 @@ class Narrows(Protocol):
 
 @dataclass(frozen=True)
 class NarrowedState:
-    """What the model knows, and which sentence each row is of."""
+    """What the model knows, whether it narrows, and which sentence each row is of."""
 
     inner: State
+    narrows: bool
     sentences: Int[Tensor, " rows"]
 
     def select(self, rows: Int[Tensor, " kept"]) -> NarrowedState:
-        return NarrowedState(self.inner.select(rows), self.sentences[rows])
+        return NarrowedState(self.inner.select(rows), self.narrows, self.sentences[rows])
 
 
 class Narrowed:
@@ -78,7 +79,7 @@ class Narrowed:
         inner = self.model.begin(source, lengths)
         if isinstance(inner, Narrows):
             inner.narrow(self._lists, sentences)
-        return NarrowedState(inner, sentences)
+        return NarrowedState(inner, isinstance(inner, Narrows), sentences)
 
     def step(
         self, words: Int[Tensor, " batch"], state: State
@@ -87,10 +88,10 @@ class Narrowed:
         sentences = state.sentences
         spelt = torch.where(words > EOS, self._lists[sentences, words], words)
         logits, inner = self.model.step(spelt, state.inner)
-        if not isinstance(inner, Narrows):
+        if not state.narrows:
             listed = self._lists[sentences]
             logits = logits.gather(1, listed.clamp(min=0)).masked_fill(listed == _NONE, -math.inf)
-        return logits, NarrowedState(inner, sentences)
+        return logits, NarrowedState(inner, state.narrows, sentences)
 
     def spelt(self, hypothesis: Hypothesis, sentence: int) -> Hypothesis:
         """A sentence's hypothesis in the ids of the vocabulary."""

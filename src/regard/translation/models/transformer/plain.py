@@ -10,7 +10,7 @@ from regard.attention.heads import MultiHeadAttention
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import ScaledDot
 from regard.translation.models.dropout import Dropout
-from regard.translation.models.hooks import hooked
+from regard.translation.models.hooks import every, hooked
 from regard.translation.models.transformer.layers import (
     ACTIVATIONS,
     DecoderLayer,
@@ -36,7 +36,7 @@ def is_plain(model: Transformer) -> bool:
     """
     if not model.adds_positions:
         return False
-    known = all(module is model or _is_known(module, model.settings) for module in model.modules())
+    known = all(module is model or _is_known(module, model.settings) for module in every(model))
     return known and not hooked(model)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
 
 from regard.translation.models import compiling
+from regard.translation.models.hooks import every
 from regard.translation.models.transformer.plain import is_plain
 
 if TYPE_CHECKING:
@@ -37,12 +39,13 @@ class _Kept:
 _plans: weakref.WeakKeyDictionary[nn.Module, _Kept] = weakref.WeakKeyDictionary()
 
 
-@runtime_checkable
-class Planned(Protocol):
-    """The decoder of a plan after some words."""
+class Planned(ABC):
+    """The decoder of a plan after some words; here, so that who asks of what kind a state is loads no loops."""
 
+    @abstractmethod
     def step(self, words: Tensor) -> Tensor: ...
 
+    @abstractmethod
     def select(self, rows: Tensor) -> Self: ...
 
 
@@ -66,9 +69,7 @@ def plan_of(model: Transformer, source: Tensor) -> Plan | None:
         return None
     if torch.is_autocast_enabled("cpu") or not compiling.serves(source.device):
         return None
-    weights = [
-        w for module in model.modules() for w in module._parameters.values() if w is not None
-    ]
+    weights = [w for module in every(model) for w in module._parameters.values() if w is not None]
     if any(weight.dtype != torch.float32 or weight.device.type != "cpu" for weight in weights):
         return None
     return _kept(model, weights) if is_plain(model) else None
@@ -79,7 +80,7 @@ def _kept(model: Transformer, weights: list[nn.Parameter]) -> Plan:
 
     stamp = (
         tuple((w.data_ptr(), w.stride(), _writes(w)) for w in weights),
-        tuple(norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm)),
+        tuple(norm.eps for norm in every(model) if isinstance(norm, nn.LayerNorm)),
         model.rounded,
     )
     known = _plans.get(model)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.translation.models.transformer.planned import passes
 from regard.translation.models.transformer.planned.packing import Array
+from regard.translation.models.transformer.planned.permission import Planned
 from regard.translation.models.transformer.planned.plan import Plan, PlannedEncoded, ids
 
 _STEPS = 32  # room for so many words at first
@@ -42,7 +45,7 @@ class Said:
         self.came = self.came[rows]
 
 
-class PlannedState:
+class PlannedState(Planned):
     """The decoder after some words; `first` and `last` say where each row's source lies."""
 
     def __init__(self, plan: Plan, encoded: PlannedEncoded) -> None:
@@ -54,7 +57,7 @@ class PlannedState:
         self.own_list: Array = np.zeros(rows, np.int64)
         self._furnish(rows, max(_STEPS, encoded.longest))
 
-    def select(self, rows: Tensor) -> PlannedState:
+    def select(self, rows: Tensor) -> Self:
         """These rows; like a step, it uses the state up."""
         chosen = rows.numpy()
         self.said.select(chosen)
