@@ -1,11 +1,12 @@
 """Bahdanau's attention against Luong's: one recurrent translator each, the same minutes of training.
 
-python benchmarks/quality/attentions.py RUNS [--minutes 15] [--threads 1] [--only NAME ...]
+python benchmarks/quality/attentions.py RUNS [--minutes 15 | --steps N] [--threads 1] [--only NAME ...]
     [--out benchmarks/results/attentions.json]
 
 Spanish to English on Tatoeba (the folder REGARD_DATA names), the sizes of tatoeba-es-en-recurrent with
 a decoder as wide as the encoder's states, so that dot products can be taken. Trainings that were
-interrupted go on; finished ones are only measured.
+interrupted go on; finished ones are only measured. --steps gives each the same number of updates instead
+of the same time, for machines that are not quiet.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from _measure import write
-from _training import progress, settings, train_for
+from _training import progress, settings, train, train_for
 
 from regard.translation.evaluation.scores import measure
 from regard.translation.text.corpora import Tsv, read_pairs
@@ -59,19 +60,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path, metavar="RUNS")
     parser.add_argument("--minutes", type=float, default=15)
+    parser.add_argument("--steps", type=int)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     table: list[dict[str, Any]] = []
     for name in options.only:
-        chosen = {f"model__{key}": value for key, value in VARIANTS[name].items()}
-        run = train_for(
-            options.minutes,
-            CONFIGURATION,
-            options.runs / name.replace(", ", "-").replace(" ", "-"),
-            *settings(model__decoder_width=512, training__threads=options.threads, **chosen),
-        )
+        chosen: dict[str, object] = {
+            f"model__{key}": value for key, value in VARIANTS[name].items()
+        }
+        place = options.runs / name.replace(", ", "-").replace(" ", "-")
+        chosen |= {"model__decoder_width": 512, "training__threads": options.threads}
+        if options.steps:
+            often = max(1, options.steps // 4)
+            limits = {"training__max_steps": options.steps, "training__validate_every": often}
+            run = train(CONFIGURATION, place, *settings(**chosen, **limits))
+        else:
+            run = train_for(options.minutes, CONFIGURATION, place, *settings(**chosen))
         took = progress(run)
         table.append(
             {
