@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ def found(path: Path) -> Path:
     return path
 
 
-def folder(names: list[Path], given: Path | None, near: Path) -> Path:
+def folder(names: Sequence[str], given: Path | None, near: Path) -> Path:
     """Where files of a configuration are: in `given`, or else in the folder that REGARD_DATA names; where
     neither is said, `near` or here, in the first that has them all.
 
@@ -37,7 +38,7 @@ def folder(names: list[Path], given: Path | None, near: Path) -> Path:
     for place in places:
         if all(os.path.exists(place / name) for name in names):
             return place
-    missing = next(name for name in names if not os.path.exists(places[-1] / name))
+    missing = Path(next(name for name in names if not os.path.exists(places[-1] / name)))
     if missing.is_absolute():
         raise DataError(f"{missing}: no such file")
     looked = " or ".join(str(place.absolute()) for place in places)

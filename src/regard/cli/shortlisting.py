@@ -59,6 +59,10 @@ def shortlist(
         if not 1 <= count <= 10_000:
             raise ConfigurationError(f"{name} {count}: use a whole number, 1 to 10,000")
     corpus = bool(files or source or target)
+    if not files and (source_column, target_column) != (0, 1):
+        raise ConfigurationError(
+            "--source-column and --target-column are for FILES: leave them out"
+        )
     if corpus and data is not None:
         raise ConfigurationError("--data is for what the model learnt from: give it, or files")
 
@@ -84,7 +88,7 @@ def shortlist(
     made = make(pairs, tokenizers, each, always, _shown(ROUNDS))
     path = made.shortlist.keep(run, tokenizers)
     print(
-        f"learnt from {made.learnt:,} sentence pairs; of {made.measured:,} others\n"
+        f"learnt from {made.learnt:,} sentence pairs, left out {made.left_out:,}; of {made.measured:,} others\n"
         f"{100 * made.coverage.words:.1f}% of the target's word pieces are on their sentence's list, all of them in "
         f"{100 * made.coverage.sentences:.1f}% of the sentences\n"
         f"a list has {made.coverage.length:.0f} of {len(tokenizers.target):,} pieces in the mean\n"
@@ -107,6 +111,9 @@ def _learnt_from(run: Run, data: Path | None) -> list[Pair]:
     from regard.translation.training.preparation import read_data
 
     section = run.configuration.data
-    every = (*section.training, *section.validation)
-    names = [Path(name) for files in every for name in files.names]
-    return read_data(section, corpora.folder(names, data, run.folder), run.configuration.seed).train
+    if section.generated is None and not section.training:
+        raise ConfigurationError(
+            f"{run.folder}: does not say what it learnt from: give FILES, or --source and --target"
+        )
+    folder = corpora.folder(section.names, data, run.folder)
+    return read_data(section, folder, run.configuration.seed).train

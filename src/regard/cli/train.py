@@ -203,12 +203,10 @@ def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...])
 
 def _data_folder(given: Path | None, plan: _Plan, resume: bool) -> Path:
     """Where the corpora are: as told, else the first of the places in which they all are."""
-    section = plan.configuration.data
-    every = (*section.training, *section.validation)
-    named = [Path(name) for files in every for name in files.names]
+    named = [*plan.configuration.data.names]
     pretrained = plan.configuration.pretrained
     if pretrained is not None and not resume:  # what is resumed has learnt from them already
-        named += map(Path, pretrained.names)
+        named += pretrained.names
     return corpora.folder(named, given, plan.file.parent)
 
 

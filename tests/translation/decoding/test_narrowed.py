@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.translation.decoding.toy import EOS, Toy, some_sources
 from torch import Tensor
 
+from regard.translation.decoding.coverage import rerank
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.errors import ConfigurationError
@@ -18,7 +19,6 @@ from regard.translation.errors import ConfigurationError
 SEARCHES = {
     "greedy": Search(beam=1, max_length=6),
     "beam": Search(beam=3, nbest=3, max_length=6),
-    "coverage": Search(beam=3, coverage_penalty=0.5, max_length=6),
 }
 VOCABULARY = 12
 WORDS = st.sets(st.integers(4, VOCABULARY - 1), min_size=1)
@@ -48,12 +48,20 @@ def test_a_list_is_a_model_without_the_other_words(search, seed, words):
     sources, listed = some_sources(1, seed), torch.tensor(sorted(words))
     limited = Limited(VOCABULARY, seed=seed)
     limited.allowed = listed
-    (expected,) = translate_batch(limited, *sources, replace(search, coverage_penalty=0))
-    # Reranking asks the whole model: its choice among the same hypotheses is another test's.
-    (found,) = translate_batch(
-        Toy(VOCABULARY, seed=seed), *sources, replace(search, coverage_penalty=0), lists=[listed]
-    )
+    (expected,) = translate_batch(limited, *sources, search)
+    (found,) = translate_batch(Toy(VOCABULARY, seed=seed), *sources, search, lists=[listed])
     check_alike(found, expected)
+
+
+def test_the_whole_model_says_which_hypothesis_looked_at_all_of_the_source():
+    model, sources = Toy(VOCABULARY, seed=1), some_sources(6, 1)
+    lists = [torch.arange(4, 4 + 3 + i) for i in range(5)] + [torch.tensor([5, 9])]
+    search = Search(beam=3, nbest=3, max_length=6)
+    found = translate_batch(model, *sources, search, lists=lists)
+    expected = rerank(model, *sources, found, 2.0)
+    assert expected != found
+    penalised = replace(search, coverage_penalty=2.0)
+    assert translate_batch(model, *sources, penalised, lists=lists) == expected
 
 
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
@@ -87,12 +95,15 @@ def test_each_draw_is_of_its_sentences_list():
         assert drawn == set(words.tolist())
 
 
-def test_lists_and_prefixes_do_not_go_together():
+def test_lists_that_make_no_sense_are_refused():
     model, sources, lists = Toy(VOCABULARY), some_sources(2), [torch.tensor([4])] * 2
     with pytest.raises(ConfigurationError, match="a prefix may ask for any word"):
         translate_batch(model, *sources, prefix=[[4], [5]], lists=lists)
     with pytest.raises(ConfigurationError, match="1 lists of words for 2 sentences"):
         translate_batch(model, *sources, lists=lists[:1])
+    for unordered in ([5, 4], [4, 4], [-5, 4]):
+        with pytest.raises(ConfigurationError, match="a list of words is not in order"):
+            translate_batch(model, *sources, lists=[torch.tensor(unordered), lists[0]])
 
 
 def test_no_sentences_have_no_lists():

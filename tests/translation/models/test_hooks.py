@@ -52,7 +52,7 @@ def test_a_forward_that_was_put_in_the_place_of_the_own_one():
 
 def test_every_module_is_found_once_round_circles():
     inner = nn.Linear(2, 2)
-    outer = nn.Sequential(inner, nn.Sequential(inner, nn.ReLU()))
+    outer = nn.Sequential(inner, inner, nn.Sequential(inner, nn.ReLU()))
     inner.owner = outer
     assert set(every(outer)) == set(outer.modules())
     assert len(every(outer)) == len(list(outer.modules()))

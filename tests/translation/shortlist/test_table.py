@@ -10,6 +10,7 @@ import torch
 
 from regard.translation.errors import CheckpointError, DataError, ModelError
 from regard.translation.runs import Run, Tokenizers
+from regard.translation.shortlist import table
 from regard.translation.shortlist.making import Coverage, coverage, make
 from regard.translation.shortlist.table import Shortlist
 from regard.translation.text.corpora import Pair
@@ -66,6 +67,24 @@ def test_a_shortlist_of_one_pair_is_refused(apart):
         make(PAIRS[:1], apart)
 
 
+def test_long_and_empty_pairs_are_left_out(apart):
+    bad = [Pair("uno " * 3000, "one " * 3000), Pair("", "one"), Pair("uno", "")]
+    made = make([*PAIRS, *bad], apart, each=20)
+    assert (made.left_out, made.learnt + made.measured) == (3, len(PAIRS))
+    with pytest.raises(DataError, match="0 usable sentence pairs"):
+        make(bad, apart)
+
+
+def test_a_list_has_no_special_words(apart):
+    shortlist = Shortlist(torch.tensor([1, 9]), torch.tensor([[0, 1]] * 4 + [[2, 12]]), 20)
+    assert shortlist.of([4]).tolist() == [9, 12]
+    assert coverage(shortlist, [([4], [1])]).words == 0
+
+
+def test_it_is_no_wider_than_what_was_found(apart):
+    assert make(PAIRS, apart, each=10_000).shortlist.likely.shape[1] < 30
+
+
 @pytest.fixture
 def run(tmp_path: Path, shortlist: Shortlist, apart: Tokenizers) -> Run:
     """The folder of a run, as far as shortlists go."""
@@ -101,10 +120,25 @@ def test_a_file_that_is_not_right_is_refused_by_its_name(run, apart, spoil, expe
     path = run.folder / "shortlist.safetensors"
     tensors = safetensors.torch.load_file(path)
     spoil(tensors)
+    if {"always", "likely"} <= tensors.keys():  # by somebody who knows what he does
+        tensors["sum"] = table._sum(tensors["always"], tensors["likely"])
     safetensors.torch.save_file(tensors, path)
     with pytest.raises(CheckpointError, match=expected) as refused:
         Shortlist.open(run, apart)
     assert str(refused.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [spoilt(more=torch.zeros(1)), lambda t: t["likely"][7].fill_(9), lambda t: t["sum"].fill_(0)],
+)
+def test_a_file_that_was_changed_is_told_by_its_sum(run, apart, spoil):
+    path = run.folder / "shortlist.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    spoil(tensors)
+    safetensors.torch.save_file(tensors, path)
+    with pytest.raises(CheckpointError, match="its sums are not those of its lists"):
+        Shortlist.open(run, apart)
 
 
 def test_half_a_file_and_none_are_refused(run, apart):

@@ -146,6 +146,11 @@ class DataSection(Section):
         return _each(self.valid)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The files of all corpora."""
+        return tuple(name for files in (*self.training, *self.validation) for name in files.names)
+
+    @property
     def source_languages(self) -> tuple[str, ...]:
         """The languages that are translated, in the order of the corpora."""
         found = [files.source_language or self.source_language for files in self.training]

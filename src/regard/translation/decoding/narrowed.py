@@ -58,7 +58,7 @@ class Narrowed:
         self.model = model
         special = torch.full((EOS + 1,), _NONE)
         special[EOS] = EOS
-        listed = [torch.cat([special, each[each > EOS]]) for each in lists]
+        listed = [torch.cat([special, each[each > EOS].cpu()]) for each in lists]
         # One more, for a batch of no sentences.
         self._lists = pad_sequence([*listed, special], batch_first=True, padding_value=_NONE)[:-1]
 

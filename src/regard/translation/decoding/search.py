@@ -124,14 +124,15 @@ def translate_batch(
         lengths: of each source, its end counted.
         search: the settings; None for the defaults, beam search with 5.
         prefix: the tokens each translation must begin with.
-        lists: the words that each may be written with, by their ids; None for all, as prefixes ask for.
+        lists: the ids of the words that each may be written with, in order; None for all, as prefixes ask for.
         generator: for sampling, on the device of the source.
 
     Returns:
         For each sentence its `nbest` hypotheses (fewer where the limits allow no more), best first.
 
     Raises:
-        ConfigurationError: prefixes or lists that do not fit the batch or the vocabulary, or each other.
+        ConfigurationError: prefixes or lists that do not fit the batch, or each other; prefixes that do not fit
+            the vocabulary.
         ModelError: logits that are not numbers.
     """
     search = search or Search()
@@ -206,3 +207,7 @@ def _check_lists(lists: Sequence[Tensor], sentences: int, prefix: object) -> Non
         raise ConfigurationError("a prefix may ask for any word: give it, or lists of words")
     if len(lists) != sentences:
         raise ConfigurationError(f"{len(lists)} lists of words for {sentences} sentences")
+    if not all(bool((each.diff() > 0).all() and (each >= 0).all()) for each in lists):
+        raise ConfigurationError(
+            "a list of words is not in order: give each id once, the least first"
+        )

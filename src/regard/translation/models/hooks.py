@@ -20,10 +20,12 @@ def hooked(*modules: nn.Module) -> bool:
 
 
 def every(module: nn.Module) -> list[nn.Module]:
-    """A module and all within it, as `modules()` lists them, but in a tenth of its time: no names are made."""
-    found, seen = [module], {module}
-    for each in found:
-        new = [within for within in each._modules.values() if within is not None]
-        found += [within for within in new if within not in seen]
-        seen.update(new)
-    return found
+    """A module and all within it, each once: what `modules()` lists, in another order and a tenth of its time."""
+    found: dict[nn.Module, None] = {}
+    waiting = [module]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found[each] = None
+            waiting += [within for within in each._modules.values() if within is not None]
+    return list(found)

@@ -43,15 +43,15 @@ def learn(sentences: Sentences, vocabulary: int, rounds: Iterable[object] = ROUN
     Returns:
         The lexicon; its memory is that of the different pairs of words.
     """
-    cells = np.empty(0, np.int64)
-    for keys, _ in _meetings(sentences, vocabulary):
-        cells = np.union1d(cells, keys)
+    cells = _cells(sentences, vocabulary)
     sources, targets = np.divmod(cells, vocabulary)
     likely = np.ones(len(cells))
     for _ in rounds:
         got = np.zeros(len(cells))
         for keys, words in _meetings(sentences, vocabulary):
-            where = np.searchsorted(cells, keys)
+            # Few and in order are found much sooner than many here and there.
+            once, again = np.unique(keys, return_inverse=True)
+            where = np.searchsorted(cells, once)[again]
             share = likely[where]
             share /= np.bincount(words, share)[words]
             got += np.bincount(where, share, len(cells))
@@ -68,10 +68,20 @@ def best(lexicon: Lexicon, count: int) -> tuple[Ids, Ids]:
     return lexicon.sources[kept], lexicon.targets[kept]
 
 
+def _cells(sentences: Sentences, vocabulary: int) -> Ids:
+    """Every pair of words that meet, once and in order; sorted anew only when there are twice as many."""
+    cells, waiting = np.empty(0, np.int64), list[Ids]()
+    for keys, _ in _meetings(sentences, vocabulary):
+        waiting.append(np.unique(keys))
+        if sum(map(len, waiting)) > len(cells):
+            cells, waiting = np.unique(np.concatenate([cells, *waiting])), []
+    return np.unique(np.concatenate([cells, *waiting]))
+
+
 def _meetings(sentences: Sentences, vocabulary: int) -> Iterator[tuple[Ids, Ids]]:
     """Every source word with every target word of its sentence: source x vocabulary + target, and which target it is.
 
-    Target words are numbered from 0 in each piece of the answer, which is of bounded size.
+    Target words are numbered from 0 in each piece of the answer, whose size is bounded where that of sentences is.
     """
     waiting: list[tuple[Sequence[int], Sequence[int]]] = []
     size = 0

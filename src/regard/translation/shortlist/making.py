@@ -13,8 +13,10 @@ from regard.translation.shortlist.lexicon import ROUNDS, Sentences
 from regard.translation.shortlist.table import ALWAYS, EACH, Shortlist
 from regard.translation.text.corpora import Pair
 
-# One pair of so many is kept for measuring, and of the rest at most so many are learnt from.
+# One pair of so many is kept for measuring; of a larger corpus so many are taken, evenly.
 _MEASURED, _LEARNT = 100, 200_000
+# Pieces of a side at most: every word meets every other, and what one long line says of its words is little.
+_LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,15 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Made:
-    """A shortlist, the number of pairs it was learnt from, and how it does on `measured` others."""
+    """A shortlist, the number of pairs it was learnt from, and how it does on `measured` others.
+
+    `left_out` pairs were empty or too long.
+    """
 
     shortlist: Shortlist
     learnt: int
     measured: int
+    left_out: int
     coverage: Coverage
 
 
@@ -49,14 +55,20 @@ def make(
     always: int = ALWAYS,
     rounds: Iterable[object] = ROUNDS,
 ) -> Made:
-    """The shortlist of a corpus; see `Shortlist.learn`. Raises `DataError`: fewer than two pairs."""
-    if len(pairs) < 2:
-        raise DataError(f"{len(pairs)} usable sentence pairs: a shortlist is learnt from 2 or more")
-    measured = _ids(pairs[::_MEASURED], tokenizers)
-    rest = [pair for i, pair in enumerate(pairs) if i % _MEASURED]
-    learnt = _ids(rest[:: -(-len(rest) // _LEARNT)], tokenizers)
+    """The shortlist of a corpus; see `Shortlist.learn`. Raises `DataError`: fewer than two that can be used."""
+    taken = pairs[:: -(-len(pairs) // _LEARNT) or 1]
+    usable = [
+        ids for ids in _ids(taken, tokenizers) if all(1 <= len(side) <= _LONGEST for side in ids)
+    ]
+    if len(usable) < 2:
+        raise DataError(
+            f"{len(usable)} usable sentence pairs: a shortlist is learnt from 2 or more of 1 to {_LONGEST} pieces"
+        )
+    measured = usable[::_MEASURED]
+    learnt = [ids for i, ids in enumerate(usable) if i % _MEASURED]
     made = Shortlist.learn(learnt, tokenizers, each, always, rounds)
-    return Made(made, len(learnt), len(measured), coverage(made, measured))
+    left_out = len(taken) - len(usable)
+    return Made(made, len(learnt), len(measured), left_out, coverage(made, measured))
 
 
 def coverage(shortlist: Shortlist, sentences: Sentences) -> Coverage:

@@ -18,7 +18,7 @@ from regard.translation import weights
 from regard.translation.errors import CheckpointError, ModelError
 from regard.translation.runs import SHORTLIST, Run, Tokenizers
 from regard.translation.shortlist import lexicon
-from regard.translation.text.tokenizer import EOS, UNK
+from regard.translation.text.tokenizer import EOS
 
 EACH, ALWAYS = 100, 200
 _NONE = -1
@@ -61,20 +61,20 @@ class Shortlist:
         ended = [([*source, EOS], target) for source, target in sentences]
         found = lexicon.best(lexicon.learn(ended, len(tokenizers.target), rounds), each)
         sources, targets = (torch.from_numpy(ids) for ids in found)
-        likely = torch.full((len(tokenizers.source), 1 + each), _NONE)
-        likely[:, 0] = _same(tokenizers)
         rank = torch.arange(len(sources)) - torch.searchsorted(sources, sources)
+        likely = torch.full((len(tokenizers.source), 2 + int(rank.max())), _NONE)
+        likely[:, 0] = _same(tokenizers)
         likely[sources, 1 + rank] = targets
         counts = Counter(chain.from_iterable(target for _, target in sentences))
-        frequent = sorted(word for word, _ in counts.most_common(always))
-        always_there = torch.tensor([UNK, *frequent]).unique()
-        return cls(always_there, likely, len(tokenizers.target))
+        frequent = torch.tensor(sorted(word for word, _ in counts.most_common(always)))
+        return cls(frequent, likely, len(tokenizers.target))
 
     def of(self, source: Sequence[int]) -> Int[Tensor, " listed"]:
-        """The ids that a translation of this sentence may have, in order; its end is none of them."""
+        """The ids that a translation of this sentence may have, in order; no special one is among them."""
         listed = torch.zeros(self.words + 1, dtype=torch.bool)
         listed[self.always] = True
         listed[self.likely[torch.tensor([*source, EOS])]] = True  # -1 is the place behind all words
+        listed[: EOS + 1] = False
         return listed[:-1].nonzero().flatten()
 
     def keep(self, run: Run, tokenizers: Tokenizers) -> Path:
@@ -82,7 +82,8 @@ class Shortlist:
         path = run.folder / SHORTLIST
         kind = torch.int16 if len(tokenizers.target) < 2**15 else torch.int32
         tensors = {"always": self.always.to(kind), "likely": self.likely.to(kind)}
-        weights.save({**tensors, "tokenizers": _digest(tokenizers)}, path)
+        sums = {"tokenizers": _sum_of(tokenizers), "sum": _sum(*tensors.values())}
+        weights.save({**tensors, **sums}, path)
         return path
 
     @classmethod
@@ -100,10 +101,14 @@ class Shortlist:
             )
         found = weights.load(path)
         try:
-            always, likely, digest = (found.pop(n) for n in ("always", "likely", "tokenizers"))
+            always, likely, made_for, kept_sum = (
+                found.pop(name) for name in ("always", "likely", "tokenizers", "sum")
+            )
         except KeyError as fault:
             raise CheckpointError(f"{path}: no shortlist: tensor {fault} is missing") from None
-        if not torch.equal(digest, _digest(tokenizers)):
+        if found or not torch.equal(kept_sum, _sum(always, likely)):
+            raise CheckpointError(f"{path}: corrupted: its sums are not those of its lists")
+        if not torch.equal(made_for, _sum_of(tokenizers)):
             raise CheckpointError(
                 f"{path}: was made for other tokenizers: `regard shortlist --model {run.folder}` makes it anew"
             )
@@ -126,11 +131,21 @@ def _same(tokenizers: Tokenizers) -> Int[Tensor, " sources"]:
     source, target = tokenizers.source, tokenizers.target
     ids = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
     same = torch.tensor([ids.get(piece, _NONE) for piece in source.pieces(range(len(source)))])
-    same[: EOS + 1] = _NONE
+    same[: EOS + 1 + len(source.tags)] = _NONE
     return same
 
 
-def _digest(tokenizers: Tokenizers) -> Tensor:
-    """What tells one pair of tokenizers from another."""
-    both = hashlib.sha256(tokenizers.source.model).digest() + tokenizers.target.model
-    return torch.frombuffer(bytearray(hashlib.sha256(both).digest()), dtype=torch.uint8)
+def _sum_of(tokenizers: Tokenizers) -> Tensor:
+    """What tells one pair of tokenizers from another: which piece has which id, on either side."""
+    sides = (tokenizers.source, tokenizers.target)
+    pieces = "\n".join(piece for side in sides for piece in ["", *side.pieces(range(len(side)))])
+    return _digest(pieces.encode())
+
+
+def _sum(*tensors: Tensor) -> Tensor:
+    """What tells these numbers from others."""
+    return _digest(b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors))
+
+
+def _digest(content: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(hashlib.sha256(content).digest()), dtype=torch.uint8)

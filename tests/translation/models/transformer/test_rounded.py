@@ -38,6 +38,35 @@ def test_whole_numbers_are_multiplied_exactly(rows: int, depth: int, width: int)
     assert torch.equal(product(x, weight), x @ weight.t())
 
 
+@pytest.mark.parametrize("way", ["vnni", "pairs", "spelt out"])
+@pytest.mark.parametrize("rows", [1, 3, 6])
+def test_each_way_to_add_four_products_is_exact(way, rows, monkeypatch):
+    needs = {"vnni": rounded.VNNI, "pairs": rounded.PAIRS}
+    if not needs.get(way, True):
+        pytest.skip("this processor has no instruction for it")
+    for name, flag in (("vnni", "VNNI"), ("pairs", "PAIRS")):
+        monkeypatch.setattr(rounded, flag, way == name)
+    tile = rounded._tile(rows)
+
+    @njit(error_model="numpy")
+    def multiply_tile(weights, by, less, x, groups, factors, out):
+        tile(weights, 0, by, less, x, 0, groups, factors, 0, out, 0, rounded.COLUMNS)
+
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randint(0, 256, (rows, 40), generator=generator, dtype=torch.uint8)
+    weight = torch.randint(-127, 128, (rounded.COLUMNS, 40), generator=generator).float()
+    # The largest there are, side by side; a weight that rounds to itself.
+    x[:, :8], weight[0, :8], weight[1, :8], weight[:, 39] = 255, 127, -127, 127
+    packed = rounded.packed(weight)
+    groups, out = 10, np.zeros(rows * rounded.COLUMNS, np.float32)
+    by = groups * rounded.COLUMNS
+    factors = np.ones(rows, np.float32)
+    numbers = x.flatten().numpy()
+    multiply_tile(packed.numpy(), by, by + rounded.COLUMNS, numbers, groups, factors, out)
+    expected = (x.float() - 128) @ weight.t()
+    assert torch.equal(torch.from_numpy(out).view(rows, -1), expected)
+
+
 def test_rounding_costs_as_much_as_it_says():
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(n, 300, generator=generator) for n in (5, 70))

@@ -70,7 +70,7 @@ class PlannedState(Planned):
         ids(lists[lists != -1], self.plan.output)
         self.lists = lists.contiguous().numpy()
         self.own_list = ids(sentences, self.lists)
-        self._furnish(len(self._logits), self._desk.room.shape[1])
+        self._logits = torch.empty(len(self.first), lists.shape[1])
 
     def step(self, words: Tensor) -> Tensor:
         """The logits of the next word, which are good until the next step."""

@@ -21,9 +21,10 @@ from torch import Tensor
 from regard.attention.kernels.cpu.machine import has, inner
 
 LANES = 16
-# A tile's sums, one panel's weights and an input fit 32 registers of 512 bits, or 16 of 256.
+# A tile's sums, one panel's weights and an input fit 32 registers of 512 bits, 16 of 256, or 32 of 128.
 WIDE = has("avx512f")
-ROWS, VECTORS = 6, 4 if WIDE else 1
+ROWS = 6
+VECTORS = 4 if WIDE else 1
 COLUMNS = LANES * VECTORS
 
 _NUMBER = ir.FloatType()
