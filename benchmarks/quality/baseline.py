@@ -1,14 +1,15 @@
 """What the same updates are worth: JoeyNMT's training beside `regard train`, on the same text and size.
 
-REGARD_DATA=data python benchmarks/quality/baseline.py FOLDER --joeynmt PYTHON [--steps 1500] [--lines N]
-    [--out benchmarks/results/baseline.json]
+REGARD_DATA=data python benchmarks/quality/baseline.py FOLDER [--joeynmt PYTHON] [--steps 1500] [--lines N]
+    [--configuration tatoeba-es-en] [--out benchmarks/results/baseline.json]
 
 Spanish to English on Tatoeba, the Transformer of tatoeba-es-en (3 + 3 layers of width 256), one
 sentencepiece model for both, Adam at 1e-3 after 500 steps of warm-up and by the inverse square root
 from there, label smoothing 0.1, dropout 0.1, float32, beam 5. Both are told the same number of
 tokens a batch and count them each in its way: JoeyNMT those of a rectangle that holds source and
 target, padding with them, Regard the target's alone. Both therefore report how many target tokens
-they have read. --joeynmt is made as benchmarks/peers/training.py tells.
+they have read. --joeynmt is made as benchmarks/peers/training.py tells; without it, and with
+another --configuration, it is ours alone.
 """
 
 from __future__ import annotations
@@ -78,10 +79,10 @@ def scores(texts: list[str], pairs: list[Pair]) -> dict[str, float | None]:
     return {"bleu": found.bleu, "chrf": found.chrf, "exact": found.exact}
 
 
-def ours(folder: Path, steps: int, lines: int | None) -> dict[str, Any]:
+def ours(configuration: str, folder: Path, steps: int, lines: int | None) -> dict[str, Any]:
     """A run of ours with one tokenization of each sentence, as JoeyNMT has it."""
     run = train(
-        "tatoeba-es-en",
+        configuration,
         folder / "regard",
         *settings(
             tokenizer__sampling=0.0,
@@ -165,19 +166,21 @@ def theirs(folder: Path, steps: int, lines: int | None, python: str) -> dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--joeynmt", required=True, help="the Python it is installed for")
+    parser.add_argument("--joeynmt", help="the Python it is installed for")
+    parser.add_argument("--configuration", default="tatoeba-es-en")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--lines", type=int, help="of the test file; all of them by default")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    table = {"Regard": ours(options.folder, options.steps, options.lines)}
+    table = {"Regard": ours(options.configuration, options.folder, options.steps, options.lines)}
     print(table, flush=True)
-    prepare(options.folder, options.steps, options.lines)
-    table["JoeyNMT"] = theirs(options.folder, options.steps, options.lines, options.joeynmt)
-    print(table, flush=True)
+    if options.joeynmt:
+        prepare(options.folder, options.steps, options.lines)
+        table["JoeyNMT"] = theirs(options.folder, options.steps, options.lines, options.joeynmt)
+        print(table, flush=True)
     if options.out:
-        write(options.out, {"configuration": "tatoeba-es-en", "table": table})
+        write(options.out, {"configuration": options.configuration, "table": table})
 
 
 if __name__ == "__main__":
