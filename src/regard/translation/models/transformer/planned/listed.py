@@ -6,16 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes
-
-
-@inner_sum
-def _dot(x: Any, y: Any) -> Any:
-    lanes()
-    total = np.float32(0)
-    for i in range(np.uint64(x.size)):
-        total += x[i] * y[i]
-    return total
+from regard.attention.kernels.cpu.machine import inner
+from regard.translation.models.transformer.planned.reading import dot
 
 
 @inner
@@ -37,6 +29,6 @@ def product_listed(
                 if word < 0:
                     out[r * count + i] = -np.inf
                 else:
-                    out[r * count + i] = _dot(x[r * width : r * width + width], weight[word])
+                    out[r * count + i] = dot(x[r * width : r * width + width], weight[word])
                     out[r * count + i] += bias[word]
         first = last

@@ -17,7 +17,8 @@ from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes
 
 
 @inner_sum
-def _dot(left: Any, right: Any) -> Any:
+def dot(left: Any, right: Any) -> Any:
+    """The sum over lanes of left times right."""
     lanes()
     total = np.float32(0)
     for i in range(np.uint64(left.size)):
@@ -79,7 +80,7 @@ def _soften(room: Any, heads: Any, count: Any) -> None:
 def _score(query: Any, key: Any, heads: Any, scale: Any, t: Any, scores: Any) -> None:
     d = query.size // heads
     for h in range(heads):
-        scores[h, t] = scale * _dot(query[h * d : h * d + d], key[h * d : h * d + d])
+        scores[h, t] = scale * dot(query[h * d : h * d + d], key[h * d : h * d + d])
 
 
 @inner
