@@ -49,11 +49,14 @@ def train_for(minutes: float, configuration: str, run: Path, *options: str) -> P
         seconds = pace(trial)
         shutil.rmtree(trial)
         steps = int(minutes * 60 / seconds)
-        options = (
-            *options,
-            *settings(training__max_steps=steps, training__validate_every=max(1, steps // 4)),
-        )
+        return train_to(steps, configuration, run, *options)
     return train(configuration, run, *options)
+
+
+def train_to(steps: int, configuration: str, run: Path, *options: str) -> Path:
+    """The same, with so many steps, validated four times."""
+    limits = settings(training__max_steps=steps, training__validate_every=max(1, steps // 4))
+    return train(configuration, run, *options, *limits)
 
 
 def pace(run: Path) -> float:

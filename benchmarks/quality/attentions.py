@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from _measure import write
-from _training import progress, settings, train, train_for
+from _training import progress, settings, train_for, train_to
 
 from regard.translation.evaluation.scores import measure
 from regard.translation.text.corpora import Tsv, read_pairs
@@ -73,9 +73,7 @@ def main() -> None:
         place = options.runs / name.replace(", ", "-").replace(" ", "-")
         chosen |= {"model__decoder_width": 512, "training__threads": options.threads}
         if options.steps:
-            often = max(1, options.steps // 4)
-            limits = {"training__max_steps": options.steps, "training__validate_every": often}
-            run = train(CONFIGURATION, place, *settings(**chosen, **limits))
+            run = train_to(options.steps, CONFIGURATION, place, *settings(**chosen))
         else:
             run = train_for(options.minutes, CONFIGURATION, place, *settings(**chosen))
         took = progress(run)
