@@ -78,8 +78,9 @@ class Steps:
 @pytest.mark.parametrize("keys", [1, 5])
 @pytest.mark.parametrize("size", [0.5, 12.0, 30.0, 1e4])
 def test_steps_keep_the_equations(size: float, keys: int, hidden: int) -> None:
-    # Eight lanes add 130 channels up in longer chains than sixteen do.
-    for dtype, near in ((torch.float32, 4e-6), (torch.float64, 1e-13)):
+    # Eight lanes add many channels up in longer chains than sixteen do.
+    single = 2e-6 if hidden <= 64 else 4e-6
+    for dtype, near in ((torch.float32, single), (torch.float64, 1e-13)):
         steps = Steps(dtype, keys, hidden, size)
         for ours, theirs in zip(steps.made(), steps.expected(), strict=True):
             most = max(1.0, theirs.abs().max().item())

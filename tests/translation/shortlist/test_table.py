@@ -130,7 +130,12 @@ def test_a_file_that_is_not_right_is_refused_by_its_name(run, apart, spoil, expe
 
 @pytest.mark.parametrize(
     "spoil",
-    [spoilt(more=torch.zeros(1)), lambda t: t["likely"][7].fill_(9), lambda t: t["sum"].fill_(0)],
+    [
+        spoilt(more=torch.zeros(1)),
+        spoilt(always=torch.zeros(2, dtype=torch.bfloat16)),
+        lambda t: t["likely"][7].fill_(9),
+        lambda t: t["sum"].fill_(0),
+    ],
 )
 def test_a_file_that_was_changed_is_told_by_its_sum(run, apart, spoil):
     path = run.folder / "shortlist.safetensors"
