@@ -128,10 +128,24 @@ def test_an_export_is_half_and_opens(run, tmp_path):
     assert all(torch.equal(found[name], tensor.half().float()) for name, tensor in wanted.items())
     assert sorted(json.loads((exported.folder / SUMS).read_text())) == [MODEL, "tokenizer.model"]
     assert (exported.folder / MODEL).stat().st_size < 0.6 * (run.folder / MODEL).stat().st_size
-    with pytest.raises(ModelError, match="small: cannot be made: File exists"):
+    with pytest.raises(ModelError, match="small: is there already"):
         run.export(exported.folder)
     run.export(tmp_path / "whole", half=False)
     assert weights.sha256(tmp_path / "whole" / MODEL) == weights.sha256(run.folder / MODEL)
+
+
+def test_an_export_is_whole_or_not_there(run, tmp_path, monkeypatch):
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as changed:
+        changed.setattr(weights, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (run.folder / "card.md").unlink()
+    with pytest.raises(ModelError, match=r"card\.md: no such file"):
+        run.export(tmp_path / "out")
 
 
 def test_an_export_carries_no_damage_on(run, tmp_path):

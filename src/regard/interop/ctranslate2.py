@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from regard import files
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias, sinusoidal
-from regard.interop.folders import new_folder
 from regard.translation.errors import ConfigurationError, ModelError
+from regard.translation.folders import new_folder
 from regard.translation.models.transformer import (
     DecoderLayer,
     FeedForward,

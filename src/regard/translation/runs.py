@@ -25,6 +25,7 @@ from regard.translation.errors import (
     ModelError,
     TrainingError,
 )
+from regard.translation.folders import new_folder
 from regard.translation.models.building import Undrawn, build
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.text.tokenizer import Tokenizer
@@ -203,22 +204,19 @@ class Run:
         """
         _check_sum(self.folder / MODEL, self._sums())
         tensors = weights.load(self.folder / MODEL)
-        try:
-            folder.mkdir(parents=True)
-        except OSError as fault:
-            raise ModelError(f"{folder}: cannot be made: {fault.strerror}") from None
-        try:
-            for name in (CONFIGURATION, CARD, *self.tokenizers().files()):
-                shutil.copyfile(self.folder / name, folder / name)
-            if half:
-                tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
-            weights.save(tensors, folder / MODEL)
-            if (self.folder / SHORTLIST).exists():
-                shutil.copyfile(self.folder / SHORTLIST, folder / SHORTLIST)
-            self._write_sums(folder)
-        except BaseException:
-            shutil.rmtree(folder)
-            raise
+        if half:
+            tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
+        names = [CONFIGURATION, CARD, *self.tokenizers().files()]
+        if (self.folder / SHORTLIST).exists():
+            names.append(SHORTLIST)
+        missing = [name for name in names if not (self.folder / name).is_file()]
+        if missing:
+            raise ModelError(f"{self.folder / missing[0]}: no such file: the run is not whole")
+        with new_folder(folder) as unfinished:
+            for name in names:
+                shutil.copyfile(self.folder / name, unfinished / name)
+            weights.save(tensors, unfinished / MODEL)
+            self._write_sums(unfinished)
 
     def _sums(self) -> dict[str, str]:
         return read_sums(self.folder) if (self.folder / SUMS).exists() else {}

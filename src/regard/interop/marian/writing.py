@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from regard import files
-from regard.interop.folders import new_folder
 from regard.interop.marian.layout import (
     DECODER_WORDS,
     ENCODER_WORDS,
@@ -23,6 +22,7 @@ from regard.interop.marian.layout import (
 )
 from regard.translation import weights
 from regard.translation.errors import ModelError
+from regard.translation.folders import new_folder
 from regard.translation.models.transformer import Transformer, TransformerSettings
 from regard.translation.runs import Tokenizers
 from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
