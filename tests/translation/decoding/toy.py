@@ -69,11 +69,11 @@ class Toy(TranslationModel):
     def start(self, encoded: Sources) -> Told:
         return Told(encoded, torch.zeros_like(encoded.meaning))
 
-    def step(self, words: Tensor, state: Told) -> tuple[Tensor, Told]:
+    def advance(self, words: Tensor, state: Told) -> tuple[Tensor, Told]:
         state.take()
         self.rows_read.append(len(words))
         memory = self._next(words, state.memory, state.sources.meaning)
-        return self.logits(memory), Told(state.sources, memory)
+        return memory, Told(state.sources, memory)
 
     def hidden(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         meaning = self.encode(source, lengths).meaning

@@ -85,7 +85,7 @@ class Ensemble(TranslationModel):
     ) -> EnsembleState:
         return EnsembleState([model.begin(source, lengths) for model in self._each()])
 
-    def step(
+    def advance(
         self, words: Int[Tensor, " batch"], state: State
     ) -> tuple[Float[Tensor, "batch vocabulary"], EnsembleState]:
         before = own(EnsembleState, state).each

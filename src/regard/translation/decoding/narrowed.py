@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -14,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.errors import ConfigurationError
+from regard.translation.models.listed import listed_logits
 from regard.translation.models.protocol import State, TranslationModel, own
 from regard.translation.text.tokenizer import EOS
 
@@ -50,12 +51,17 @@ class Narrowed:
     list, before which stand the special ids, which so stay what they are.
 
     Args:
-        model: computes the logits of every word, or those of the lists alone where its state `Narrows`.
+        model: whose words are listed.
         lists: the ids of the words of each sentence, in order; the end is among them unsaid.
+
+    Raises:
+        ConfigurationError: an id that the model does not know.
     """
 
     def __init__(self, model: TranslationModel, lists: Sequence[Int[Tensor, " listed"]]) -> None:
         self.model = model
+        if model.projection is not None:
+            _check(lists, model.projection.out_features)
         special = torch.full((EOS + 1,), _NONE)
         special[EOS] = EOS
         listed = [torch.cat([special, each[each > EOS].cpu()]) for each in lists]
@@ -86,14 +92,22 @@ class Narrowed:
     ) -> tuple[Float[Tensor, "batch listed"], NarrowedState]:
         state = own(NarrowedState, state)
         sentences = state.sentences
-        spelt = torch.where(words > EOS, self._lists[sentences, words], words)
-        logits, inner = self.model.step(spelt, state.inner)
-        if not state.narrows:
-            listed = self._lists[sentences]
-            logits = logits.gather(1, listed.clamp(min=0)).masked_fill(listed == _NONE, -math.inf)
+        # Of hypotheses that nobody wants a search may go on with any word, that of no word among them.
+        spelt = torch.where(words > EOS, self._lists[sentences, words].clamp(min=0), words)
+        if state.narrows:
+            logits, inner = self.model.step(spelt, state.inner)
+        else:
+            hidden, inner = self.model.advance(spelt, state.inner)
+            logits = listed_logits(self.model, hidden, self._lists, sentences)
         return logits, NarrowedState(inner, state.narrows, sentences)
 
     def spelt(self, hypothesis: Hypothesis, sentence: int) -> Hypothesis:
         """A sentence's hypothesis in the ids of the vocabulary."""
         tokens = self._lists[sentence, hypothesis.tokens].tolist()
         return dataclasses.replace(hypothesis, tokens=tokens)
+
+
+def _check(lists: Sequence[Tensor], vocabulary: int) -> None:
+    most = max((int(each.max()) for each in lists if len(each)), default=0)
+    if most >= vocabulary:
+        raise ConfigurationError(f"a list of words has word {most}, the model knows {vocabulary}")

@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING
 
-import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
-from regard.attention.kernels.cpu.machine import inner
-from regard.translation.models.transformer.planned.reading import dot
+from regard.attention.kernels import loops
+from regard.translation.models import compiling
+from regard.translation.models.hooks import hooked
+
+if TYPE_CHECKING:
+    from regard.translation.models.protocol import TranslationModel
 
 
-@inner
-def product_listed(
-    x: Any, rows: Any, width: Any, lists: Any, own: Any, weight: Any, bias: Any, out: Any
-) -> None:
-    """out[r, i] = W[word] x[r] + b[word], word = lists[own[r], i]; -inf where that is no word but -1.
+def listed_logits(
+    model: TranslationModel,
+    hidden: Float[Tensor, "rows width"],
+    lists: Int[Tensor, "sentences listed"],
+    own: Int[Tensor, " rows"],
+) -> Float[Tensor, "rows listed"]:
+    """The logits of the words of each row's own list alone; -inf for -1, which is no word.
 
-    Rows of one list lie side by side, and read each weight together.
+    On a processor only those are computed. Elsewhere, and where the output layer is not one linear map of float32
+    that nobody watches, the logits of all words are, and these taken.
     """
-    count, first = lists.shape[1], 0
-    while first < rows:
-        last = first + 1
-        while last < rows and own[last] == own[first]:
-            last += 1
-        for i in range(count):
-            word = lists[own[first], i]
-            for r in range(first, last):
-                if word < 0:
-                    out[r * count + i] = -np.inf
-                else:
-                    out[r * count + i] = dot(x[r * width : r * width + width], weight[word])
-                    out[r * count + i] += bias[word]
-        first = last
+    projection = model.projection
+    if projection is not None and _serves(projection, hidden):
+        from regard.translation.models.listed_loops import listed
+
+        weight = projection.weight.detach()
+        bias = (
+            weight.new_zeros(len(weight)) if projection.bias is None else projection.bias.detach()
+        )
+        logits = torch.empty(len(hidden), lists.shape[1])
+        arrays = (each.contiguous().numpy() for each in (lists, own, weight, bias))
+        listed(
+            hidden.detach().reshape(-1).numpy(), hidden.shape[1], *arrays, logits.view(-1).numpy()
+        )
+        return logits
+    words = lists[own]
+    logits = model.logits(hidden).gather(1, words.clamp(min=0))
+    return logits.masked_fill(words == -1, -math.inf)
+
+
+def _serves(projection: nn.Linear, hidden: Tensor) -> bool:
+    return (
+        type(projection) is nn.Linear
+        and not torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and projection.weight.dtype == hidden.dtype == torch.float32
+        and compiling.serves(hidden.device)
+        and loops.serve(hidden, projection.weight)
+        and not hooked(projection)
+    )

@@ -108,10 +108,17 @@ class TranslationModel(nn.Module, ABC):
         return self.start(self.encode(source, lengths))
 
     @abstractmethod
+    def advance(
+        self, words: Int[Tensor, " batch"], state: State
+    ) -> tuple[Float[Tensor, "batch width"], State]:
+        """Read one word a row: what the output layer reads. The state given is used up: go on with the one returned."""
+
     def step(
         self, words: Int[Tensor, " batch"], state: State
     ) -> tuple[Float[Tensor, "batch vocabulary"], State]:
-        """Read one word a row. Equals teacher forcing. The state given is used up: go on with the one returned."""
+        """`logits` of `advance`, which equal those of teacher forcing."""
+        hidden, after = self.advance(words, state)
+        return self.logits(hidden), after
 
     @abstractmethod
     def looks(

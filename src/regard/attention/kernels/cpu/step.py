@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from regard.attention.kernels.cpu.chain import dot
 from regard.attention.kernels.cpu.exponentials import REACH, exponential
 from regard.attention.kernels.cpu.hidden import FAR, reciprocal
 from regard.attention.kernels.cpu.machine import compiled, inner, inner_sum, lanes
@@ -110,7 +111,7 @@ def slopes(
     for sentence in range(first, last):
         row = step * len(memory.near) + sentence
         fast = ask(sentence, row, memory, steps, room)
-        mean = product(slopes.contexts, row * width, steps.contexts, row * width, width)
+        mean = dot(slopes.contexts, row * width, steps.contexts, row * width, width)
         to = row * steps.stride + steps.column
         for h in range(hidden):
             slopes.queries[to + h] = 0
@@ -118,7 +119,7 @@ def slopes(
             key, weight = sentence * keys + j, steps.weights[row * keys + j]
             if weight != 0:
                 compare(row, key, memory, steps, room, fast)
-                slope = product(slopes.contexts, row * width, memory.values, key * width, width)
+                slope = dot(slopes.contexts, row * width, memory.values, key * width, width)
                 through_tanh(
                     room,
                     memory.padded,
@@ -246,15 +247,6 @@ def add_scaled(total: Any, to: Any, part: Any, at: Any, factor: Any, n: Any) -> 
     s, k = np.uint64(to), np.uint64(at)
     for d in range(np.uint64(n)):
         total[s + d] += factor * part[k + d]
-
-
-@inner_sum
-def product(left: Any, at: Any, right: Any, to: Any, n: Any) -> Any:
-    lanes()
-    i, j, total = np.uint64(at), np.uint64(to), left.dtype.type(0)
-    for d in range(np.uint64(n)):
-        total += left[i + d] * right[j + d]
-    return total
 
 
 @inner

@@ -119,11 +119,11 @@ class RecurrentModel(TranslationModel):
     def start(self, encoded: Encoded) -> DecoderState:
         return self.decoder.start(own(Source, encoded))
 
-    def step(
+    def advance(
         self, words: Int[Tensor, " batch"], state: State
-    ) -> tuple[Float[Tensor, "batch vocabulary"], DecoderState]:
+    ) -> tuple[Float[Tensor, "batch width"], DecoderState]:
         hidden, after = self.decoder.step(self._words(words), own(DecoderState, state))
-        return self.logits(self.dropout(hidden)), after
+        return self.dropout(hidden), after
 
     def looks(
         self,

@@ -152,6 +152,11 @@ class Transformer(TranslationModel):
     ) -> tuple[Float[Tensor, "batch vocabulary"], State]:
         if isinstance(state, permission.Planned):
             return state.step(words), state
+        return super().step(words, state)
+
+    def advance(
+        self, words: Int[Tensor, " batch"], state: State
+    ) -> tuple[Float[Tensor, "batch width"], TransformerState]:
         state = own(TransformerState, state)
         x = self._embed(self.target_embedding, words[:, None], state.position)
         sources = state.sources
@@ -159,7 +164,8 @@ class Transformer(TranslationModel):
         for layer, said, source in zip(self._layers(), state.said, sources.memories, strict=True):
             x = layer.step(x, said, source, sources, bias)
         state.position += 1
-        return self.logits(self.decoder_norm(x[:, 0])), state
+        hidden: Tensor = self.decoder_norm(x[:, 0])
+        return hidden, state
 
     def looks(
         self,

@@ -12,18 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from regard.attention.kernels.cpu.chain import dot
 from regard.attention.kernels.cpu.exponentials import exponential
 from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes
-
-
-@inner_sum
-def dot(left: Any, right: Any) -> Any:
-    """The sum over lanes of left times right."""
-    lanes()
-    total = np.float32(0)
-    for i in range(np.uint64(left.size)):
-        total += left[i] * right[i]
-    return total
 
 
 @inner
@@ -80,7 +71,7 @@ def _soften(room: Any, heads: Any, count: Any) -> None:
 def _score(query: Any, key: Any, heads: Any, scale: Any, t: Any, scores: Any) -> None:
     d = query.size // heads
     for h in range(heads):
-        scores[h, t] = scale * dot(query[h * d : h * d + d], key[h * d : h * d + d])
+        scores[h, t] = scale * dot(query, h * d, key, h * d, d)
 
 
 @inner
