@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -252,6 +253,27 @@ def test_the_best_are_kept_and_averaged_when_that_is_better(tmp_path, monkeypatc
     assert all(torch.equal(own[n], t) for n, t in weights.unique(made.model).items())
 
 
+def test_a_mean_is_compared_with_the_best_that_is_still_there(tmp_path, monkeypatch):
+    made = trainer(tmp_path, *EACH, "training.keep_best=3")
+    scored(made, monkeypatch, [1, 9, 2, 4, 3, 0, 4.5])
+    made.train()
+    shutil.rmtree(made.run.folder / "checkpoints" / "step-2")
+    assert made.best_weights()[1] == "the mean of the weights of steps 4, 5"
+
+
+def test_a_mean_is_measured_as_the_checkpoints_were(tmp_path, monkeypatch):
+    made, seen = trainer(tmp_path, *EACH, "training.precision=bfloat16"), []
+
+    def measure(*_: object) -> Quality:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return Quality(1.0, 1.0, 0.0, 0.0)
+
+    monkeypatch.setattr(made.validation, "measure", measure)
+    made.train()
+    made.best_weights()
+    assert seen == [True] * 7
+
+
 def test_without_averaging_the_best_alone(tmp_path, monkeypatch):
     made = trainer(tmp_path, *EACH, "training.average=false")
     scored(made, monkeypatch, [1, 2, 3, 9, 1, 1])
@@ -269,12 +291,15 @@ def test_patience_ends_a_training(tmp_path, monkeypatch):
     assert again.progress.step == 4
 
 
-def test_a_plateau_halves_the_rate(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("scores", "halved"), [([5, 1, 1, 1, 6, 1], [3, 3]), ([5, 1, 1, 1, 1, 1], [3, 2, 1])]
+)
+def test_each_plateau_halves_the_rate(tmp_path, monkeypatch, scores, halved):
     made = trainer(tmp_path, *EACH, "training.schedule=plateau", "training.warmup=0")
-    scored(made, monkeypatch, [5, 1, 1, 1, 6, 1])
+    scored(made, monkeypatch, scores)
     made.train()
     rates = [m["learning_rate"] for m in metrics(made) if m["kind"] == "step"]
-    assert rates == [1e-2] * 3 + [5e-3] * 3
+    assert rates == [1e-2 * 0.5**i for i, steps in enumerate(halved) for _ in range(steps)]
 
 
 def test_metrics_hold_finite_numbers_and_every_validation(tmp_path):

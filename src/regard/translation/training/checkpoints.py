@@ -42,7 +42,6 @@ class Progress:
     target_tokens: int = 0
     seconds: float = 0.0
     since: list[float] = field(default_factory=list)
-    finished: str = ""
     version: int = VERSION
 
 
@@ -201,6 +200,7 @@ def _progress(path: Path) -> Progress:
                 f"{path}: written in format {table.get('version')}, this program reads format {VERSION}"
             )
         table["best"] = [(float(score), int(step)) for score, step in table["best"]]
+        table.pop("finished", None)  # of checkpoints until 0.1, which nobody read
         progress = Progress(**table)
         for each in fields(Progress):
             _check_number(each.name, getattr(progress, each.name), each.default)

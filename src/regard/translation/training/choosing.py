@@ -25,7 +25,8 @@ def best_weights(
         score: how good the weights are that it has now; larger is better.
     """
     kept = dict(run.checkpoints())
-    steps = [step for _, step in progress.best if step in kept]
+    best = [(of, step) for of, step in progress.best if step in kept]
+    steps = [step for _, step in best]
     if not steps:
         own = {name: tensor.clone() for name, tensor in weights.unique(model).items()}
         return own, f"the weights of step {progress.step}"
@@ -36,7 +37,7 @@ def best_weights(
     own = {name: tensor.clone() for name, tensor in weights.unique(model).items()}
     try:
         weights.load_into(model, averaged, run.folder)
-        better = score() >= progress.best[0][0]
+        better = score() >= best[0][0]
     finally:
         weights.load_into(model, own, run.folder)
     if better:

@@ -73,7 +73,7 @@ class Epochs:
         return Part(batch, rows, int(targets.sum()), idle)
 
     def largest(self) -> Part:
-        """The part with the most positions in the first pass: what memory must hold."""
+        """Of the first 50 parts that with the most positions, to measure a step on."""
         parts = (self.part(0, number) for number in range(min(50, self.batches(0))))
         return max(parts, key=lambda p: p.batch.source.numel() + p.batch.target_in.numel())
 

@@ -124,7 +124,11 @@ class Trainer:
     def best_weights(self) -> tuple[dict[str, Tensor], str]:
         """The weights to publish, chosen on the validation set, and what they are in words."""
         return choosing.best_weights(
-            self.run, self.progress, self.model, lambda: self._score(self.measure())
+            self.run,
+            self.progress,
+            self.model,
+            # As the checkpoints were, with which they are compared.
+            lambda: self._score(self.measure(precision=self.progress.precision)),
         )
 
     def measure(
@@ -254,7 +258,6 @@ class Trainer:
             return self.settings.precision
         part = self.epochs.largest()
         batch = part.batch.to(self.device)
-        random = torch.get_rng_state()
 
         def loss() -> Tensor:
             mean: Tensor = self._learner.objective(batch) / part.target_tokens
@@ -263,12 +266,10 @@ class Trainer:
         def forget() -> None:
             self._learner.optimiser.zero_grad(set_to_none=True)
 
-        try:
-            self._learner.model.train()
-            with self._room_for(part):
-                measured = quickest(loss, forget, self.device)
-        finally:
-            torch.set_rng_state(random)
+        self._learner.model.train()
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices), self._room_for(part):
+            measured = quickest(loss, forget, self.device)
         (chosen,) = self.processes.numbers([PRECISIONS.index(measured)])
         precision = PRECISIONS[int(chosen)]
         self.observer.note(f"precision {precision}, the quickest measured on this machine")
@@ -295,7 +296,8 @@ class Trainer:
         better = progress.best_score is None or score > progress.best_score
         progress.best_score = score if better else progress.best_score
         progress.without_progress = 0 if better else progress.without_progress + 1
-        if self.settings.schedule == "plateau" and progress.without_progress == PLATEAU_PATIENCE:
+        waited = not better and progress.without_progress % PLATEAU_PATIENCE == 0
+        if self.settings.schedule == "plateau" and waited:
             progress.plateaus += 1
         progress.best.append((score, progress.step))
         progress.best = sorted(progress.best, reverse=True)[: self.settings.keep_best]

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from regard.translation.decoding.greedy import greedy
+from regard.translation.decoding.unroll import evaluating
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
@@ -57,7 +58,6 @@ class Validation:
         """How many sentences are translated."""
         return len(self._pairs)
 
-    @torch.inference_mode()
     def measure(
         self, model: TranslationModel, should_stop: Callable[[], bool] = lambda: False
     ) -> Quality:
@@ -66,11 +66,10 @@ class Validation:
         Raises `Stopped` before the first batch at which `should_stop` says so.
         """
         device = next(model.parameters()).device
-        training, total, tokens = model.training, 0.0, 0
+        total, tokens = 0.0, 0
         texts: dict[int, str] = {}
         most = (model.longest or 2**31) - 1
-        model.eval()
-        try:
+        with evaluating(model):
             for rows in self._batches:
                 if should_stop():
                     raise Stopped
@@ -92,8 +91,6 @@ class Validation:
                 )
                 for row, hypotheses in zip(rows, found, strict=True):
                     texts[int(row)] = self._tokenizers.target.decode(hypotheses[0].tokens)
-        finally:
-            model.train(training)
         scores = measure(
             [texts[i] for i in range(len(self._pairs))],
             [pair.target for pair in self._pairs],
