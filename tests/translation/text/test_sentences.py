@@ -6,7 +6,7 @@ import itertools
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from regard.translation.errors import ConfigurationError
@@ -43,12 +43,20 @@ def test_items_of_a_list_are_sentences_without_their_marks():
     assert texts("- \n-\n3.") == ["- \n-\n3."]
 
 
-@given(st.text(st.sampled_from("aB. ?!\n\r\t-*#1)\u2028\x85。日’«»e\u0301"), max_size=60))
+@given(
+    st.text(
+        st.sampled_from("aB. ?!\n\r\t-*#1)\u2028\x85\u3000\xa0\u202f。日’«»e\u0301"), max_size=60
+    )
+)
+@example("Plan B\xa0. Oui.")
 def test_nothing_is_lost(text):
     parts = split(text, "es")
     assert join(parts, [part.text for part in parts]) == text
     assert all(part.text == part.text.strip() for part in parts)
-    assert all(not (part.before + part.after).strip("-*#1.) \n\r\t\u2028\x85") for part in parts)
+    assert all(
+        not (part.before + part.after).strip("-*#1.) \n\r\t\u2028\x85\u3000\xa0\u202f")
+        for part in parts
+    )
 
 
 def test_what_is_no_text_becomes_text():

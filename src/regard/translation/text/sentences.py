@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from regard.translation.errors import ConfigurationError
@@ -13,6 +13,7 @@ _LONGEST_PARAGRAPH = 2**16
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_FOREIGN_SPACE = re.compile(r"[^\S\x00-\x7f]")
 # The mark of an item of a list or of a heading, with the white space around it.
 _MARK = re.compile(r"\s*(?:[-*+•]|#{1,6}|\d{1,3}[.)])[ \t]+(?=\S)")
 # Before each line that begins with one.
@@ -51,7 +52,7 @@ def split(text: str, language: str) -> list[Sentence]:
     for block in _ITEMS.split(_SURROGATE.sub("\ufffd", text)):
         mark = _MARK.match(block)
         start = mark.end() if mark else 0
-        parts = [_bare(part) for part in segment(language, block[start:])]
+        parts = [_bare(part) for part in _segments(language, block[start:], segment)]
         if mark:
             parts[0] = parts[0]._replace(before=block[:start] + parts[0].before)
         found += parts
@@ -87,6 +88,14 @@ def join(parts: Iterable[Sentence], translations: Iterable[str]) -> str:
         part.before + translation + part.after
         for part, translation in zip(parts, translations, strict=True)
     )
+
+
+def _segments(language: str, text: str, segment: Callable[[str, str], list[str]]) -> Iterator[str]:
+    """The text in parts, cut where sentencex cuts it with plain spaces for all others, at which it may panic."""
+    place = 0
+    for part in segment(language, _FOREIGN_SPACE.sub(" ", text)):
+        yield text[place : place + len(part)]
+        place += len(part)
 
 
 def _bare(part: str) -> Sentence:
