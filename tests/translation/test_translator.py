@@ -161,6 +161,11 @@ def test_paragraphs_keep_what_is_between_their_sentences(translator):
     assert translator.translate_text("") == ""
 
 
+def test_a_stream_of_letters_is_refused(translator):
+    with pytest.raises(TypeError, match="pass a list of sentences"):
+        translator.stream("one two")
+
+
 def test_a_stream_reads_no_more_than_it_must(translator):
     read = 0
 
@@ -215,6 +220,26 @@ def test_scores_of_translations_of_others(translator):
     assert all(score < 0 for score in found)
 
 
+def test_a_translation_of_too_many_pieces_is_refused(translator):
+    with pytest.raises(ConfigurationError, match="takes at most 512"):
+        translator.score([Pair("one", "ONE " * 600)])
+    with pytest.raises(ConfigurationError, match="takes at most 512"):
+        translator.look("one", target="ONE " * 600)
+
+
+def test_who_else_has_a_prefix_changes_nothing(translator):
+    class Two:
+        def of(self, ids: list[int]) -> torch.Tensor:
+            return torch.tensor([4, 5])
+
+    short = Translator(translator.run, translator.model, translator.tokenizers, Two())
+    (alone,) = short.translate(["one two"])
+    assert alone.score != pytest.approx(translator.translate(["one two"])[0].score)
+    found = short.translate(["one two", "one two"], prefix=["", "SEVEN"])
+    assert found[0].score == pytest.approx(alone.score, abs=1e-5)
+    assert found[1].text == translator.translate(["one two"], prefix="SEVEN")[0].text
+
+
 def test_a_line_of_a_megabyte_is_cut_and_bounded(translator):
     (found,) = translator.translate(["one " * 250_000], search=Search(beam=1, max_length=20))
     assert len(found.source_pieces) == translator.longest + 1
@@ -238,7 +263,9 @@ def test_learned_positions_bound_source_and_target(tmp_path):
         (found,) = translator.translate([text], looks=True)
         assert len(found.source_pieces) <= 20
         assert len(found.target_pieces) <= 20
-    translator.look("one", target="ONE " * 100)
+    translator.look("one", target="ONE " * 19)
+    with pytest.raises(ConfigurationError, match="takes at most 19"):
+        translator.look("one", target="ONE " * 20)
 
 
 def test_sampling_repeats_itself_from_a_seed(translator):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import chain, count, islice, repeat
 from pathlib import Path
 
 import torch
@@ -135,8 +135,7 @@ class Translator:
             ConfigurationError: settings out of range, or a prefix longer than a translation may be.
             ModelError: the model answers numbers that are not finite.
         """
-        if isinstance(texts, str):
-            raise TypeError("got one text: pass a list of sentences, [text]")
+        _check_several(texts)
         if batch_tokens < 1:
             raise ConfigurationError(f"batch_tokens {batch_tokens}: use a whole number, 1 or more")
         if search is None:
@@ -149,15 +148,15 @@ class Translator:
         kept = [ids[: self.longest] for ids in encoded]
         begun = self._prefixes(prefix, len(texts))
         found: dict[int, _Found] = {}
-        for rows in self._batches(kept, search.hypotheses, batch_tokens):
+        for rows, bound in self._batches(kept, begun, search.hypotheses, batch_tokens):
             source, lengths = (each.to(self._device) for each in sources([kept[r] for r in rows]))
             best = translate_batch(
                 self.model,
                 source,
                 lengths,
                 search,
-                prefix=begun and begun.select(torch.tensor(rows, device=self._device)),
-                lists=self._lists([kept[r] for r in rows], begun),
+                prefix=bound,
+                lists=None if bound is not None else self._lists(kept[r] for r in rows),
                 generator=generator,
             )
             looked = (
@@ -182,9 +181,10 @@ class Translator:
         seed: int | None = None,
     ) -> Iterator[Translation]:
         """Translate an endless supply of sentences in bounded memory, in their order (see `translate`)."""
-        supply, drawn = iter(texts), seed
-        while chunk := list(islice(supply, _CHUNK)):
-            yield from self.translate(
+        _check_several(texts)
+        seeds = repeat(None) if seed is None else ((seed + i) % 2**63 for i in count())
+        return chain.from_iterable(
+            self.translate(
                 chunk,
                 search=search,
                 prefix=prefix,
@@ -193,7 +193,8 @@ class Translator:
                 batch_tokens=batch_tokens,
                 seed=drawn,
             )
-            drawn = None if drawn is None else (drawn + 1) % 2**63
+            for chunk, drawn in zip(_chunks(texts), seeds, strict=False)
+        )
 
     def translate_text(
         self,
@@ -221,7 +222,11 @@ class Translator:
         return sentences.join(parts, [one.text for one in translated])
 
     def look(self, text: str, target: str | None = None) -> Translation:
-        """One sentence with every look, translated or as the translation `target` that is given."""
+        """One sentence with every look, translated or as the translation `target` that is given.
+
+        Raises:
+            ConfigurationError: the translation given has more pieces than `longest`.
+        """
         if target is None:
             return self.translate([text], looks=True)[0]
         ids = self.tokenizers.source.encode(text)
@@ -233,7 +238,11 @@ class Translator:
         )
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
-        """The log-probability over the length penalty that the model gives to translations of others."""
+        """The log-probability over the length penalty that the model gives to translations of others.
+
+        Raises:
+            ConfigurationError: one of them has more pieces than `longest`.
+        """
         return [
             self._forced(
                 self.tokenizers.source.encode(pair.source)[: self.longest], pair.target
@@ -247,7 +256,12 @@ class Translator:
 
     def _forced(self, ids: list[int], target: str) -> Hypothesis:
         source, lengths = sources([ids])
-        words = self.tokenizers.target.encode(target)[: self.longest]
+        words = self.tokenizers.target.encode(target)
+        if len(words) > self.longest:
+            raise ConfigurationError(
+                f"translation {target[:40]!r}... has {len(words)} pieces: "
+                f"this model takes at most {self.longest}"
+            )
         (hypothesis,) = forced.score(
             self.model,
             source.to(self._device),
@@ -257,10 +271,8 @@ class Translator:
         )
         return hypothesis
 
-    def _lists(self, sources: Sequence[list[int]], prefix: Prefixes | None) -> list[Tensor] | None:
-        if self.shortlist is None or prefix is not None:
-            return None
-        return [self.shortlist.of(ids) for ids in sources]
+    def _lists(self, sources: Iterable[list[int]]) -> list[Tensor] | None:
+        return None if self.shortlist is None else [self.shortlist.of(ids) for ids in sources]
 
     def _prefixes(self, prefix: str | Sequence[str] | None, count: int) -> Prefixes | None:
         """Raises `ConfigurationError` unless there is one a text, each short enough to be written."""
@@ -279,20 +291,30 @@ class Translator:
         return made
 
     def _batches(
-        self, encoded: list[list[int]], hypotheses: int, batch_tokens: int
-    ) -> Iterator[list[int]]:
-        """Rows of like length together; empty sentences need no model."""
-        rows = sorted(
-            (row for row, ids in enumerate(encoded) if ids), key=lambda row: len(encoded[row])
-        )
+        self,
+        encoded: list[list[int]],
+        prefixes: Prefixes | None,
+        hypotheses: int,
+        batch_tokens: int,
+    ) -> Iterator[tuple[list[int], Prefixes | None]]:
+        """Rows of like length together, apart from them those that have a prefix; empty sentences need no model."""
+        begun = [0] * len(encoded) if prefixes is None else prefixes.lengths.sign().tolist()
+        rows = [row for row, ids in enumerate(encoded) if ids]
+        rows.sort(key=lambda row: (begun[row], len(encoded[row])))
+
+        def bound(batch: list[int]) -> Prefixes | None:
+            given = prefixes if begun[batch[0]] else None
+            return given and given.select(torch.tensor(batch, device=self._device))
+
         batch: list[int] = []
         for row in rows:
-            if batch and (len(batch) + 1) * (len(encoded[row]) + 1) * hypotheses > batch_tokens:
-                yield batch
+            full = (len(batch) + 1) * (len(encoded[row]) + 1) * hypotheses > batch_tokens
+            if batch and (full or begun[row] != begun[batch[0]]):
+                yield batch, bound(batch)
                 batch = []
             batch.append(row)
         if batch:
-            yield batch
+            yield batch, bound(batch)
 
     def _translation(
         self, text: str, ids: list[int], cut: int, found: _Found | None, looks: bool
@@ -325,3 +347,14 @@ class Translator:
     def _looks(self, ids: list[int], words: list[int]) -> Looks:
         source, lengths = sources([ids])
         return forced.looks(self.model, source.to(self._device), lengths.to(self._device), [words])
+
+
+def _check_several(texts: Iterable[str]) -> None:
+    if isinstance(texts, str):
+        raise TypeError("got one text: pass a list of sentences, [text]")
+
+
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    supply = iter(texts)
+    while chunk := list(islice(supply, _CHUNK)):
+        yield chunk
