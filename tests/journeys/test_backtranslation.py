@@ -56,7 +56,7 @@ def rows(path: Path) -> list[list[str]]:
 
 def stop_after(count: int):
     asked = iter(range(1000))
-    return lambda: next(asked) + 1 >= count
+    return lambda: next(asked) >= count
 
 
 def test_a_table_of_synthetic_sources_and_real_targets_is_learnt_from(
@@ -162,6 +162,26 @@ def test_other_settings_or_another_text_do_not_go_on(back, text, monkeypatch):
             back().run(resume=True)
     journal.write_bytes(good)
     assert back().run(resume=True)[0] == "finished"
+
+
+def test_who_asks_to_stop_while_the_last_sentences_are_translated_has_all_of_them(back):
+    assert back("straight.tsv").run(should_stop=stop_after(5))[0] == "finished"
+    assert back("straight.tsv").out.exists()
+
+
+def test_what_another_process_finished_meanwhile_is_left_alone(back, monkeypatch):
+    work = back()
+    lock = Unfinished._lock
+
+    def late(self: Unfinished, handle: int) -> None:
+        lock(self, handle)
+        work.out.write_text("theirs\tthere\n", encoding="utf-8")
+
+    monkeypatch.setattr(Unfinished, "_lock", late)
+    with pytest.raises(RegardError, match=r"out\.tsv: is there already"):
+        work.run()
+    assert work.out.read_text(encoding="utf-8") == "theirs\tthere\n"
+    assert not list(work.out.parent.glob("*.part*"))
 
 
 def test_two_at_once_are_told_apart(back):

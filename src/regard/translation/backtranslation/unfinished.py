@@ -45,13 +45,7 @@ class Unfinished:
                 `OUT.part` is none of ours.
             ConfigurationError: it was begun and is not to be resumed, or with other settings.
         """
-        if os.path.lexists(self.out):
-            raise RegardError(f"{self.out}: is there already: remove it, or choose another name")
-        begun = self._journal.exists() and self.part.exists()
-        if begun and not resume:
-            raise ConfigurationError(
-                f"{self.out}: was begun and not finished: add --resume to go on, or remove {self.part}"
-            )
+        begun = self._begun(resume)
         try:
             handle = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as fault:
@@ -59,6 +53,9 @@ class Unfinished:
         try:
             self._lock(handle)
             self._check_own(handle, begun)
+            self._is_empty = not begun
+            # Another process may have begun or finished it before the lock was free.
+            begun = self._begun(resume) and begun
             record = self._read(settings) if begun else {}
             self._bytes = int(record.get("bytes", 0))
             if os.fstat(handle).st_size < self._bytes:
@@ -66,7 +63,6 @@ class Unfinished:
                     f"{self.part}: is shorter than {self._journal.name} says: remove both and begin again"
                 )
             os.ftruncate(handle, self._bytes)
-            self._is_empty = not begun
             if not begun:
                 self._record(settings, {})
             yield record.get("state", {})
@@ -104,6 +100,17 @@ class Unfinished:
         for path in (self.part, self._journal):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+
+    def _begun(self, resume: bool) -> bool:
+        """Whether there is something to go on with, which is wanted."""
+        if os.path.lexists(self.out):
+            raise RegardError(f"{self.out}: is there already: remove it, or choose another name")
+        begun = self._journal.exists() and self.part.exists()
+        if begun and not resume:
+            raise ConfigurationError(
+                f"{self.out}: was begun and not finished: add --resume to go on, or remove {self.part}"
+            )
+        return begun
 
     def _lock(self, handle: int) -> None:
         try:

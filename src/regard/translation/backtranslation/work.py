@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,14 +68,16 @@ class Work:
             lines = read_lines(self.text)
             number = self._pass_over(lines, chooser, state)
             progress(chooser.tally)
+            done = replace(chooser.tally)
             for chunk in self._chunks(lines, chooser):
+                if should_stop():
+                    return "stopped", done
                 pairs = self._pairs(chunk, chooser, (self.seed + number) % 2**63)
                 number += 1
                 now = {"tally": asdict(chooser.tally), "digest": chooser.digest, "chunks": number}
                 unfinished.add("".join(f"{s}\t{t}\n" for s, t in pairs), settings, now)
-                progress(chooser.tally)
-                if should_stop():
-                    return "stopped", chooser.tally
+                done = replace(chooser.tally)
+                progress(done)
             if not chooser.tally.written:
                 unfinished.drop()
                 raise DataError(
