@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from tests.journeys.commands import run
@@ -84,7 +85,10 @@ def failed(fault: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[in
 
 def test_failures_have_their_codes_and_one_line(capsys):
     assert failed(DataError("a.txt:3: bad"), capsys) == (1, "error: a.txt:3: bad\n")
-    assert failed(ConfigurationError("one\ntwo"), capsys) == (2, "error: one\nerror: two\n")
+    assert failed(ConfigurationError("one", "two"), capsys) == (2, "error: one\nerror: two\n")
+    named = DataError("a\nerror: b\x1b[31m\x9b\u202e: no such file")
+    told = "error: a error: b\\u001b[31m\\u009b\\u202e: no such file\n"
+    assert failed(named, capsys) == (1, told)
     assert failed(KeyboardInterrupt(), capsys) == (130, "interrupted\n")
     assert failed(Interrupted(signal.SIGHUP), capsys)[0] == 129
     code, line = failed(OSError(28, "No space left on device", "/x/y"), capsys)
@@ -156,6 +160,17 @@ def test_chunks_are_bounded_in_lines_and_characters():
     long = "x" * streams.CHARACTERS
     assert [len(chunk) for chunk in streams.chunks([long, "a", "b", long, "c"])] == [1, 3, 1]
     assert list(streams.chunks([])) == []
+
+
+def test_lines_before_one_that_cannot_be_read_are_not_lost():
+    def lines() -> Iterator[str]:
+        yield from "abc"
+        raise DataError("standard input:4: byte 1")
+
+    found = streams.chunks(lines(), 2)
+    assert [next(found), next(found)] == [["a", "b"], ["c"]]
+    with pytest.raises(DataError, match="standard input:4"):
+        next(found)
 
 
 def test_arguments_become_text():

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
+from regard.cli import streams
+
 if TYPE_CHECKING:
     from regard.translation.translator import Candidate, Translation, Word
 
 # Below each of these a word is shown in the colour, in a terminal that has colours.
 _COLOURS = ((0.25, "bold red"), (0.5, "red"), (0.75, "yellow"))
-# JSON allows them within a string, but much that reads text by lines would end a line there.
-_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
-
 Show = Callable[[Sequence["Word"]], str]
 
 
@@ -64,8 +62,9 @@ class JsonLines(Answers):
         answer = {"source": translation.source, **self._told(translation)}
         if self.nbest > 1:
             answer["nbest"] = [self._told(one) for one in translation.alternatives[: self.nbest]]
-        text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
-        yield _LINE_ENDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        # JSON allows line ends of Unicode and a terminal's controls within a string; what reads it by lines, or shows
+        # it, would obey them.
+        yield streams.printable(json.dumps(answer, ensure_ascii=False, allow_nan=False))
 
     def _told(self, one: Candidate | Translation) -> dict[str, Any]:
         told: dict[str, Any] = {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import corpora, launched, options, streams
+from regard.cli import corpora, launched, options, report, streams
 from regard.cli.signals import Signals
 from regard.translation.errors import ConfigurationError
 
@@ -122,7 +122,7 @@ def back_translate(
     if outcome == "stopped":
         arguments = [each for each in context.obj.arguments if each != "--resume"]
         again = launched.command([*arguments, "--resume"])
-        print(f"stopped after {tally.read:,} lines; go on with: {again}", flush=True)
+        report.say(f"stopped after {tally.read:,} lines; go on with: {again}", now=True)
         raise typer.Exit(128 + (signals.received or signal.SIGTERM))
     _report(tally, out, tag)
 
@@ -136,13 +136,13 @@ def _report(tally: Tally, out: Path, tag: str) -> None:
     from regard.translation.backtranslation.work import told
 
     left = told(tally)
-    print(
+    report.say(
         f"{out}: {tally.written:,} sentence pairs of {tally.read:,} lines\n"
         f"left out: {left or 'none'}\n"
         "To learn from them, too, add to a configuration (its own train files as [[data.train]], too):\n\n"
         f"[[data.train]]\ntsv = {json.dumps(str(out), ensure_ascii=False)}\n"
         f'source_column = 0\ntarget_column = 1\ntag = "{tag}"',
-        flush=True,
+        now=True,
     )
 
 

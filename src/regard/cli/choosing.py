@@ -39,19 +39,19 @@ def choose(
     if format == report.Format.json:
         print(report.as_json(_as_object(found, len(gold))))
     else:
-        print(
+        report.say(
             f"{len(gold)} sentences of {path.name}; alignment error rates in percent, the less the better\n"
         )
-        print(_table(found))
-        print(f"\ndiagonal {found.diagonal.aer:.1f}")
+        report.say(_table(found))
+        report.say(f"\ndiagonal {found.diagonal.aer:.1f}")
         best = found.best
-        print(
+        report.say(
             f"best     {best.scores.aer:.1f} (precision {best.scores.precision:.1f}, "
             f"recall {best.scores.recall:.1f}): {best.choice}"
         )
-        print("chosen on one half, measured on the other:")
+        report.say("chosen on one half, measured on the other:")
         for name, one in zip(("first on second", "second on first"), found.crossed, strict=True):
-            print(f"  {name:15} {one.scores.aer:.1f}: {one.choice}")
+            report.say(f"  {name:15} {one.scores.aer:.1f}: {one.choice}")
     if store:
         kept = choices.Kept(found.best.choice, path.name, len(gold), found.best.scores.aer)
         choices.keep(translator.run, kept)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli import options
+from regard.cli import options, report
 from regard.translation.errors import ConfigurationError
 
 EXAMPLES = """\b
@@ -60,7 +60,7 @@ def export(
         from regard.interop.marian import writing
 
         writing.export(translator, folder)
-    print(f"wrote {folder}")
+    report.say(f"wrote {folder}")
 
 
 def _check_one_target(model: str) -> None:

@@ -50,12 +50,12 @@ def evaluate(
         return
     sure = sum(map(len, gold.sure))
     possible = sum(len(p | s) for p, s in zip(gold.possible, gold.sure, strict=True))
-    print(
+    report.say(
         f"{len(gold)} sentences, {sure} sure links, {possible} sure or possible; {scores.links} found"
     )
-    print(
+    report.say(
         f"AER {scores.aer:.2f}  precision {scores.precision:.2f}  recall {scores.recall:.2f}  "
         f"F1 {scores.f1:.2f}"
     )
     if diagonal is not None:
-        print(f"the diagonal: AER {diagonal.aer:.2f}")
+        report.say(f"the diagonal: AER {diagonal.aer:.2f}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import drawing, options, streams, watching
+from regard.cli import drawing, options, report, streams, watching
 from regard.translation.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def look(
         drawing.print_alignment(drawing.mean_of_heads(heads), theme)
     else:
         _save(chosen, out, theme or Theme.light, f"{sentence} → {translation.text}")
-        print(f"wrote {out}")
+        report.say(f"wrote {out}")
 
 
 def _refuse(given: dict[str, bool]) -> None:

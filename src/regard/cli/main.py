@@ -130,9 +130,12 @@ def _failed(fault: BaseException) -> int:
     if isinstance(fault, Interrupted):
         return _say("stopped by a signal; nothing was lost", 128 + fault.number)
     if isinstance(fault, RegardError):
-        # A configuration may have several faults, a line each.
-        lines = "\n".join(f"error: {line}" for line in str(fault).split("\n") if line)
-        return _say(lines, 2 if isinstance(fault, ConfigurationError) else 1)
+        # A configuration may have several faults, a line each; what else has line ends names something with them.
+        lines = [" ".join(str(each).splitlines()) for each in fault.args]
+        return _say(
+            "\n".join(f"error: {line}" for line in lines),
+            2 if isinstance(fault, ConfigurationError) else 1,
+        )
     if isinstance(fault, _ClickException):
         return _misused(fault)
     if isinstance(fault, OSError):
@@ -175,7 +178,8 @@ def _say(text: str, code: int) -> int:
             streams.abandon(sys.stdout)
     if sys.stderr is not None:
         try:
-            print(text if len(text) <= 3000 else text[:3000] + "...", file=sys.stderr, flush=True)
+            short = text if len(text) <= 3000 else text[:3000] + "..."
+            print(streams.printable(short), file=sys.stderr, flush=True)
         except (OSError, ValueError):
             streams.abandon()
     return code

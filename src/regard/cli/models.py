@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from regard.cli import card, shipped
+from regard.cli import card, report, shipped
 
 EXAMPLES = """\b
 Examples:
@@ -18,16 +18,16 @@ def models() -> None:
     """List the bundled models and the shipped configurations."""
     print("Models (regard translate --model NAME):")
     for name, folder in shipped.models().items():
-        print(f"  {name}")
+        report.say(f"  {name}")
         for line in [*card.summary(folder), *_alignment(folder)]:
-            print(f"      {line}")
+            report.say(f"      {line}")
     if not shipped.models():
         print("  none is bundled with this installation")
     print("\nConfigurations (regard train NAME):")
     width = max(map(len, shipped.configurations()), default=0)
     for name, path in shipped.configurations().items():
         first = path.read_text(encoding="utf-8").partition("\n")[0]
-        print(f"  {name:{width}}  {first.lstrip('# ')}")
+        report.say(f"  {name:{width}}  {first.lstrip('# ')}")
 
 
 def _alignment(folder: Path) -> list[str]:

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard.cli import report, streams
 from regard.translation.errors import RegardError
 from regard.translation.training.events import Observer, Stepped, Validated
 
@@ -27,7 +28,7 @@ class Reporter(Observer):
         self._started: tuple[float, int] | None = None
 
     def note(self, text: str) -> None:
-        print(text, flush=True)
+        report.say(text, now=True)
 
     def advanced(self, step: int, total: int) -> None:
         if self._started is None:
@@ -86,7 +87,7 @@ class Bar(Reporter):
             self._progress.stop()
 
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(streams.printable(text), markup=False, highlight=False)
 
     def advanced(self, step: int, total: int) -> None:
         super().advanced(step, total)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
+from regard.cli import streams
+
 
 class Format(StrEnum):
     text = "text"
@@ -16,7 +18,8 @@ class Format(StrEnum):
 
 def as_json(value: Any, *, indent: int | None = 1) -> str:
     """One JSON text. Numbers that are none become null: JSON has no word for them."""
-    return json.dumps(_plain(value), ensure_ascii=False, indent=indent, allow_nan=False)
+    text = json.dumps(_plain(value), ensure_ascii=False, indent=indent, allow_nan=False)
+    return streams.printable(text)
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
@@ -36,10 +39,15 @@ def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
     return "\n".join(lines)
 
 
+def say(text: str, *, now: bool = False) -> None:
+    """Print lines for people, `now` or when many have come together."""
+    print(streams.printable(text), flush=now)
+
+
 def note(text: str) -> None:
     """Say something beside the output, on standard error."""
     if sys.stderr is not None:
-        print(f"note: {text}", file=sys.stderr)
+        print(streams.printable(f"note: {text}"), file=sys.stderr)
 
 
 def _plain(value: Any) -> Any:

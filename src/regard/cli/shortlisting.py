@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import corpora, options
+from regard.cli import corpora, options, report
 from regard.translation.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def shortlist(
         pairs = _learnt_from(run, data)
     made = make(pairs, tokenizers, each, always, _shown(ROUNDS))
     path = made.shortlist.keep(run, tokenizers)
-    print(
+    report.say(
         f"learnt from {made.learnt:,} sentence pairs, left out {made.left_out:,}; of {made.measured:,} others\n"
         f"{100 * made.coverage.words:.1f}% of the target's word pieces are on their sentence's list, all of them in "
         f"{100 * made.coverage.sentences:.1f}% of the sentences\n"

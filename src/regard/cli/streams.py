@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, TextIO
 
 from regard.translation.errors import DataError
 
+# What a terminal obeys or hides instead of showing it: escapes, and marks that turn or cut lines.
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
 # Sentences that are translated together; of very long ones fewer.
 LINES, CHARACTERS = 256, 2**20
 
@@ -29,6 +34,15 @@ def write_utf8() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def printable(text: str) -> str:
+    """Text that says of names and files of others what they are, and lets a terminal obey none of it.
+
+    >>> printable("a\\x1b[31mb")
+    'a\\\\u001b[31mb'
+    """
+    return HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def abandon(*streams: TextIO | None) -> None:
@@ -76,11 +90,17 @@ def chunks(lines: Iterable[str], most: int = LINES) -> Iterator[list[str]]:
     """Lines, a bounded number and length at a time."""
     chunk: list[str] = []
     characters = 0
-    for line in lines:
-        chunk.append(line)
-        characters += len(line) + 1  # an endless supply of empty lines has an end, too
-        if len(chunk) >= most or characters >= CHARACTERS:
-            yield chunk
-            chunk, characters = [], 0
+    fault: DataError | None = None
+    try:
+        for line in lines:
+            chunk.append(line)
+            characters += len(line) + 1  # an endless supply of empty lines has an end, too
+            if len(chunk) >= most or characters >= CHARACTERS:
+                yield chunk
+                chunk, characters = [], 0
+    except DataError as found:  # at a line: those before it are good
+        fault = found
     if chunk:
         yield chunk
+    if fault is not None:
+        raise fault

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.cli import report, streams
 from regard.translation.errors import ConfigurationError, DataError, RegardError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def show(asked: str, layer: int | None, head: int | None, out: Path | None, them
         seen = _watched(model, run, layer, head)
     print(seen.table())
     for path, why in seen.unseen.items():
-        print(f"not seen: {path or 'the model'}: {why}", file=sys.stderr)
+        print(streams.printable(f"not seen: {path or 'the model'}: {why}"), file=sys.stderr)
     if out is not None:
         _save(seen, out, theme)
 
@@ -129,7 +130,7 @@ def _save(seen: Seen, out: Path, theme: str) -> None:
             ending = f"-heads-{some.start}-{some.stop - 1}" if heads > PANELS else ""
             path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
             figures.save(figure, path)
-            print(f"wrote {path}")
+            report.say(f"wrote {path}")
 
 
 def _kind(value: object) -> str:

@@ -2,7 +2,13 @@
 
 
 class RegardError(Exception):
-    """A mistake or a fault outside the program. Its text says what, where and what to do."""
+    """A mistake or a fault outside the program. Its text says what, where and what to do.
+
+    Several faults of one thing, each an argument, are lines of its text.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class ConfigurationError(RegardError):

@@ -43,7 +43,7 @@ def parse(text: str, name: str = "configuration", changes: tuple[str, ...] = ())
         return Configuration.model_validate(table)
     except ValidationError as fault:
         found = _first(fault.errors())
-        raise ConfigurationError("\n".join(explain(e, name) for e in found[:5])) from None
+        raise ConfigurationError(*(explain(e, name) for e in found[:5])) from None
 
 
 def _first(errors: Sequence[Any]) -> list[Any]:
