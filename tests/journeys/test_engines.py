@@ -56,6 +56,10 @@ def test_an_exported_folder_is_a_model_too(tmp_path):
     assert lines("--model", tmp_path / "made", *ENGINE) == own
     refused = run("translate", "--model", tmp_path / "made", *ENGINE, "--paragraphs", "Hola.")
     check_refused(refused, "--paragraphs", code=2)
+    refused = run("translate", "--model", tmp_path / "made", *ENGINE, "--to", "en", "Hola.")
+    check_refused(refused, "--to en", "name the model it was made of", code=2)
+    refused = run("translate", "--model", tmp_path / "made", "Hola.")
+    check_refused(refused, "add --engine ctranslate2")
 
 
 @pytest.mark.parametrize(

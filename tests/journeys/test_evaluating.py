@@ -42,6 +42,22 @@ def test_a_table_of_columns_is_read_as_in_the_training_or_as_told(trained, corpu
     check_refused(wrong, f"{table}:1", "10 tab-separated columns")
 
 
+def test_a_test_set_is_translated_as_it_would_be_without_references(trained, corpus, tmp_path):
+    pair = "--source", corpus / "valid.es", "--target", corpus / "valid.en"
+    asked = ["--beam", "2", "--length-penalty", "2.5", "--coverage-penalty", "0.5"]
+    found = run("evaluate", "--model", trained, *pair, *asked, "--out", "scored")
+    assert "beam 2, length penalty 2.5, coverage penalty 0.5" in found.lines[0], found
+    sentences = (corpus / "valid.es").read_bytes()
+    alone = run("translate", "--model", trained, *asked, stdin=sentences)
+    assert (tmp_path / "scored").read_text(encoding="utf-8") == alone.out
+    small = run("evaluate", "--model", trained, *pair, "--batch-tokens", "1")
+    assert small.code == 0, small
+    refused = run("evaluate", "--hypotheses", "x", *pair, "--quantization", "int8")
+    check_refused(refused, "--quantization is for translating", code=2)
+    refused = run("evaluate", "--model", trained, *pair, "--length-penalty", "-1")
+    check_refused(refused, "length", code=2)
+
+
 def test_an_empty_line_counts(trained, tmp_path):
     (tmp_path / "a").write_text("El gato\n\nEl sol\n", encoding="utf-8")
     (tmp_path / "b").write_text("The cat\nThe dog\n\n", encoding="utf-8")
@@ -131,6 +147,8 @@ def test_two_systems_are_compared_by_resampling(trained, corpus, tmp_path):
     bleu = next(line for line in result.lines if line.startswith("BLEU  "))
     assert bleu.endswith(" 0.0099")  # never below 1 / (resamples + 1)
     assert run(*command, "--baseline", "bad").out == result.out
+    same = run(*command, "--baseline", "good")
+    assert sum(line.endswith(" +0.00 1.0000") for line in same.lines) == 3, same
     other = json.loads(run(*command, "--baseline", "bad", "--seed", "7", "--format", "json").out)
     assert other["baseline"]["seed"] == 7
     assert other["baseline"]["differences"]["bleu"]["p_value"] == pytest.approx(1 / 101)

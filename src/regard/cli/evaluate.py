@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli import corpora, linking, options, report, testsets
-from regard.cli.testsets import TestSet
+from regard.cli.testsets import Searching, TestSet
 from regard.translation.errors import ConfigurationError
 
 EXAMPLES = """\b
@@ -16,6 +16,7 @@ Examples:
   regard evaluate --model es-en --source test.es --target test.en
   regard evaluate --model es-en --tsv test.tsv --source-column 1 --target-column 0
   regard evaluate --model runs/mine --tsv test.tsv --beam 10 --out translations.txt
+  regard evaluate --model runs/mine --tsv valid.tsv --length-penalty 1.5
   regard evaluate --model runs/mine --tsv test.tsv --baseline es-en
   regard evaluate --hypotheses translations.txt --target test.en --baseline others.txt
   regard evaluate --model es-en --alignments gold.jsonl --flip
@@ -47,6 +48,10 @@ def evaluate(
         typer.Option("--generated", help="The held-out part of the data the model's task makes."),
     ] = False,
     beam: options.Beam = None,
+    length_penalty: options.LengthPenalty = None,
+    coverage_penalty: options.CoveragePenalty = None,
+    batch_tokens: options.BatchTokens = None,
+    quantization: options.Quantization = None,
     shortlist: options.Shortlist = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the translations there, too.")
@@ -76,10 +81,14 @@ def evaluate(
 
     Every line counts, an empty one too. A file that is not here is looked for in REGARD_DATA.
     """
+    searching = Searching(
+        beam, length_penalty, coverage_penalty, batch_tokens, quantization, shortlist
+    )
+    searching.check()
     if hypotheses is not None:
         hypotheses = corpora.found(hypotheses)
     if alignments is not None:
-        if tsv or generated or beam is not None or shortlist or out or baseline:
+        if tsv or generated or searching.given or out or baseline:
             raise ConfigurationError("--alignments scores links: give no options of translations")
         linking.evaluate(
             corpora.found(alignments), model, hypotheses, (source, target), flip, format, device, to
@@ -87,9 +96,9 @@ def evaluate(
         return
     if flip:
         raise ConfigurationError("--flip belongs to --alignments")
-    if hypotheses is not None and shortlist:
+    if hypotheses is not None and searching.stores:
         raise ConfigurationError(
-            "--shortlist is for translating: --hypotheses are translated already"
+            f"{searching.stores[0]} is for translating: --hypotheses are translated already"
         )
     given = TestSet(source, target, tsv, source_column, target_column, generated)
     given.check(translated=hypotheses is not None)
@@ -98,22 +107,21 @@ def evaluate(
             raise ConfigurationError("--out writes translations: --hypotheses has them already")
         options.check_writable(out)
 
-    from regard.translation.decoding.search import Search
     from regard.translation.evaluation import significance
     from regard.translation.evaluation.scores import measure
 
-    if beam is not None:
-        Search(beam=beam)  # refuses what is out of range before a model is opened
     significance.check(resamples, seed)
     pairs = given.files()
     if hypotheses is not None:
         pairs = given.with_translations() if pairs is None else pairs
         texts, how = testsets.translations_in(hypotheses, len(pairs)), str(hypotheses)
     else:
-        translator = options.open_translator(model, device, to, shortlist=shortlist)
+        translator = options.open_translator(
+            model, device, to, shortlist=shortlist, stored=quantization
+        )
         pairs = given.of(translator, model) if pairs is None else pairs
-        texts = testsets.translate(translator, pairs, beam)
-        how = f"beam {beam or translator.search.beam}{', shortlist' if shortlist else ''}"
+        texts = testsets.translate(translator, pairs, searching)
+        how = searching.told(translator.search)
     if out is not None:
         testsets.write(texts, out)
     references = [pair.target for pair in pairs]
@@ -121,13 +129,13 @@ def evaluate(
     found = None
     if baseline is not None:
         significance.check(resamples, seed, len(references))
-        others = testsets.translations_of(baseline, pairs, beam, device, to)
+        others = testsets.translations_of(baseline, pairs, searching, device, to)
         found = significance.compare(texts, others, references, resamples=resamples, seed=seed)
     empty = sum(not pair.target or (hypotheses is None and not pair.source) for pair in pairs)
     if format == report.Format.json:
         print(report.as_json(testsets.as_object(scores, found, baseline, empty, how)))
         return
-    print(f"{len(pairs)} sentence pairs, {empty} with an empty side; {how}")
-    print(scores)
+    report.say(f"{len(pairs)} sentence pairs, {empty} with an empty side; {how}")
+    report.say(str(scores))
     if found is not None:
-        print(testsets.compared(found, str(baseline)))
+        report.say(testsets.compared(found, str(baseline)))

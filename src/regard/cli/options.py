@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +53,29 @@ Beam = Annotated[
 LengthPenalty = Annotated[
     float | None, typer.Option(help="Alpha of ((5 + n) / 6)^alpha; more favours length.")
 ]
+CoveragePenalty = Annotated[
+    float | None,
+    typer.Option(help="Beta: more favours translations that looked at the whole sentence."),
+]
+BatchTokens = Annotated[
+    int | None,
+    typer.Option(help="Pieces x beam computed at a time; less takes less memory. [default: 8192]"),
+]
+
+
+class Stored(StrEnum):
+    """How weights are kept while they are used."""
+
+    float32 = "float32"
+    int8 = "int8"
+
+
+Quantization = Annotated[
+    Stored | None,
+    typer.Option(
+        help="How weights are kept: int8 is quicker and changes some words. [default: float32]"
+    ),
+]
 Sample = Annotated[
     bool, typer.Option("--sample", help="Draw words by chance instead of the likeliest.")
 ]
@@ -80,13 +104,23 @@ class Invocation:
 
 
 def open_translator(
-    model: str | Sequence[str], device: str, to: str | None = None, *, shortlist: bool = False
+    model: str | Sequence[str],
+    device: str,
+    to: str | None = None,
+    *,
+    shortlist: bool = False,
+    stored: Stored | None = None,
 ) -> Translator:
     """The translator of a name or folder, or of several together, on a device that exists."""
     from regard.translation.translator import Translator
 
     check_device(device)
-    return Translator.open(model, device, to, shortlist=shortlist)
+    translator = Translator.open(model, device, to, shortlist=shortlist)
+    if stored is Stored.int8:
+        from regard.translation.models.rounding import round_products
+
+        round_products(translator.model)
+    return translator
 
 
 def check_device(name: str) -> None:
@@ -122,6 +156,8 @@ def check_writable(path: Path) -> None:
     try:
         if path.is_dir():
             raise RegardError(f"{path}: is a folder, expected the name of a file")
+        if folder.exists() and not folder.is_dir():
+            raise RegardError(f"{path}: cannot be written: {folder} is a file, not a folder")
         if not folder.is_dir():
             raise RegardError(f"{path}: cannot be written: there is no folder {folder}")
         if path.exists() and not path.is_file():

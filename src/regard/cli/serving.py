@@ -21,13 +21,6 @@ class EngineName(StrEnum):
     ctranslate2 = "ctranslate2"
 
 
-class Stored(StrEnum):
-    """How the weights of either engine are kept."""
-
-    float32 = "float32"
-    int8 = "int8"
-
-
 @dataclass
 class Served:
     """An engine that is asked as a translator is."""
@@ -64,7 +57,9 @@ def refuse(others: dict[str, bool]) -> None:
             )
 
 
-def served(models: Sequence[str], to: str | None, stored: Stored, paragraphs: bool) -> Served:
+def served(
+    models: Sequence[str], to: str | None, stored: options.Stored, paragraphs: bool
+) -> Served:
     """The engine of a bundled model, a run or an exported folder.
 
     Raises:
@@ -78,6 +73,10 @@ def served(models: Sequence[str], to: str | None, stored: Stored, paragraphs: bo
     if len(models) > 1:
         raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
     if kept.is_exported(models[0]):
+        if to is not None:
+            raise ConfigurationError(
+                f"--to {to} and an exported folder do not go together: name the model it was made of"
+            )
         if paragraphs:
             raise ConfigurationError(
                 "--paragraphs and an exported folder do not go together: it does not tell its language; "

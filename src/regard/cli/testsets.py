@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from regard.translation.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.translation.configuration import Configuration
+    from regard.translation.decoding.search import Search
     from regard.translation.evaluation.scores import Scores
     from regard.translation.evaluation.significance import Significance
     from regard.translation.text.corpora import Pair
@@ -91,6 +92,57 @@ class TestSet:
         return _usable(read_aligned(Tsv(path, source, target)), str(path))
 
 
+@dataclass(frozen=True)
+class Searching:
+    """The options that say how a test set is translated, where a model's own settings are not meant."""
+
+    beam: int | None = None
+    length_penalty: float | None = None
+    coverage_penalty: float | None = None
+    batch_tokens: int | None = None
+    quantization: options.Stored | None = None
+    shortlist: bool = False
+
+    @property
+    def given(self) -> list[str]:
+        """The options that were given."""
+        named = {name: value for name, value in vars(self).items() if value not in (None, False)}
+        return [f"--{name.replace('_', '-')}" for name in named]
+
+    @property
+    def stores(self) -> list[str]:
+        """Those of the one model that is scored, which mean nothing to translations in a file."""
+        return [each for each in self.given if each in ("--quantization", "--shortlist")]
+
+    def check(self) -> None:
+        """Raises `ConfigurationError` for what is out of range, before a model is opened."""
+        from regard.translation.decoding.search import Search
+
+        options.check_batch_tokens(self.batch_tokens)
+        self.of(Search())
+
+    def of(self, own: Search) -> Search:
+        """A model's own settings with the changes."""
+        changes = {
+            "beam": self.beam,
+            "length_penalty": self.length_penalty,
+            "coverage_penalty": self.coverage_penalty,
+        }
+        named = {name: value for name, value in changes.items() if value is not None}
+        return replace(own, **named)  # type: ignore[arg-type]
+
+    def told(self, own: Search) -> str:
+        """The search in words: the beam always, of the rest what was asked for."""
+        penalties = [
+            f"{name.replace('_', ' ')} {value:g}"
+            for name, value in vars(self).items()
+            if name.endswith("_penalty") and value is not None
+        ]
+        stored = [self.quantization] if self.quantization is options.Stored.int8 else []
+        listed = ["shortlist"] if self.shortlist else []
+        return ", ".join([f"beam {self.of(own).beam}", *penalties, *stored, *listed])
+
+
 def translations_in(path: Path, count: int) -> list[str]:
     """The lines of a file of translations. Raises `DataError` unless there are as many as references."""
     from regard.translation.text.corpora import read_lines
@@ -103,7 +155,7 @@ def translations_in(path: Path, count: int) -> list[str]:
 
 
 def translations_of(
-    system: str, pairs: Sequence[Pair], beam: int | None, device: str, to: str | None = None
+    system: str, pairs: Sequence[Pair], searching: Searching, device: str, to: str | None = None
 ) -> list[str]:
     """Another system's translations: the lines of a file, or those of a model."""
     path = corpora.found(Path(system))
@@ -111,11 +163,13 @@ def translations_of(
         return translations_in(path, len(pairs))
     if not any(pair.source for pair in pairs):
         raise ConfigurationError(f"--baseline {system}: a model needs the sources: give --source")
-    return translate(options.open_translator(system, device, to), pairs, beam)
+    return translate(options.open_translator(system, device, to), pairs, searching)
 
 
-def translate(translator: Translator, pairs: Sequence[Pair], beam: int | None) -> list[str]:
+def translate(translator: Translator, pairs: Sequence[Pair], searching: Searching) -> list[str]:
     """What a model makes of the sources."""
+    from regard.translation.translator import BATCH_TOKENS
+
     sources = [pair.source for pair in pairs]
     texts: list[str] = []
     chunks: Iterable[list[str]] = streams.chunks(sources, _CHUNK)
@@ -125,8 +179,11 @@ def translate(translator: Translator, pairs: Sequence[Pair], beam: int | None) -
 
         number = (len(sources) + _CHUNK - 1) // _CHUNK
         chunks = track(chunks, "translating", number, console=Console(stderr=True), transient=True)
+    search = searching.of(translator.search)
+    most = searching.batch_tokens or BATCH_TOKENS
     for chunk in chunks:
-        texts += [translation.text for translation in translator.translate(chunk, beam=beam)]
+        found = translator.translate(chunk, search=search, batch_tokens=most)
+        texts += [translation.text for translation in found]
     return texts
 
 

@@ -99,16 +99,8 @@ def translate(
     top_p: options.TopP = None,
     seed: Annotated[int | None, typer.Option(help="Of --sample: the same draws again.")] = None,
     length_penalty: options.LengthPenalty = None,
-    coverage_penalty: Annotated[
-        float | None,
-        typer.Option(help="Beta: more favours translations that looked at the whole sentence."),
-    ] = None,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(
-            help="Pieces x beam computed at a time; less takes less memory. [default: 8192]"
-        ),
-    ] = None,
+    coverage_penalty: options.CoveragePenalty = None,
+    batch_tokens: options.BatchTokens = None,
     line_buffered: Annotated[
         bool, typer.Option("--line-buffered", help="Answer each line before the next is read.")
     ] = False,
@@ -119,12 +111,7 @@ def translate(
             help="Who searches; ctranslate2 takes a Transformer, or a folder exported to it."
         ),
     ] = serving.EngineName.regard,
-    quantization: Annotated[
-        serving.Stored | None,
-        typer.Option(
-            help="How weights are kept: int8 is quicker and changes some words. [default: float32]"
-        ),
-    ] = None,
+    quantization: options.Quantization = None,
     shortlist: options.Shortlist = False,
 ) -> None:
     """Translate sentences.
@@ -193,11 +180,16 @@ def translate(
     lines, at_once = _lines(texts, line_buffered)
     translator: Translator | serving.Served
     if elsewhere:
-        translator = serving.served(models, to, quantization or serving.Stored.float32, paragraphs)
+        translator = serving.served(models, to, quantization or options.Stored.float32, paragraphs)
         at_once = at_once if at_once == 1 else at_once * translator.engine.workers
     else:
-        few = texts is not None and 0 < len(texts) <= _FEW
-        translator = _opened(models, device, to, quantization, few, shortlist)
+        from regard.translation.models import compiling
+
+        # For a few sentences, loading compiled loops takes longer than doing without.
+        compiling.want(texts is None or not 0 < len(texts) <= _FEW)
+        translator = options.open_translator(
+            models, device, to, shortlist=shortlist, stored=quantization
+        )
     settings: dict[str, Any] = {"search": _search(translator.search, beam, given)}
     if batch_tokens is not None:
         settings["batch_tokens"] = batch_tokens
@@ -216,25 +208,6 @@ def translate(
         chunks = streams.chunks(lines, at_once)
         interpreter.lines(chunks, style, prefix=prefix, own_prefixes=prefixes, draw=look)
     interpreter.say_what_was_cut()
-
-
-def _opened(
-    models: list[str],
-    device: str,
-    to: str | None,
-    stored: serving.Stored | None,
-    few: bool,
-    shortlist: bool,
-) -> Translator:
-    """The translator; for a few sentences, loading compiled loops takes longer than doing without."""
-    from regard.translation.models import compiling
-    from regard.translation.models.rounding import round_products
-
-    compiling.want(not few)
-    translator = options.open_translator(models, device, to, shortlist=shortlist)
-    if stored is serving.Stored.int8:
-        round_products(translator.model)
-    return translator
 
 
 def _search(own: Search, beam: int | None, given: dict[str, int | float | bool | None]) -> Search:

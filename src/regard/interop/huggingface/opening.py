@@ -29,7 +29,9 @@ def open_folder(folder: Path) -> Run:
     path = folder / "config.json"
     kind = read_table(path).get("model_type")
     if kind is None and (folder / "model.bin").exists():
-        raise ModelError(f"{folder}: a CTranslate2 model: regard.interop.engine.Engine opens it")
+        raise ModelError(
+            f"{folder}: a model of CTranslate2: add --engine ctranslate2 (from Python: regard.interop.engine.Engine)"
+        )
     if isinstance(kind, str) and kind in _READERS:
         return _READERS[kind].open(folder)
     why = _REFUSED.get(kind) if isinstance(kind, str) else None

@@ -112,7 +112,8 @@ def compare(
             baseline_interval=float(theirs.ci),
             mean=float(ours.mean),
             interval=float(ours.ci),
-            p_value=ours.p_value,
+            # sacreBLEU counts larger differences alone: of none it would say that chance makes it once.
+            p_value=1.0 if ours.score == theirs.score else ours.p_value,
         )
         signatures[name] = str(by_name[title])
     return Significance(resamples, seed, found, signatures)
