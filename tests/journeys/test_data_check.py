@@ -51,8 +51,13 @@ def test_errors_are_listed_and_end_with_code_1(tmp_path):
     assert result.code == 1
     assert "error: not UTF-8: bad.tsv:2:2" in result.lines
     assert "error: fewer than 2 tab-separated columns: bad.tsv:3" in result.lines
+    assert "empty:" not in result.out  # what cannot be read is not said to be empty, too
     assert "Traceback" not in result.err
-    assert run("data", "check", "none.tsv").code == 1
+    (tmp_path / "text.fr").write_text("un\n", encoding="utf-8")
+    for files in (["none.tsv"], ["--source", "none.en", "--target", "text.fr"]):
+        none = run("data", "check", *files)
+        assert none.code == 1
+        assert len([line for line in none.lines if line.startswith("error:")]) == 1, none
     turned = run("data", "check", "bad.tsv", "--source-column", "5")
     assert "fewer than 6 tab-separated columns" in turned.out
 

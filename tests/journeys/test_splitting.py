@@ -62,7 +62,7 @@ def test_two_files_and_no_test_set(corpus):
     ("options", "told", "code"),
     [
         (["--valid", "-1"], "--valid -1", 2),
-        (["--test", "5000"], "of 5000 pairs can be held out for test", 1),
+        (["--test", "5000"], "5000 to test with leave nothing of", 1),
         (["--out", "no/parts"], "there is no folder no", 1),
         (["--out", "."], "is there already", 1),
         (["--seed", "-1"], "--seed -1", 2),

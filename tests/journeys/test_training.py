@@ -253,6 +253,13 @@ def test_corpora_are_found_beside_the_configuration_or_where_told(own, tmp_path,
     train(own / "tiny.toml", tmp_path / "run")
 
 
+def test_corpora_beside_the_configuration_are_found_whatever_folder_is_named_for_others(
+    own, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    train(own / "tiny.toml", tmp_path / "run")
+
+
 def test_the_default_run_folder_has_the_name_of_the_configuration(corpus, tmp_path):
     assert run("train", corpus / "tiny.toml", "--set", "training.max_steps=1").code == 0
     assert (tmp_path / "runs" / "tiny" / "model.safetensors").exists()

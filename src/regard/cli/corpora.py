@@ -23,22 +23,19 @@ def found(path: Path) -> Path:
 
 
 def folder(names: Sequence[str], given: Path | None, near: Path) -> Path:
-    """Where files of a configuration are: in `given`, or else in the folder that REGARD_DATA names; where
-    neither is said, `near` or here, in the first that has them all.
+    """Where files of a configuration are: in `given`; or else in the first that has them all of the folder that
+    REGARD_DATA names, `near`, and here.
 
     Raises:
         DataError: one is not there.
     """
-    if given is not None:
-        places = [given]
-    elif os.environ.get("REGARD_DATA"):
-        places = [Path(os.environ["REGARD_DATA"])]
-    else:
-        places = list(dict.fromkeys([near, Path()]))
+    named = os.environ.get("REGARD_DATA")
+    usual = [*([Path(named)] if named else []), near, Path()]
+    places = list(dict.fromkeys(usual)) if given is None else [given]
     for place in places:
         if all(os.path.exists(place / name) for name in names):
             return place
-    missing = Path(next(name for name in names if not os.path.exists(places[-1] / name)))
+    missing = Path(next(name for name in names if not os.path.exists(places[0] / name)))
     if missing.is_absolute():
         raise DataError(f"{missing}: no such file")
     looked = " or ".join(str(place.absolute()) for place in places)

@@ -105,9 +105,9 @@ def check(
     if format == report.Format.json:
         print(report.as_json(found.as_object()))
     else:
-        print(_text(found))
+        report.say(_text(found))
         if out is not None:
-            print(f"\nwrote {out}")
+            report.say(f"\nwrote {out}")
     if found.findings.of("error"):
         raise typer.Exit(1)
 

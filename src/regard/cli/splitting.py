@@ -74,7 +74,7 @@ def split(
     made = {"train": parts.train, "valid": parts.valid, "test": parts.test}
     _write(out, {f"{name}.tsv": pairs for name, pairs in made.items() if pairs})
     rows = [["", "pairs"], *([f"{name}.tsv", f"{len(p):,}"] for name, p in made.items() if p)]
-    print(
+    report.say(
         f"{report.table(rows)}\n\nleft out: {empty:,} with an empty side, {parts.repeated:,} repeated\n"
         f"{parts.families:,} families of pairs that share a sentence, the largest of {parts.largest:,}\n"
         f"wrote {out}"

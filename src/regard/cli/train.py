@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import card, corpora, launched, options, shipped
+from regard.cli import card, corpora, launched, options, report, shipped
 from regard.cli.signals import Signals
 from regard.translation.errors import ConfigurationError, DataError, ModelError
 
@@ -59,8 +59,8 @@ def train(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where the corpora's paths start. [default: REGARD_DATA, else the configuration's "
-            "folder, else the working folder]",
+            help="Where the corpora's paths start. [default: the first that has them of REGARD_DATA, "
+            "the configuration's folder and the working folder]",
         ),
     ] = None,
     resume: Annotated[
@@ -293,10 +293,10 @@ def _say_what_next(plan: _Plan, repeating: str | None) -> None:
     else:
         text, test = '"..."', "--source FILE --target FILE"
     again = repeating or f"see {shlex.quote(str(plan.folder / card.COMMANDS))}"
-    print(
+    report.say(
         f"Next:\n  regard translate --model {model} {text} --look\n"
         f"  regard look --model {model} {text} --out look.html\n"
         f"  regard evaluate --model {model} {test}\n"
         f"To repeat this run:\n  {again}",
-        flush=True,
+        now=True,
     )

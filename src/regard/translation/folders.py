@@ -22,6 +22,11 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise ModelError(f"{path}: is there already: choose another name, or remove it first")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ModelError(f"{path}: cannot be written: {path.parent} is no folder") from None
+    except OSError as fault:
+        raise ModelError(f"{path}: cannot be written: {fault.strerror}") from None
+    try:
         with files.new_folder(path) as unfinished:
             yield unfinished
     except OSError as fault:

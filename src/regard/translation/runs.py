@@ -113,6 +113,8 @@ class Run:
             nearest = nearest.parent
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
+        if not nearest.is_dir():
+            raise TrainingError(f"{folder}: cannot be written: {nearest} is a file, not a folder")
 
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of the run, checked against its checksums where there are any."""
@@ -282,8 +284,10 @@ def read_sums(folder: Path) -> dict[str, str]:
             raise ValueError("no table of checksums")
     except OSError as fault:
         raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
-    except (ValueError, RecursionError) as fault:
-        raise CheckpointError(f"{path}: corrupted or truncated: {fault}") from None
+    except (ValueError, RecursionError):
+        raise CheckpointError(
+            f"{path}: corrupted or truncated: no table of checksums: remove it where you trust the files beside it"
+        ) from None
     return sums
 
 

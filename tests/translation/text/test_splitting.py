@@ -76,5 +76,5 @@ def test_a_large_family_is_learnt_from_and_not_measured_with():
     assert keys(parts.valid + parts.test, 0).isdisjoint({"hi"})
     with pytest.raises(DataError, match="29 of 30 pairs can be held out for valid"):
         split(pairs[:79], valid=30, test=0)
-    with pytest.raises(DataError, match="nothing is left to learn from"):
+    with pytest.raises(DataError, match="25 to validate and 25 to test with leave nothing of 50"):
         split(pairs[50:], valid=25, test=25)

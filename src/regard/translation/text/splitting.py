@@ -55,6 +55,11 @@ def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Par
     (['d'], ['a', 'A!'], 1)
     """
     once = list(dict.fromkeys(pairs))
+    if valid + test >= len(once):
+        raise DataError(
+            f"{valid} to validate and {test} to test with leave nothing of {len(once)} different pairs to learn from: "
+            "hold out fewer"
+        )
     family = families(once)
     sizes = np.bincount(family) if once else np.zeros(0, np.int64)
     order = np.random.default_rng(seed).permutation(len(sizes))
@@ -76,8 +81,6 @@ def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Par
         [pair for pair, own in zip(once, family, strict=True) if part[own] == which]
         for which in range(3)
     )
-    if not learnt:
-        raise DataError(f"nothing is left to learn from of {len(once)} pairs: hold out fewer")
     largest = int(sizes.max()) if len(sizes) else 0
     return Parts(learnt, held, measured, len(pairs) - len(once), len(sizes), largest)
 

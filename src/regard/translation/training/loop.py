@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from regard.translation.configuration import Configuration
-from regard.translation.errors import TrainingError
+from regard.translation.errors import CheckpointError, TrainingError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run
 from regard.translation.training import checkpoints, choosing, memory, metrics
@@ -67,13 +68,22 @@ class Trainer:
         """Whether each process holds only pieces of the weights."""
         return self.settings.shard and self.processes.size > 1
 
+    def _loaded(self, newest: Path) -> Progress:
+        """What a checkpoint restores; where it is broken, the error says how to do without it."""
+        try:
+            return checkpoints.load(newest, self.model, self.optimiser)
+        except CheckpointError as fault:
+            earlier = [step for step, folder in self.run.checkpoints() if folder != newest]
+            way = f"to go on from step {earlier[-1]}" if earlier else "to begin anew"
+            raise CheckpointError(f"{fault}: remove {newest} {way}") from None
+
     def resume(self) -> bool:
         """Go on from the newest checkpoint, if there is one."""
         if self.processes.first:
             checkpoints.clean(self.run)
         newest = self.run.newest_checkpoint()
         if newest is not None:
-            self.progress = checkpoints.load(newest, self.model, self.optimiser)
+            self.progress = self._loaded(newest)
         (step,) = self.processes.numbers([self.progress.step])
         if step != self.progress.step:
             raise TrainingError(

@@ -69,9 +69,8 @@ def _read_all(
             else read_linked(text, (folder or Path()) / files.links)
         )
         if not own.pairs:
-            which = f" in {files}" if len(each) > 1 else ""
             raise DataError(
-                f"data.{name}: no usable sentence pairs{which} ({own.skipped} with an empty side)"
+                f"data.{name}: no usable sentence pairs in {files} ({own.skipped} with an empty side)"
             )
         tags = section.tags_of(files)
         if tags or files.weight != 1:

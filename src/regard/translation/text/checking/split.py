@@ -28,6 +28,8 @@ from regard.translation.text.corpora import (
 )
 from regard.translation.text.normalisation import normalise
 
+# In place of a line that is no UTF-8, from which no such text is decoded.
+_UNREAD = "\ud800"
 _BOM = b"\xef\xbb\xbf"
 SIDES = ("source", "target")
 # A pair of few characters may well have any ratio.
@@ -84,11 +86,14 @@ def read_split(
     split = Split(" and ".join(map(str, files)), [str(file) for file in files])
     forms: set[str] = set()
     lengths = array("I"), array("I")
-    readers = [_lines(path, findings, forms) for path in files]
+    broken: set[Path] = set()
+    readers = [_lines(path, findings, forms, broken) for path in files]
     counts = [0] * len(files)
     for number, row in enumerate(zip_longest(*readers), start=1):
         split.lines = number
         counts = [n if line is None else number for n, line in zip(counts, row, strict=True)]
+        if _UNREAD in row:
+            continue
         sides = _sides(corpus, number, row, findings)
         if sides is None:
             continue
@@ -102,9 +107,9 @@ def read_split(
         _count(split, number, pair, vocabularies)
         for side, text in zip(lengths, pair[:2], strict=True):
             side.append(len(text))
-    if len(set(counts)) > 1:
+    if len(set(counts)) > 1 and not broken:
         findings.add("error", f"{files[0]} has {counts[0]} lines and {files[1]} has {counts[1]}")
-    if not split.pairs:
+    if not split.pairs and not broken:
         findings.add("error", f"{split.name}: no usable sentence pairs in {split.lines} lines")
     if len(forms) > 1:
         findings.add("warning", "composed (NFC) and decomposed (NFD) characters mixed", split.name)
@@ -127,8 +132,10 @@ def _count(
             split.pieces.setdefault(side, Lengths()).add(vocabularies[side].add(text))
 
 
-def _lines(path: Path, findings: Findings, forms: set[str]) -> Iterator[str | None]:
-    """The lines of a file; one that cannot be decoded is an empty one, and an error."""
+def _lines(
+    path: Path, findings: Findings, forms: set[str], broken: set[Path]
+) -> Iterator[str | None]:
+    """The lines of a file; what cannot be decoded or read is an error, and a file that breaks off `broken`."""
     number = 0
     try:
         with opened(path) as file:
@@ -144,12 +151,14 @@ def _lines(path: Path, findings: Findings, forms: set[str]) -> Iterator[str | No
                         f"{path}:{number}: the line is longer than {LONGEST_LINE} bytes"
                     )
                 yield _decoded(raw, f"{path}:{number}", findings, forms)
+        return
     except DataError as fault:
         findings.add("error", str(fault))
     except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
         findings.add("error", f"{path}: broken gzip data after line {number}: {fault}")
     except OSError as fault:
         findings.add("error", f"{path}: cannot be read: {fault.strerror or fault}")
+    broken.add(path)
 
 
 def _decoded(raw: bytes, where: str, findings: Findings, forms: set[str]) -> str:
@@ -158,7 +167,7 @@ def _decoded(raw: bytes, where: str, findings: Findings, forms: set[str]) -> str
         text = raw.decode("utf-8")
     except UnicodeDecodeError as fault:
         findings.add("error", "not UTF-8", f"{where}:{fault.start + 1}")
-        return ""
+        return _UNREAD
     if not text.isascii() or not text.isprintable():
         for kind, place in characters.troubles(text):
             if kind == characters.NOT_NFC:
