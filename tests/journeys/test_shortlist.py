@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,12 @@ def made(model: Path, *options: object):
     return result
 
 
-def test_from_what_the_model_learnt_from(model, corpus):
-    result = made(model, "--data", corpus)
+def test_from_what_the_model_learnt_from(model, corpus, tmp_path):
+    learnt = tmp_path / "learnt"  # what it was chosen by is not needed
+    learnt.mkdir()
+    for name in ("train.es", "train.en"):
+        shutil.copy(corpus / name, learnt)
+    result = made(model, "--data", learnt)
     assert "learnt from 198 sentence pairs, left out 0; of 2 others" in result.out
     assert "100.0% of the target's word pieces are on their sentence's list" in result.out
     assert f"wrote {model / 'shortlist.safetensors'}" in result.out

@@ -59,8 +59,8 @@ def check(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Their translations, in the order of --source."),
     ] = None,
-    source_column: Annotated[int, typer.Option(help="Column of FILES, from 0.")] = 0,
-    target_column: Annotated[int, typer.Option(help="Column of FILES, from 0.")] = 1,
+    source_column: options.Column = 0,
+    target_column: options.Column = 1,
     model: Annotated[
         str | None,
         typer.Option(

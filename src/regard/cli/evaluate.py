@@ -30,12 +30,8 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Score these translations (or links), one a line."),
     ] = None,
-    source: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Sentences, one a line.")
-    ] = None,
-    target: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Their translations, line for line.")
-    ] = None,
+    source: options.SourceFile = None,
+    target: options.TargetFile = None,
     tsv: Annotated[Path | None, typer.Option(metavar="FILE", help="Both, in columns.")] = None,
     source_column: Annotated[
         int | None, typer.Option(help="Column of --tsv, from 0. [default: as in the training]")

@@ -44,6 +44,11 @@ To = Annotated[
         "--to", metavar="LANGUAGE", help="The language to translate into, of a model of several."
     ),
 ]
+SourceFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Sentences, one a line.")]
+TargetFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Their translations, line for line.")
+]
+Column = Annotated[int, typer.Option(help="Column of FILES, from 0.")]
 Device = Annotated[
     str, typer.Option(metavar="NAME", help="Where to compute: cpu, cuda, cuda:1, mps.")
 ]

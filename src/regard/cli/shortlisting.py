@@ -32,12 +32,10 @@ def shortlist(
         ),
     ] = None,
     model: options.Model = options.DEFAULT_MODEL,
-    source: Annotated[Path | None, typer.Option(metavar="FILE", help="Sentences.")] = None,
-    target: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Their translations, line for line.")
-    ] = None,
-    source_column: Annotated[int, typer.Option(help="Column of FILES, from 0.")] = 0,
-    target_column: Annotated[int, typer.Option(help="Column of FILES, from 0.")] = 1,
+    source: options.SourceFile = None,
+    target: options.TargetFile = None,
+    source_column: options.Column = 0,
+    target_column: options.Column = 1,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -71,6 +69,7 @@ def shortlist(
     from regard.translation.shortlist.lexicon import ROUNDS
     from regard.translation.shortlist.making import make
     from regard.translation.text.corpora import read_pairs
+    from regard.translation.training import memory
 
     (run,), tokenizers = open_runs(model)
     options.check_writable(run.folder / SHORTLIST)
@@ -85,7 +84,8 @@ def shortlist(
         pairs = [pair for each_file in given for pair in read_pairs(each_file).pairs]
     else:
         pairs = _learnt_from(run, data)
-    made = make(pairs, tokenizers, each, always, _shown(ROUNDS))
+    with memory.told("while learning which words translate which", "the number of pairs"):
+        made = make(pairs, tokenizers, each, always, _shown(ROUNDS))
     path = made.shortlist.keep(run, tokenizers)
     report.say(
         f"learnt from {made.learnt:,} sentence pairs, left out {made.left_out:,}; of {made.measured:,} others\n"
@@ -108,12 +108,13 @@ def _shown(rounds: Sequence[object]) -> Iterable[object]:
 
 def _learnt_from(run: Run, data: Path | None) -> list[Pair]:
     """The training pairs of a run, as its training reads them."""
-    from regard.translation.training.preparation import read_data
+    from regard.translation.training.preparation import read_training
 
     section = run.configuration.data
     if section.generated is None and not section.training:
         raise ConfigurationError(
             f"{run.folder}: does not say what it learnt from: give FILES, or --source and --target"
         )
-    folder = corpora.folder(section.names, data, run.folder)
-    return read_data(section, folder, run.configuration.seed).train
+    names = [name for files in section.training for name in files.names]
+    folder = corpora.folder(names, data, run.folder)
+    return read_training(section, folder, run.configuration.seed).pairs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import corpora, report
+from regard.cli import corpora, options, report
 from regard.translation.errors import ConfigurationError, DataError, RegardError
 
 if TYPE_CHECKING:
@@ -29,12 +29,10 @@ def split(
         list[Path] | None,
         typer.Argument(metavar="FILES", help="Tables of tab-separated columns, taken together."),
     ] = None,
-    source: Annotated[Path | None, typer.Option(metavar="FILE", help="Sentences.")] = None,
-    target: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Their translations, line for line.")
-    ] = None,
-    source_column: Annotated[int, typer.Option(help="Column of FILES, from 0.")] = 0,
-    target_column: Annotated[int, typer.Option(help="Column of FILES, from 0.")] = 1,
+    source: options.SourceFile = None,
+    target: options.TargetFile = None,
+    source_column: options.Column = 0,
+    target_column: options.Column = 1,
     valid: Annotated[int, typer.Option(help="Pairs to choose models by.")] = 1000,
     test: Annotated[int, typer.Option(help="Pairs to measure them with.")] = 1000,
     seed: Annotated[int, typer.Option(help="Of the draw.")] = 1,

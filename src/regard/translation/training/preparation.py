@@ -43,17 +43,21 @@ class Data:
 
 def read_data(section: DataSection, folder: Path | None, seed: int) -> Data:
     """The pairs a configuration asks for; paths are relative to `folder` (or the working folder)."""
+    train = read_training(section, folder, seed)
     if section.generated is not None:
         made = section.generated
-        return Data(
-            generate(made.task, seed, made.train, "train"),
-            generate(made.task, seed, made.valid, "valid"),
-        )
-    if section.train is None or section.valid is None:  # the configuration has seen to it
-        raise ConfigurationError("give data.train and data.valid")
-    train = _read_all("train", section.training, section, folder)
-    valid = _read_all("valid", section.validation, section, folder)
+        valid = Pairs(generate(made.task, seed, made.valid, "valid"))
+    else:
+        valid = _read_all("valid", section.validation, section, folder)
     return Data(train.pairs, valid.pairs, train.skipped + valid.skipped)
+
+
+def read_training(section: DataSection, folder: Path | None, seed: int) -> Pairs:
+    """Those of them that are learnt from."""
+    if section.generated is not None:
+        made = section.generated
+        return Pairs(generate(made.task, seed, made.train, "train"))
+    return _read_all("train", section.training, section, folder)
 
 
 def _read_all(
