@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -56,7 +57,7 @@ def rows(path: Path) -> list[list[str]]:
 
 def stop_after(count: int):
     asked = iter(range(1000))
-    return lambda: next(asked) >= count
+    return lambda: next(asked) + 1 >= count
 
 
 def test_a_table_of_synthetic_sources_and_real_targets_is_learnt_from(
@@ -165,8 +166,20 @@ def test_other_settings_or_another_text_do_not_go_on(back, text, monkeypatch):
 
 
 def test_who_asks_to_stop_while_the_last_sentences_are_translated_has_all_of_them(back):
-    assert back("straight.tsv").run(should_stop=stop_after(5))[0] == "finished"
-    assert back("straight.tsv").out.exists()
+    # 26 sentences, six at a time.
+    assert back("last.tsv").run(should_stop=stop_after(5))[0] == "finished"
+    assert back("last.tsv").out.exists()
+    assert back("but-one.tsv").run(should_stop=stop_after(4))[0] == "stopped"
+
+
+def test_who_asks_to_stop_waits_for_no_line_of_a_pipe(back, text, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)
+    os.write(held, "".join(f"{line}\n" for line in sentences(6)).encode())
+    work = dataclasses.replace(back(), text=pipe)
+    assert work.run(should_stop=lambda: True)[0] == "stopped"
+    os.close(held)
 
 
 def test_what_another_process_finished_meanwhile_is_left_alone(back, monkeypatch):

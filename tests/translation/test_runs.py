@@ -136,16 +136,18 @@ def test_an_export_is_half_and_opens(run, tmp_path):
 
 def test_an_export_is_whole_or_not_there(run, tmp_path, monkeypatch):
     def killed(*_: object) -> None:
+        assert not (tmp_path / "out").exists()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as changed:
         changed.setattr(weights, "save", killed)
         with pytest.raises(KeyboardInterrupt):
             run.export(tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".*.tmp"))
     (run.folder / "card.md").unlink()
-    with pytest.raises(ModelError, match=r"card\.md: no such file"):
+    with pytest.raises(ModelError, match=r"card\.md: cannot be read: No such file"):
         run.export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_export_carries_no_damage_on(run, tmp_path):
@@ -178,6 +180,8 @@ def test_a_folder_that_is_taken_a_file_or_not_to_be_written(run, tmp_path, monke
     (tmp_path / "file").touch()
     with pytest.raises(TrainingError, match="is a file"):
         Run.check_free(tmp_path / "file")
+    with pytest.raises(TrainingError, match="file is a file, not a folder"):
+        Run.check_free(tmp_path / "file" / "run")
     Run.check_free(tmp_path / "new" / "deeper")
     assert not (tmp_path / "new").exists()
     monkeypatch.setattr(os, "access", lambda *_: False)

@@ -56,7 +56,8 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="FILE|NAME|DIR",
-            help="Another system, its translations or its model: is the difference significant?",
+            help="Another system, its translations or its model, with the same beam and penalties: is the difference "
+            "significant?",
         ),
     ] = None,
     resamples: Annotated[int, typer.Option(help="With --baseline: test sets drawn.")] = 1000,
@@ -92,10 +93,8 @@ def evaluate(
         return
     if flip:
         raise ConfigurationError("--flip belongs to --alignments")
-    if hypotheses is not None and searching.stores:
-        raise ConfigurationError(
-            f"{searching.stores[0]} is for translating: --hypotheses are translated already"
-        )
+    if hypotheses is not None:
+        searching.refuse(baseline)
     given = TestSet(source, target, tsv, source_column, target_column, generated)
     given.check(translated=hypotheses is not None)
     if out is not None:

@@ -12,9 +12,9 @@ from typing import BinaryIO, TextIO
 
 from regard.translation.errors import DataError
 
-# What a terminal obeys or hides instead of showing it: escapes, and marks that turn or cut lines.
-HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+# What a terminal obeys instead of showing it: escapes, and marks that turn text round or cut lines.
+_OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
 # Sentences that are translated together; of very long ones fewer.
 LINES, CHARACTERS = 256, 2**20
@@ -42,7 +42,7 @@ def printable(text: str) -> str:
     >>> printable("a\\x1b[31mb")
     'a\\\\u001b[31mb'
     """
-    return HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def abandon(*streams: TextIO | None) -> None:

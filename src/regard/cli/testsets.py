@@ -106,13 +106,12 @@ class Searching:
     @property
     def given(self) -> list[str]:
         """The options that were given."""
-        named = {name: value for name, value in vars(self).items() if value not in (None, False)}
+        named = {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None and value is not False
+        }
         return [f"--{name.replace('_', '-')}" for name in named]
-
-    @property
-    def stores(self) -> list[str]:
-        """Those of the one model that is scored, which mean nothing to translations in a file."""
-        return [each for each in self.given if each in ("--quantization", "--shortlist")]
 
     def check(self) -> None:
         """Raises `ConfigurationError` for what is out of range, before a model is opened."""
@@ -120,6 +119,15 @@ class Searching:
 
         options.check_batch_tokens(self.batch_tokens)
         self.of(Search())
+
+    def refuse(self, baseline: str | None) -> None:
+        """Raises `ConfigurationError` for what means nothing to translations in a file, nor to another model."""
+        others = baseline is not None and not corpora.found(Path(baseline)).is_file()
+        for option in self.given:
+            if not others or option in ("--quantization", "--shortlist"):
+                raise ConfigurationError(
+                    f"{option} is for translating: --hypotheses are translated already"
+                )
 
     def of(self, own: Search) -> Search:
         """A model's own settings with the changes."""

@@ -33,7 +33,7 @@ def show(asked: str, layer: int | None, head: int | None, out: Path | None, them
     model, run = _model(asked, made)
     with _running(asked):
         seen = _watched(model, run, layer, head)
-    print(seen.table())
+    report.say(str(seen.table()))
     for path, why in seen.unseen.items():
         print(streams.printable(f"not seen: {path or 'the model'}: {why}"), file=sys.stderr)
     if out is not None:

@@ -24,7 +24,11 @@ class ModelError(RegardError):
 
 
 class CheckpointError(ModelError):
-    """A checkpoint that is corrupted, truncated or from another configuration."""
+    """A checkpoint that cannot be used: corrupted, or from another configuration or version."""
+
+
+class CorruptedError(CheckpointError):
+    """A file that is not as it was written: cut short, or changed."""
 
 
 class TrainingError(RegardError):

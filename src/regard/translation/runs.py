@@ -7,7 +7,6 @@ import importlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from regard.translation.configuration import Configuration
 from regard.translation.errors import (
     CheckpointError,
     ConfigurationError,
+    CorruptedError,
     ModelError,
     TrainingError,
 )
@@ -111,10 +111,10 @@ class Run:
         nearest = folder
         while not os.path.exists(nearest):
             nearest = nearest.parent
-        if not os.access(nearest, os.W_OK | os.X_OK):
-            raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
         if not nearest.is_dir():
             raise TrainingError(f"{folder}: cannot be written: {nearest} is a file, not a folder")
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
 
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of the run, checked against its checksums where there are any."""
@@ -211,17 +211,27 @@ class Run:
         names = [CONFIGURATION, CARD, *self.tokenizers().files()]
         if (self.folder / SHORTLIST).exists():
             names.append(SHORTLIST)
-        missing = [name for name in names if not (self.folder / name).is_file()]
-        if missing:
-            raise ModelError(f"{self.folder / missing[0]}: no such file: the run is not whole")
+        contents = {name: self._content(name) for name in names}
         with new_folder(folder) as unfinished:
-            for name in names:
-                shutil.copyfile(self.folder / name, unfinished / name)
+            for name, content in contents.items():
+                files.write(unfinished / name, content)
             weights.save(tensors, unfinished / MODEL)
             self._write_sums(unfinished)
 
+    def _content(self, name: str) -> bytes:
+        path = self.folder / name
+        try:
+            return path.read_bytes()
+        except OSError as fault:
+            raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
+
     def _sums(self) -> dict[str, str]:
-        return read_sums(self.folder) if (self.folder / SUMS).exists() else {}
+        if not (self.folder / SUMS).exists():
+            return {}
+        try:
+            return read_sums(self.folder)
+        except CorruptedError as fault:
+            raise CorruptedError(f"{fault}: remove it if you trust the files beside it") from None
 
     def _write_sums(self, folder: Path) -> None:
         write_sums(folder, [MODEL, *self.tokenizers().files()])
@@ -285,16 +295,14 @@ def read_sums(folder: Path) -> dict[str, str]:
     except OSError as fault:
         raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
     except (ValueError, RecursionError):
-        raise CheckpointError(
-            f"{path}: corrupted or truncated: no table of checksums: remove it where you trust the files beside it"
-        ) from None
+        raise CorruptedError(f"{path}: corrupted or truncated: no table of checksums") from None
     return sums
 
 
 def _check_sum(path: Path, sums: dict[str, str]) -> None:
     expected = sums.get(path.name)
     if sums and expected is None:
-        raise CheckpointError(f"{path.parent / SUMS}: corrupted: it has no checksum of {path.name}")
+        raise CorruptedError(f"{path.parent / SUMS}: corrupted: it has no checksum of {path.name}")
     try:
         if path.suffix == ".safetensors":
             weights.check_header(path)
@@ -302,6 +310,6 @@ def _check_sum(path: Path, sums: dict[str, str]) -> None:
     except OSError as fault:
         raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
     if expected is not None and found != expected:
-        raise CheckpointError(
+        raise CorruptedError(
             f"{path}: corrupted or truncated: its sha256 is {found[:12]}..., {SUMS} says {expected[:12]}..."
         )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import files
-from regard.translation.errors import CheckpointError
+from regard.translation.errors import CheckpointError, CorruptedError
 
 # The longest header that a file of ours could have, and the most tensors: each takes time to make, even of nothing.
 _LONGEST_HEADER, _MOST_TENSORS = 10_000_000, 20_000
@@ -134,5 +134,5 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _corrupted(path: Path, why: str) -> CheckpointError:
-    return CheckpointError(f"{path}: corrupted or truncated: {why}")
+def _corrupted(path: Path, why: str) -> CorruptedError:
+    return CorruptedError(f"{path}: corrupted or truncated: {why}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regard.translation.errors import ConfigurationError
+from regard.translation.errors import ConfigurationError, DataError
 from regard.translation.text import sentences
 from regard.translation.text.sentences import join, paragraphs, split
 
@@ -78,6 +79,17 @@ def test_lines_become_paragraphs_as_they_come():
     assert list(paragraphs([])) == []
     assert list(paragraphs(["", "a"])) == ["\n", "a\n"]
     assert "".join(paragraphs(lines)) == "".join(line + "\n" for line in lines)
+
+
+def test_a_paragraph_before_a_line_that_cannot_be_read_is_not_lost():
+    def lines() -> Iterator[str]:
+        yield from ("One", "two.")
+        raise DataError("standard input:3: byte 1")
+
+    found = paragraphs(lines())
+    assert next(found) == "One\ntwo.\n"
+    with pytest.raises(DataError, match="standard input:3"):
+        next(found)
 
 
 def test_an_endless_paragraph_is_not_waited_for(monkeypatch):

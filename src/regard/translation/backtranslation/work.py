@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,16 +68,14 @@ class Work:
             lines = read_lines(self.text)
             number = self._pass_over(lines, chooser, state)
             progress(chooser.tally)
-            done = replace(chooser.tally)
             for chunk in self._chunks(lines, chooser):
-                if should_stop():
-                    return "stopped", done
                 pairs = self._pairs(chunk, chooser, (self.seed + number) % 2**63)
                 number += 1
                 now = {"tally": asdict(chooser.tally), "digest": chooser.digest, "chunks": number}
                 unfinished.add("".join(f"{s}\t{t}\n" for s, t in pairs), settings, now)
-                done = replace(chooser.tally)
-                progress(done)
+                progress(chooser.tally)
+                if should_stop() and not self._is_over(lines):
+                    return "stopped", chooser.tally
             if not chooser.tally.written:
                 unfinished.drop()
                 raise DataError(
@@ -86,6 +84,10 @@ class Work:
                 )
             unfinished.finish()
         return "finished", chooser.tally
+
+    def _is_over(self, lines: Iterator[str]) -> bool:
+        """Whether there is no line more; of what may keep us waiting for one, no."""
+        return self.text.is_file() and next(lines, None) is None
 
     def _chunks(self, lines: Iterator[str], chooser: Chooser) -> Iterator[list[str]]:
         chunk: list[str] = []

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from regard.translation.errors import ConfigurationError
+from regard.translation.errors import ConfigurationError, DataError
 
 # Lines without an empty one among them are taken together up to about so many characters.
 _LONGEST_PARAGRAPH = 2**16
@@ -67,15 +67,21 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
     """
     held: list[str] = []
     size, ended = 0, False
-    for line in lines:
-        empty = not line.strip()
-        if held and ((ended and not empty) or size >= _LONGEST_PARAGRAPH):
-            yield "".join(held)
-            held, size = [], 0
-        held.append(line + "\n")
-        size, ended = size + len(line) + 1, empty
+    fault: DataError | None = None
+    try:
+        for line in lines:
+            empty = not line.strip()
+            if held and ((ended and not empty) or size >= _LONGEST_PARAGRAPH):
+                yield "".join(held)
+                held, size = [], 0
+            held.append(line + "\n")
+            size, ended = size + len(line) + 1, empty
+    except DataError as found:  # at a line: those before it are good
+        fault = found
     if held:
         yield "".join(held)
+    if fault is not None:
+        raise fault
 
 
 def join(parts: Iterable[Sentence], translations: Iterable[str]) -> str:

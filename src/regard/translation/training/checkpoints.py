@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard import files
 from regard.translation import weights
-from regard.translation.errors import CheckpointError, TrainingError
+from regard.translation.errors import CheckpointError, CorruptedError, TrainingError
 from regard.translation.runs import CHECKPOINTS, MODEL, Run, checkpoint_name, read_sums, write_sums
 
 VERSION = 1
@@ -95,7 +95,7 @@ def load(
         except OSError as fault:
             raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
         if sums.get(name) != found:
-            raise CheckpointError(
+            raise CorruptedError(
                 f"{path}: corrupted or truncated: its sha256 is not the one saved with it"
             )
     progress = _progress(folder / PROGRESS)
@@ -205,7 +205,7 @@ def _progress(path: Path) -> Progress:
         for each in fields(Progress):
             _check_number(each.name, getattr(progress, each.name), each.default)
     except (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as fault:
-        raise CheckpointError(f"{path}: corrupted or truncated: {fault}") from None
+        raise CorruptedError(f"{path}: corrupted or truncated: {fault}") from None
     return progress
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.translation.configuration import Configuration
-from regard.translation.errors import CheckpointError, TrainingError
+from regard.translation.errors import CorruptedError, TrainingError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run
 from regard.translation.training import checkpoints, choosing, memory, metrics
@@ -72,10 +72,10 @@ class Trainer:
         """What a checkpoint restores; where it is broken, the error says how to do without it."""
         try:
             return checkpoints.load(newest, self.model, self.optimiser)
-        except CheckpointError as fault:
+        except CorruptedError as fault:
             earlier = [step for step, folder in self.run.checkpoints() if folder != newest]
             way = f"to go on from step {earlier[-1]}" if earlier else "to begin anew"
-            raise CheckpointError(f"{fault}: remove {newest} {way}") from None
+            raise CorruptedError(f"{fault}: remove {newest} {way}") from None
 
     def resume(self) -> bool:
         """Go on from the newest checkpoint, if there is one."""
