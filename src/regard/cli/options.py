@@ -157,17 +157,22 @@ def check_batch_tokens(count: int | None) -> None:
 
 def check_writable(path: Path) -> None:
     """Raises `RegardError` when a file cannot be put there: before the work, not after it."""
-    folder = path.parent
     try:
         if path.is_dir():
             raise RegardError(f"{path}: is a folder, expected the name of a file")
-        if folder.exists() and not folder.is_dir():
-            raise RegardError(f"{path}: cannot be written: {folder} is a file, not a folder")
-        if not folder.is_dir():
-            raise RegardError(f"{path}: cannot be written: there is no folder {folder}")
+        check_parent(path)
         if path.exists() and not path.is_file():
             raise RegardError(f"{path}: is no file that can be replaced")
     except (OSError, ValueError) as fault:
         raise RegardError(f"{path}: cannot be written: {fault}") from None
+
+
+def check_parent(path: Path) -> None:
+    """Raises `RegardError` when nothing new can be made in the folder of this path."""
+    folder = path.parent
+    if folder.exists() and not folder.is_dir():
+        raise RegardError(f"{path}: cannot be written: {folder} is a file, not a folder")
+    if not folder.is_dir():
+        raise RegardError(f"{path}: cannot be written: there is no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise RegardError(f"{path}: cannot be written: permission denied in {folder}")

@@ -83,10 +83,7 @@ def _check_new(out: Path) -> None:
     """Raises `RegardError` when no new folder can be made there: before the work, not after it."""
     if os.path.lexists(out):
         raise RegardError(f"{out}: is there already: choose a new folder")
-    if not out.parent.is_dir():
-        raise RegardError(f"{out}: cannot be made: there is no folder {out.parent}")
-    if not os.access(out.parent, os.W_OK | os.X_OK):
-        raise RegardError(f"{out}: cannot be made: permission denied in {out.parent}")
+    options.check_parent(out)
 
 
 def _write(out: Path, parts: dict[str, Sequence[Pair]]) -> None:
