@@ -42,6 +42,7 @@ from regard.translation import configuration
 from regard.translation.configuration import Configuration
 from regard.translation.training import allocation, preparation
 from regard.translation.training.epochs import Epochs
+from regard.translation.training.events import Observer
 
 CHANGES = (
     *("tokenizer.vocabulary_size=8000", "tokenizer.sampling=0.0", "training.batch_tokens=2048"),
@@ -70,7 +71,7 @@ def main() -> None:
     kept = not options.fresh and allocation.keep()
     given = configuration.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
     data = preparation.read_data(given.data, Path(os.environ["REGARD_DATA"]), 1)
-    tokenizers = preparation.learn_tokenizers(given, data.train)
+    tokenizers = preparation.learn_tokenizers(given, data.train, Observer())
     epochs = Epochs(data.train, tokenizers, batch_tokens=2048, sampling=0.0, seed=1)
     size = len(tokenizers.target)
     torch.manual_seed(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 import sentencepiece
@@ -120,11 +121,50 @@ def test_a_small_text_gives_a_small_vocabulary(lines, kind):
     assert len(Tokenizer.train(lines, vocabulary_size=20_000, kind=kind)) < 3000
 
 
-def test_what_cannot_be_learnt_is_told(lines):
-    with pytest.raises(DataError, match="no tokenizer of 100 pieces"):
-        Tokenizer.train(lines, vocabulary_size=100)
-    with pytest.raises(DataError, match="no tokenizer"):
-        Tokenizer.train([], vocabulary_size=300)
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("tags", [[], ["2fr", "bt"]])
+@pytest.mark.parametrize("coverage", ["auto", 0.99])
+def test_the_least_vocabulary_that_is_named_is_the_least_that_can_be_learnt(
+    lines, kind, tags, coverage
+):
+    given = {"kind": kind, "tags": tags, "character_coverage": coverage}
+    with pytest.raises(ConfigurationError, match=r"tokenizer\.vocabulary_size = 100: ") as raised:
+        Tokenizer.train(lines, vocabulary_size=100, **given)
+    (least,) = map(int, re.findall(r"at least (\d+) pieces", str(raised.value)))
+    with pytest.raises(ConfigurationError, match=f"at least {least} pieces"):
+        Tokenizer.train(lines, vocabulary_size=least - 1, **given)
+    # Unigram needs no piece of several characters, BPE learns one more than it must.
+    assert len(Tokenizer.train(lines, vocabulary_size=least + 1, **given)) >= least
+
+
+@pytest.mark.parametrize("lines", [[], ["", ""], ["a" * 20_000]], ids=["none", "empty", "long"])
+def test_a_text_without_usable_lines_is_refused(lines):
+    with pytest.raises(
+        DataError, match="every line of the text is empty or longer than 16,384 bytes"
+    ):
+        Tokenizer.train(lines, vocabulary_size=300)
+
+
+RARE = ["Élise lit « À Kiev », È."]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_every_letter_of_an_alphabet_is_a_piece_however_rare(lines, kind):
+    text = [*lines * 20, *RARE]
+    learnt = Tokenizer.train(text, vocabulary_size=400, kind=kind)
+    assert learnt.left_out(text) == []
+    assert not any(p.startswith("<0x") for p in learnt.pieces(learnt.encode("ÉÈÀK«")))
+    fewer = Tokenizer.train(text, vocabulary_size=400, kind=kind, character_coverage=0.99)
+    assert {"É", "«"} <= set(fewer.left_out(text))
+    assert fewer.decode(fewer.encode(RARE[0])) == RARE[0]
+
+
+def test_a_script_of_thousands_leaves_its_rarest_characters_to_bytes():
+    frequent = "".join(map(chr, range(0x4E00, 0x4E00 + 1000)))
+    rare = "".join(map(chr, range(0x6000, 0x6002)))
+    text = [frequent[i : i + 50] for i in range(0, 1000, 50)] * 20 + [rare]
+    learnt = Tokenizer.train(text, vocabulary_size=2000)
+    assert set(rare) <= set(learnt.left_out(text))
 
 
 def test_pieces_and_decoding_leave_out_what_is_special(unigram):

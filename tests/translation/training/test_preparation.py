@@ -10,6 +10,7 @@ from tests.translation.tiny import MODELS, PAIRS, REST, configuration, trainer
 from regard.translation.configuration import parse
 from regard.translation.errors import ConfigurationError, DataError, TrainingError
 from regard.translation.text.corpora import Pair
+from regard.translation.training.events import Observer
 from regard.translation.training.preparation import prepare, prepare_resumed, read_data
 from regard.translation.training.validation import Validation
 
@@ -19,13 +20,54 @@ from regard.translation.training.validation import Validation
     [
         (["data.train.tsv=missing.tsv"], DataError, r"missing\.tsv: no such file"),
         (["data.longest=1"], DataError, "no usable sentence pairs: all are longer"),
-        (["tokenizer.vocabulary_size=20"], DataError, "no tokenizer of 20 pieces"),
+        (
+            ["tokenizer.vocabulary_size=20"],
+            ConfigurationError,
+            "vocabulary_size = 20: this text needs",
+        ),
     ],
 )
 def test_what_cannot_be_used_leaves_no_folder(tmp_path, changes, fault, told):
     with pytest.raises(fault, match=told):
         prepare(configuration(tmp_path, *changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+class Notes(Observer):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_a_vocabulary_that_the_text_does_not_fill_is_told(tmp_path):
+    noted = Notes()
+    wanted = configuration(tmp_path, "tokenizer.vocabulary_size=5000")
+    trained = prepare(wanted, tmp_path / "run", observer=noted)
+    size = len(trained.run.tokenizers().source)
+    told = f"the text gives {size} word pieces, fewer than tokenizer.vocabulary_size = 5000"
+    assert size < 5000
+    assert told in noted.lines
+
+
+def test_characters_that_a_vocabulary_leaves_out_are_listed(tmp_path):
+    changes = ["tokenizer.character_coverage=0.99", "tokenizer.vocabulary_size=300"]
+    wanted, noted = configuration(tmp_path, *changes), Notes()
+    with (tmp_path / "pairs.tsv").open("a", encoding="utf-8") as corpus:
+        corpus.write("É\u200b\tÀ\n")
+    prepare(wanted, tmp_path / "run", observer=noted)
+    (told,) = [line for line in noted.lines if "not in the vocabulary" in line]
+    assert told.startswith("3 characters of the text are not in the vocabulary")
+    assert {"É", "À", "U+200B"} <= set(told.split())
+
+
+def test_a_text_that_fills_its_vocabulary_gets_no_such_note(tmp_path):
+    noted = Notes()
+    prepare(
+        configuration(tmp_path, "tokenizer.vocabulary_size=300"), tmp_path / "run", observer=noted
+    )
+    assert not any("vocabulary" in line for line in noted.lines)
 
 
 def test_a_model_whose_parts_do_not_fit_leaves_no_folder(tmp_path):

@@ -226,8 +226,16 @@ class TokenizerSection(Section):
     kind: Literal["unigram", "bpe"] = "unigram"
     vocabulary_size: Annotated[int, Field(ge=8, le=1_000_000)] = 6000
     joint: bool = True
-    character_coverage: Annotated[float, Field(gt=0, le=1)] = 0.9995
+    character_coverage: float | Literal["auto"] = "auto"
     sampling: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+
+    @field_validator("character_coverage", mode="before")
+    @classmethod
+    def _most_of_the_text(cls, value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value != "auto" and not (number and 0.98 <= value <= 1):
+            raise ValueError('use "auto", or a number from 0.98 to 1')
+        return value
 
     @model_validator(mode="after")
     def _sampling_needs_unigram(self) -> TokenizerSection:

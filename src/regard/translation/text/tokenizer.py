@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import sentencepiece
 
 from regard.translation.errors import ConfigurationError, DataError, ModelError
-from regard.translation.text import vocabulary
+from regard.translation.text import alphabet, vocabulary
 from regard.translation.text.normalisation import normalise
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -20,6 +20,9 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 _LARGEST_FILE = 64 * 2**20
 # Characters that are pieces however rare they are: numbers in sentences are few, and must be copied right.
 _ALWAYS = "0123456789"
+_BYTES = 256
+# Sentencepiece leaves longer lines out.
+_LONGEST_LINE = 16384
 
 
 class Tokenizer:
@@ -72,21 +75,44 @@ class Tokenizer:
         *,
         vocabulary_size: int,
         kind: Literal["unigram", "bpe"] = "unigram",
-        character_coverage: float = 0.9995,
+        character_coverage: float | Literal["auto"] = "auto",
         seed: int = 1,
         tags: Sequence[str] = (),
     ) -> Tokenizer:
-        """Learn the pieces of normalised lines. The vocabulary is smaller than asked for where the text is small."""
+        """Learn the pieces of normalised lines. The vocabulary is smaller than asked for where the text is small.
+
+        Args:
+            lines: the text.
+            vocabulary_size: the number of pieces, with the four special ones, the tags and the 256 bytes.
+            kind: the algorithm that chooses pieces.
+            character_coverage: the part of the text, 0.98 to 1, whose characters become pieces; the others are
+                written as bytes. "auto" is 1 for alphabets, 0.9995 for texts of more than 1,000 characters.
+            seed: of the random numbers that sentencepiece draws.
+            tags: the names of the tags.
+
+        Raises:
+            ConfigurationError: the vocabulary is too small for the characters of the text.
+            DataError: no line has text, or all are too long.
+        """
+        usable = [line for line in lines if line and len(line.encode()) <= _LONGEST_LINE]
+        if not usable:
+            raise DataError(
+                "no tokenizer can be learnt: every line of the text is empty or longer than "
+                f"{_LONGEST_LINE:,} bytes"
+            )
+        counts = alphabet.count(usable)
+        coverage = alphabet.coverage(counts) if character_coverage == "auto" else character_coverage
+        _check_size(vocabulary_size, alphabet.covered(counts, coverage), len(tags))
         reserved: dict[str, Any] = {"control_symbols": [f"<{tag}>" for tag in tags]} if tags else {}
         written = io.BytesIO()
         sentencepiece.set_random_generator_seed(seed % 2**31)  # a C int
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines),
+                sentence_iterator=iter(usable),
                 model_writer=written,
                 vocab_size=vocabulary_size,
                 model_type=kind,
-                character_coverage=character_coverage,
+                character_coverage=coverage,
                 required_chars=_ALWAYS,
                 byte_fallback=True,
                 hard_vocab_limit=False,
@@ -97,7 +123,7 @@ class Tokenizer:
                 bos_id=BOS,
                 eos_id=EOS,
                 num_threads=1,  # counts are summed in one order: the same text gives the same file
-                max_sentence_length=16384,
+                max_sentence_length=_LONGEST_LINE,
                 minloglevel=2,
                 **reserved,
             )
@@ -106,6 +132,20 @@ class Tokenizer:
                 f"no tokenizer of {vocabulary_size} pieces can be learnt from this text: {_line(fault)}"
             ) from None
         return cls(written.getvalue())
+
+    def left_out(self, lines: Iterable[str]) -> list[str]:
+        """The characters of normalised lines that are no pieces, the most frequent first; they are written as bytes.
+
+        >>> learnt = Tokenizer.train(["a cat"], vocabulary_size=300)
+        >>> learnt.left_out(["a dog", "a god"])
+        ['d', 'o', 'g']
+        """
+        counts = alphabet.count(lines)
+        counts.pop(" ", None)
+        unknown = self._pieces.unk_id()
+        return [
+            each for each, _ in counts.most_common() if self._pieces.piece_to_id(each) == unknown
+        ]
 
     def __len__(self) -> int:
         return int(self._pieces.get_piece_size())
@@ -152,6 +192,16 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces behind ids, as sentencepiece writes them (U+2581 begins a word)."""
         return [self._pieces.id_to_piece(int(i)) for i in ids]
+
+
+def _check_size(size: int, characters: set[str], tags: int) -> None:
+    special = EOS + 1 + tags
+    least = special + _BYTES + len(characters | set(_ALWAYS))
+    if size < least:
+        raise ConfigurationError(
+            f"tokenizer.vocabulary_size = {size}: this text needs at least {least} pieces ({special} special ones, "
+            f"{_BYTES} bytes, {least - special - _BYTES} characters): raise it, or lower tokenizer.character_coverage"
+        )
 
 
 def _line(fault: Exception) -> str:

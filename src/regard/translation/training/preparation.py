@@ -99,13 +99,19 @@ def corpus(files: FilesSection, section: DataSection, folder: Path | None) -> Co
     return Parallel(base / files.source, base / files.target)
 
 
-def learn_tokenizers(configuration: Configuration, pairs: list[Pair]) -> Tokenizers:
-    """Tokenizers of the training text."""
+# A note names as many of the characters that a vocabulary leaves out.
+_NAMED_CHARACTERS = 40
+
+
+def learn_tokenizers(
+    configuration: Configuration, pairs: list[Pair], observer: Observer
+) -> Tokenizers:
+    """Tokenizers of the training text. The observer hears what of the configuration the text does not fill."""
     section = configuration.tokenizer
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
     def learn(lines: list[str], tags: tuple[str, ...] = ()) -> Tokenizer:
-        return Tokenizer.train(
+        learnt = Tokenizer.train(
             lines,
             vocabulary_size=section.vocabulary_size,
             kind=section.kind,
@@ -113,12 +119,30 @@ def learn_tokenizers(configuration: Configuration, pairs: list[Pair]) -> Tokeniz
             seed=configuration.seed,
             tags=tags,
         )
+        if len(learnt) < section.vocabulary_size:
+            observer.note(
+                f"the text gives {len(learnt)} word pieces, fewer than tokenizer.vocabulary_size = "
+                f"{section.vocabulary_size}"
+            )
+        left_out = learnt.left_out(lines)
+        if left_out:
+            named = " ".join(map(_visible, left_out[:_NAMED_CHARACTERS]))
+            more = " ..." if len(left_out) > _NAMED_CHARACTERS else ""
+            observer.note(
+                f"{len(left_out)} characters of the text are not in the vocabulary and are written as bytes: "
+                f"{named}{more} (tokenizer.character_coverage = 1.0 takes all)"
+            )
+        return learnt
 
     tags = configuration.data.tags
     if section.joint:
         shared = learn(sources + targets, tags)
         return Tokenizers(shared, shared)
     return Tokenizers(learn(sources, tags), learn(targets))
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() else f"U+{ord(character):04X}"
 
 
 def prepare(
@@ -159,7 +183,7 @@ def prepare(
         tokenizers = start.tokenizers()
         finetuning.check_tags(configuration, start, tokenizers)
     else:
-        tokenizers = _learned_by_the_first(configuration, found.train, processes)
+        tokenizers = _learned_by_the_first(configuration, found.train, processes, observer)
     found = _short_enough(found, tokenizers, configuration.data.longest, observer)
     trainer = _trainer(run, tokenizers, found, observer, processes)
     if start is not None:
@@ -212,10 +236,10 @@ def _check_no_checkpoints(run: Run) -> None:
 
 
 def _learned_by_the_first(
-    configuration: Configuration, pairs: list[Pair], processes: Processes
+    configuration: Configuration, pairs: list[Pair], processes: Processes, observer: Observer
 ) -> Tokenizers:
     """Tokenizers learnt by the first process, for all of them: learning takes memory and time."""
-    learnt = learn_tokenizers(configuration, pairs) if processes.first else None
+    learnt = learn_tokenizers(configuration, pairs, observer) if processes.first else None
     files = list(learnt.files().values()) if learnt is not None else []
     count = 1 if configuration.tokenizer.joint else 2
     models = [processes.content(files[i].model if files else b"") for i in range(count)]
