@@ -35,12 +35,25 @@ def folder(names: Sequence[str], given: Path | None, near: Path) -> Path:
     for place in places:
         if all(os.path.exists(place / name) for name in names):
             return place
-    missing = Path(next(name for name in names if not os.path.exists(places[0] / name)))
-    if missing.is_absolute():
-        raise DataError(f"{missing}: no such file")
+    nowhere = [name for name in names if not any(os.path.exists(p / name) for p in places)]
+    if not nowhere:
+        raise DataError(_scattered(names, places))
+    if Path(nowhere[0]).is_absolute():
+        raise DataError(f"{nowhere[0]}: no such file")
     looked = " or ".join(str(place.absolute()) for place in places)
     raise DataError(
-        f"{missing}: no such file in {looked}: say with --data or REGARD_DATA where it is"
+        f"{nowhere[0]}: no such file in {looked}: say with --data or REGARD_DATA where it is"
+    )
+
+
+def _scattered(names: Sequence[str], places: Sequence[Path]) -> str:
+    """Each file is somewhere, but no folder has them all."""
+    first = {name: next(p for p in places if os.path.exists(p / name)) for name in names}
+    one = names[0]
+    other = next(name for name in names if not os.path.exists(first[one] / name))
+    return (
+        f"{other}: not in {first[one].absolute()}, where {one} is, but in {first[other].absolute()}: "
+        "put the files of a configuration into one folder, or write their whole paths"
     )
 
 
