@@ -14,6 +14,7 @@ import typer
 
 from regard.cli import (
     align,
+    config,
     data,
     evaluate,
     export,
@@ -72,6 +73,7 @@ app.command(epilog=train.EXAMPLES)(train.train)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=align.EXAMPLES)(align.align)
 app.add_typer(data.app, name="data")
+app.add_typer(config.app, name="config")
 app.command(epilog=look.EXAMPLES)(look.look)
 app.command(epilog=export.EXAMPLES)(export.export)
 app.command(epilog=shortlisting.EXAMPLES)(shortlisting.shortlist)

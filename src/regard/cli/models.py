@@ -26,8 +26,7 @@ def models() -> None:
     print("\nConfigurations (regard train NAME):")
     width = max(map(len, shipped.configurations()), default=0)
     for name, path in shipped.configurations().items():
-        first = path.read_text(encoding="utf-8").partition("\n")[0]
-        report.say(f"  {name:{width}}  {first.lstrip('# ')}")
+        report.say(f"  {name:{width}}  {shipped.summary(path)}")
 
 
 def _alignment(folder: Path) -> list[str]:

@@ -16,6 +16,11 @@ def configurations() -> dict[str, Path]:
     return {path.stem: path for path in sorted(CONFIGURATIONS.glob("*.toml"))}
 
 
+def summary(path: Path) -> str:
+    """The first line of a configuration file, which says what it is for."""
+    return path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+
+
 def models() -> dict[str, Path]:
     """The bundled models by name."""
     return {path.parent.name: path.parent for path in sorted(MODELS.glob("*/config.toml"))}

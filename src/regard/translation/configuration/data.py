@@ -26,23 +26,30 @@ def check_tag(tag: str) -> None:
 
 
 class FilesSection(Section):
-    """One corpus: a TSV file, or two files line by line, and what is said of its sentences.
-
-    Columns and languages are those of `[data]` unless it has its own. `weight` is how often a pass takes each of its
-    pairs, on average: 2 is twice, 0.5 a half of them, drawn anew each pass. `tag` is said of every source. `links` is
-    a file of word links, line for line, that `[training.guide]` teaches.
-    """
+    """One corpus, a TSV file or two files line by line. `data.train` and `data.valid` take one or several."""
 
     tsv: str | None = None
+    """A table of tab-separated columns, one sentence pair a line."""
     source: str | None = None
+    """A file of source sentences, one a line; used with `target` in place of `tsv`."""
     target: str | None = None
+    """The translations of `source`, line by line."""
     source_column: Column | None = None
+    """The column of the source, counted from 0. Default: that of `[data]`."""
     target_column: Column | None = None
+    """The column of the target, counted from 0. Default: that of `[data]`."""
     source_language: str | None = None
+    """The language of the source. Default: that of `[data]`."""
     target_language: str | None = None
+    """The language of the target. Default: that of `[data]`."""
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
+    """How often a pass takes each pair, on average: 2 is twice; 0.5 is a random half of the pairs, drawn anew for
+    each pass. For training corpora.
+    """
     tag: str | None = None
+    """A tag that is put before every source sentence of this corpus."""
     links: str | None = None
+    """A file of word links, line for line, for `[training.guide]`. For training corpora."""
 
     @model_validator(mode="after")
     def _one_form(self) -> FilesSection:
@@ -84,24 +91,39 @@ Files = Annotated[
 
 
 class GeneratedSection(Section):
-    """A corpus made on the spot."""
+    """A corpus that is generated from the seed, without files."""
 
     task: Literal["reverse", "dates"]
+    """The task."""
     train: Count = 20_000
+    """Training pairs."""
     valid: Count = 1_000
+    """Validation pairs."""
     test: Count = 1_000
+    """Test pairs."""
 
 
 class DataSection(Section):
+    """The corpora."""
+
     source_language: str = "source"
+    """The name of the source language."""
     target_language: str = "target"
+    """The name of the target language."""
     train: Files | None = None
+    """The training corpus: a table, or an array of tables (`[[data.train]]`)."""
     valid: Files | None = None
+    """The validation corpus: a table, or an array of tables."""
     generated: GeneratedSection | None = None
+    """A generated corpus, in place of `train` and `valid`."""
     source_column: Column = 0
+    """The column of the source in tables, counted from 0."""
     target_column: Column = 1
+    """The column of the target in tables, counted from 0."""
     longest: Annotated[int, Field(ge=1, le=100_000)] = 200
+    """The largest number of word pieces of a sentence; pairs with a longer side are left out."""
     attribution: str = ""
+    """Whose data these are; the model card names them."""
 
     @model_validator(mode="after")
     def _one_form(self) -> DataSection:
@@ -173,7 +195,7 @@ class DataSection(Section):
         return files.target_language or self.target_language
 
     def tags_of(self, files: FilesSection) -> tuple[str, ...]:
-        """What is said of each source of a corpus: where to, if there are several targets, and the corpus' own tag."""
+        """The tags before every source of a corpus: that of the target language, if there are several, and its own."""
         own = () if files.tag is None else (files.tag,)
         return (*self.tags_to(self.target_of(files)), *own)
 
@@ -201,14 +223,14 @@ def _each(files: FilesSection | tuple[FilesSection, ...] | None) -> tuple[FilesS
 
 
 class PretrainedSection(Section):
-    """Word vectors to begin with: files in the text format of word2vec and fastText, or safetensors.
-
-    `frozen` keeps the embeddings that have a file as they began.
-    """
+    """Word vectors to begin with: files in the text format of word2vec and fastText, or safetensors."""
 
     source: str | None = None
+    """Word vectors of the source embedding."""
     target: str | None = None
+    """Word vectors of the target embedding."""
     frozen: bool = False
+    """Whether the embeddings that have a file keep its vectors during training."""
 
     @model_validator(mode="after")
     def _of_something(self) -> PretrainedSection:
@@ -223,11 +245,22 @@ class PretrainedSection(Section):
 
 
 class TokenizerSection(Section):
+    """How text is cut into word pieces."""
+
     kind: Literal["unigram", "bpe"] = "unigram"
+    """How sentencepiece chooses word pieces: a unigram language model, or byte-pair encoding."""
     vocabulary_size: Annotated[int, Field(ge=8, le=1_000_000)] = 6000
+    """Word pieces of a vocabulary, including 4 special ones, the tags and 256 bytes. A small text gives fewer."""
     joint: bool = True
-    character_coverage: float | Literal["auto"] = "auto"
+    """Whether source and target share one vocabulary."""
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] | Literal["auto"] = "auto"
+    """The part of the text whose characters are word pieces of their own; other characters are written
+    as bytes. "auto" is 1 for alphabets, and 0.9995 for a text of more than 1,000 different characters.
+    """
     sampling: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+    """Subword regularisation (arXiv 1804.10959): words are cut anew in each pass, with probability proportional to
+    P^sampling. 0 always takes the best segmentation.
+    """
 
     @field_validator("character_coverage", mode="before")
     @classmethod

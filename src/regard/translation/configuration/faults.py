@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words: the key, the value, what is allowed and what was meant."""
+"""Error messages for a configuration: they name the key, the value, the allowed range and the nearest valid key."""
 
 from __future__ import annotations
 
@@ -7,28 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel
-
-from regard.translation.configuration.architectures import RecurrentSection, TransformerSection
-from regard.translation.configuration.data import (
-    DataSection,
-    FilesSection,
-    GeneratedSection,
-    PretrainedSection,
-    TokenizerSection,
-)
-from regard.translation.configuration.training import (
-    GuideSection,
-    SearchSection,
-    TrainingSection,
-)
-from regard.translation.configuration.whole import Configuration
+from regard.translation.configuration.tables import MODELS, TABLES
 
 _NUMBER = re.compile(r"\[\d+\]$")
-_KINDS: dict[str, type[BaseModel]] = {
-    "transformer": TransformerSection,
-    "recurrent": RecurrentSection,
-}
 
 
 def explain(error: Any, name: str) -> str:
@@ -75,7 +56,7 @@ def _elsewhere(place: list[str], error: Any) -> str:
     if place[:-1] != ["model"]:
         return ""
     kind = str(error["loc"][1])
-    others = [k for k, section in _KINDS.items() if place[-1] in section.model_fields]
+    others = [k for k, section in MODELS.items() if place[-1] in section.model_fields]
     return f': model.kind is "{kind}", it is for "{others[0]}"' if others else ""
 
 
@@ -90,18 +71,5 @@ def _nearest(place: list[str], error: Any) -> str:
 
 
 def _known_keys(section: list[str]) -> list[str]:
-    section = [_NUMBER.sub("", key) for key in section]
-    known: dict[str, list[type[BaseModel]]] = {
-        "": [Configuration],
-        "data": [DataSection],
-        "data.train": [FilesSection],
-        "data.valid": [FilesSection],
-        "data.generated": [GeneratedSection],
-        "tokenizer": [TokenizerSection],
-        "model": [*_KINDS.values()],
-        "pretrained": [PretrainedSection],
-        "training": [TrainingSection],
-        "training.guide": [GuideSection],
-        "search": [SearchSection],
-    }
-    return sorted({k for m in known.get(".".join(section), []) for k in m.model_fields})
+    name = ".".join(_NUMBER.sub("", key) for key in section)
+    return sorted({key for table in TABLES.get(name, ()) for key in table.model_fields})

@@ -21,7 +21,7 @@ _MOST_DOTS = 100
 def read(path: Path, changes: tuple[str, ...] = ()) -> Configuration:
     """The configuration of a TOML file, with `section.key=value` changes applied.
 
-    Raises `ConfigurationError` naming the key, the value and what is allowed.
+    Raises `ConfigurationError` that names the key, the value and the allowed range.
     """
     try:
         if path.stat().st_size > _LARGEST_FILE:

@@ -14,6 +14,11 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
-    """A table of the file: unknown keys are refused, types are not guessed."""
+    """A table of the file: unknown keys are refused, types are not converted.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    The string below a field describes its key in the reference page.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )

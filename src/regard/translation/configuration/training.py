@@ -10,55 +10,90 @@ from regard.translation.configuration.section import Count, NotNegative, Rate, S
 
 
 class GuideSection(Section):
-    """Which look at the source learns from the links of the training corpora.
-
-    `layer` counts the decoder's from 0; without a `head` the mean of its heads is taught. `rows` are the steps that
-    write a linked word, or that have just read it; `weight` is what a linked piece counts beside a word of the loss.
-    The links' `words` are what white space keeps apart, or, with "marks", what punctuation keeps apart as well: each
-    run of letters and digits and each run of other characters is a word.
-    """
+    """Guided attention: teaches one attention of the decoder the word links of the training corpora."""
 
     layer: Annotated[int, Field(ge=0, lt=1000)] = 0
+    """The decoder layer that is taught, counted from 0."""
     head: Annotated[int, Field(ge=0, lt=1000)] | None = None
+    """The head that is taught, counted from 0. Without it: the mean of the heads."""
     rows: Literal["written", "read"] = "read"
+    """Which decoder steps are taught: those that write a linked word ("written"), or those that have just read it
+    ("read").
+    """
     words: Literal["spaces", "marks"] = "spaces"
+    """How the words of the links were separated: by white space ("spaces"), or by white space and punctuation
+    ("marks": each run of letters and digits, and each run of other characters, is a word).
+    """
     weight: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 0.5
+    """The weight of a linked piece in the loss; a target word has weight 1."""
 
 
 class TrainingSection(Section):
+    """How a model is trained."""
+
     max_steps: Count = 10_000
+    """The number of updates after which training ends."""
     batch_tokens: Annotated[int, Field(ge=1, le=10_000_000)] = 2048
+    """Target tokens of a batch, with end marks and without padding."""
     accumulate: Small = 1
+    """Batches whose gradients are summed for one update."""
     optimiser: Literal["adam", "adamw"] = "adam"
+    """Adam, or AdamW with its decoupled weight decay."""
     learning_rate: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = 1e-3
+    """The highest learning rate; `schedule` and `warmup` scale it."""
     betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)
+    """Decay rates of the two moments of Adam."""
     weight_decay: NotNegative = 0.0
+    """Weight decay: added to the gradient by Adam, applied to the weights by AdamW."""
     schedule: Literal["constant", "inverse_square_root", "cosine", "plateau"] = (
         "inverse_square_root"
     )
+    """The learning rate after warm-up: constant; falling with the inverse square root of the step; half a cosine
+    down to 0 at `max_steps`; or halved when two validations in a row bring no progress ("plateau").
+    """
     warmup: Annotated[int, Field(ge=0, le=100_000_000)] = 400
+    """Steps in which the learning rate rises linearly from 0."""
     label_smoothing: Rate = 0.1
+    """The part of the target probability that is spread evenly over the vocabulary (arXiv 1512.00567)."""
     clip: NotNegative = 1.0
+    """The largest norm of the gradient; a larger gradient is scaled down to it. 0 switches clipping off."""
     precision: Literal["auto", "float32", "medium", "bfloat16"] = "auto"
+    """The arithmetic of a step: float32; "medium", float32 whose matrix products may round to bfloat16; bfloat16
+    autocast; or the fastest of them as measured at the start ("auto").
+    """
     threads: Annotated[int, Field(ge=0, le=1024)] = 0
+    """Threads of the processor that one process uses. 0 leaves the choice to torch."""
     validate_every: Count = 500
+    """Steps from one validation to the next."""
     validate_sentences: Annotated[int, Field(ge=0, le=10_000_000)] = 500
+    """Sentences that a validation translates, drawn from the validation corpus. 0 takes all."""
     save_every: Count = 500
+    """Steps from one checkpoint to the next."""
     keep_best: Small = 3
+    """How many of the best checkpoints are kept."""
     average: bool = True
+    """Whether the mean of the best checkpoints is published where it is better on the validation corpus."""
     patience: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Validations without progress after which training ends. 0 never ends it early."""
     log_every: Count = 50
+    """Steps from one line of progress to the next."""
     shard: bool = False
+    """Whether several processes each keep only a part of the weights, gradients and moments (FSDP2)."""
     tensorboard: bool = False
+    """Whether scalars for TensorBoard are written into the run folder."""
     guide: GuideSection | None = None
 
 
 class SearchSection(Section):
+    """How a trained model searches for a translation, in validations and by default in commands."""
+
     beam: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Hypotheses that beam search keeps. 1 is greedy search."""
     length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
+    """Exponent p of the length by which a score is divided, score / length^p. 0 prefers short translations."""
 
 
-# What a resumed training may change: budgets, patience, logging and what the machine decides.
+# Keys that may change on --resume: budgets, patience, logging, and settings of the machine.
 FREE_ON_RESUME = {
     ("training", name)
     for name in (

@@ -16,7 +16,9 @@ class Configuration(Section):
     """Everything a training needs to know."""
 
     version: Literal[1] = 1
+    """The version of this format."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    """The seed of all random numbers."""
     data: DataSection
     tokenizer: TokenizerSection = TokenizerSection()
     model: Annotated[TransformerSection | RecurrentSection, Field(discriminator="kind")]

@@ -17,7 +17,7 @@ def dump(configuration: Configuration) -> str:
 
 
 def differences(old: Configuration, new: Configuration) -> list[str]:
-    """What a resumed training would change but may not: `key: old -> new`."""
+    """The keys that differ and may not change on --resume, each with both values."""
     before, after = _flat(old.model_dump()), _flat(new.model_dump())
     return [
         f"{'.'.join(key)}: {before.get(key)!r} in the run folder, {after.get(key)!r} asked for"
