@@ -90,7 +90,7 @@ class SearchSection(Section):
     beam: Annotated[int, Field(ge=1, le=1000)] = 5
     """Hypotheses that beam search keeps. 1 is greedy search."""
     length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
-    """Exponent p of the length by which a score is divided, score / length^p. 0 prefers short translations."""
+    """Exponent alpha of the length penalty ((5 + n) / 6)^alpha (arXiv 1609.08144). 0 ranks by probability alone."""
 
 
 # Keys that may change on --resume: budgets, patience, logging, and settings of the machine.
