@@ -122,6 +122,14 @@ def test_the_extremes_of_dropout(kernel: str, rate: float) -> None:
         assert torch.allclose(got, (1 - rate) * regard.attend(query, key, value))
 
 
+@EVERY_KERNEL
+@pytest.mark.parametrize("rate", [1e-7, 0.999999, 1 - 1e-16])
+def test_rates_that_round_to_an_extreme(kernel: str, rate: float) -> None:
+    query, key, value = torch.randn(2, 3), torch.randn(4, 3), torch.randn(4, 3)
+    with regard.kernel(kernel):
+        assert regard.attend(query, key, value, dropout=rate).isfinite().all()
+
+
 def test_dropout_follows_the_seed_of_torch() -> None:
     tensors = torch.randn(3, 6, 4).unbind()
     readings = []

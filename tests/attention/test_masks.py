@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.export import Dim
 
 import regard
 from regard.attention import masks
+from regard.attention.kernels.choose import KERNELS
 from regard.attention.shapes import Frame, ShapeError
 
 IDS = torch.tensor([[0, 0, 1, 1, 2], [0, 1, 1, 1, 1]])
+EVERY_KERNEL = pytest.mark.parametrize(
+    "kernel", [name for name in KERNELS if name not in ("cpu", "triton")]
+)
 EVERY_MASK = pytest.mark.parametrize(
     "mask",
     [
@@ -126,7 +133,7 @@ def test_an_alignment_that_does_not_exist() -> None:
         masks.causal(align="middle")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("far", [2**40, 2**63 - 1])
+@pytest.mark.parametrize("far", [2**40, 2**63 - 1, 10**30])
 @pytest.mark.parametrize("align", ["start", "end"])
 @pytest.mark.parametrize(("queries", "keys"), [(4, 7), (7, 4)])
 def test_bounds_beyond_all_positions_stay_small_numbers(
@@ -138,3 +145,70 @@ def test_bounds_beyond_all_positions_stay_small_numbers(
         low, high = (side.unsqueeze(-1) for side in mask.spans(frame))
         assert torch.equal((columns >= low) & (columns < high), mask.dense((), queries, keys))
         assert max(int(side.abs().max()) for side in (low, high)) < 2**31
+
+
+@EVERY_KERNEL
+def test_a_bound_beyond_64_bits_is_no_bound(kernel: str) -> None:
+    query, key = torch.randn(2, 1, 4, 3).unbind()
+    with regard.kernel(kernel):
+        got = regard.attend(query, key, key, mask=masks.band(10**30, 0))
+        assert torch.allclose(got, regard.attend(query, key, key, mask="causal"), atol=1e-6)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1.5, 0), (0, "2")])
+def test_bounds_are_whole_numbers(before: Any, after: Any) -> None:
+    with pytest.raises(TypeError, match="pass a whole number, or None for no bound"):
+        masks.band(before, after)
+
+
+@EVERY_KERNEL
+def test_one_length_serves_queries_without_batch_axes(kernel: str) -> None:
+    query, key = torch.randn(4, 3), torch.randn(6, 3)
+    with regard.kernel(kernel):
+        got = regard.attend(query, key, key, mask=masks.padding(2))
+        assert torch.allclose(got, regard.attend(query, key[:2], key[:2]), atol=1e-6)
+
+
+@EVERY_KERNEL
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_lengths_under_vmap(kernel: str) -> None:
+    query, key = torch.randn(3, 2, 4, 8), torch.randn(3, 2, 6, 8)
+    lengths = torch.tensor([6, 2, 0])
+    with regard.kernel(kernel):
+        mapped = torch.func.vmap(lambda q, k, n: regard.attend(q, k, k, mask=masks.padding(n)))
+        got = mapped(query, key, lengths)
+        expected = regard.attend(query, key, key, mask=masks.padding(lengths))
+    assert torch.allclose(got, expected, atol=1e-6)
+
+
+class Aligned(nn.Module):
+    """Attention under a causal mask that ends where the keys do."""
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return regard.attend(query, key, key, mask=masks.causal(align="end"))
+
+
+LENGTHS = [(4, 6), (5, 9), (7, 4), (3, 3)]
+
+
+def agrees(served: Any) -> None:
+    for queries, keys in LENGTHS:
+        query, key = torch.randn(2, queries, 8), torch.randn(2, keys, 8)
+        assert torch.allclose(served(query, key), Aligned()(query, key), atol=1e-6)
+
+
+def test_the_end_of_keys_in_an_exported_graph_of_any_lengths() -> None:
+    lengths = {"query": {1: Dim("queries", max=99)}, "key": {1: Dim("keys", max=99)}}
+    tensors = torch.randn(2, 4, 8), torch.randn(2, 6, 8)
+    agrees(torch.export.export(Aligned(), tensors, dynamic_shapes=lengths).module())
+
+
+def test_the_end_of_keys_in_a_traced_graph_of_any_lengths() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of comparisons that are recorded, and of trace itself
+        agrees(torch.jit.trace(Aligned(), (torch.randn(2, 3, 8), torch.randn(2, 3, 8))))
+
+
+def test_the_end_of_keys_in_one_compiled_graph() -> None:
+    torch._dynamo.reset()
+    agrees(torch.compile(Aligned(), fullgraph=True, backend="eager"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -14,8 +13,8 @@ from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.serve import at_once, serve
 from regard.attention.looks import Look
 from regard.attention.masks import MaskLike
-from regard.attention.normalisers import Normaliser
-from regard.attention.scores import Score
+from regard.attention.normalisers import NormaliserLike
+from regard.attention.scores import ScoreLike
 from regard.attention.scores.prepare import prepare_both
 
 
@@ -24,10 +23,10 @@ def attend(
     key: Float[Tensor, "*#batch keys d_key"],
     value: Float[Tensor, "*#batch keys d_value"],
     *,
-    score: Score | None = None,
+    score: ScoreLike | None = None,
     bias: Float[Tensor, "..."] | None = None,
     mask: MaskLike | None = None,
-    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+    normaliser: NormaliserLike | None = None,
     dropout: float = 0.0,
 ) -> Float[Tensor, "... queries d_value"]:
     """Read a memory: every key scored against the query, the values blended by the weights.
@@ -41,14 +40,17 @@ def attend(
         key: what is asked about, (*batch, keys, d_key). Batch axes broadcast; one of size 1 is
             never copied.
         value: what is answered, (*batch, keys, d_value).
-        score: how well a key fits a query; ScaledDot() by default. Any function (query, key) ->
-            scores will do; it may be asked about some of the queries at a time.
+        score: how well a key fits a query; ScaledDot() by default. A name stands for a score
+            without parameters: "dot", "scaled_dot", "cosine". Any function (query, key) ->
+            scores will do; it may be called with some of the queries at a time.
         bias: added to the scores; broadcasts to (*batch, queries, keys). A bias of -inf is a mask.
         mask: True = may be read. A boolean tensor that broadcasts to (*batch, queries, keys), a
-            mask of `regard.masks`, or a function (query positions, key positions) -> booleans.
+            mask of `regard.masks`, "causal" for as many queries as keys, or a function
+            (query positions, key positions) -> booleans.
             A query with nothing to read gets a reading of zeros, and no gradient.
-        normaliser: scores -> weights; Softmax() by default. Any function rows -> rows will do;
-            it sees -1.8e19 (-1.3e154 in float64) where a key may not be read.
+        normaliser: scores -> weights; Softmax() by default. A name builds one: "softmax", "hard",
+            "sparsemax", "entmax", "identity". Any function rows -> rows will do; it sees -1.8e19
+            (-1.3e154 in float64) where a key may not be read.
         dropout: rate at which weights are dropped. It applies whenever it is above 0.
 
     Returns:
@@ -56,6 +58,7 @@ def attend(
 
     Raises:
         ShapeError: axes that do not fit one another.
+        ValueError: a name is unknown, or that of a score which owns parameters.
         KernelRefusedError: a kernel is pinned that cannot serve this.
 
     Example:
@@ -85,10 +88,10 @@ def look(
     query: Float[Tensor, "*#batch queries d_query"],
     key: Float[Tensor, "*#batch keys d_key"],
     *,
-    score: Score | None = None,
+    score: ScoreLike | None = None,
     bias: Float[Tensor, "..."] | None = None,
     mask: MaskLike | None = None,
-    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+    normaliser: NormaliserLike | None = None,
 ) -> Look:
     """What each query would read of each key. Nothing is computed until the look is asked.
 
@@ -113,10 +116,10 @@ def read(
     key: Float[Tensor, "*#batch keys d_key"],
     value: Float[Tensor, "*#batch keys d_value"],
     *,
-    score: Score | None = None,
+    score: ScoreLike | None = None,
     bias: Float[Tensor, "..."] | None = None,
     mask: MaskLike | None = None,
-    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+    normaliser: NormaliserLike | None = None,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "... queries d_value"], Look]:
     """The reading, and a look at where it came from, which share the score's projections.
@@ -129,6 +132,7 @@ def read(
 
     Raises:
         ShapeError: axes that do not fit one another.
+        ValueError: a name is unknown, or that of a score which owns parameters.
         KernelRefusedError: a kernel is pinned that cannot serve this.
 
     Example:

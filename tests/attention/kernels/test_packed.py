@@ -199,3 +199,16 @@ def test_the_compiled_loops_never_visit_what_nobody_may_read(
     assert slopes[0][:, reads].isfinite().all()
     if reads == slice(0, 16):
         assert all(slope.isfinite().all() for slope in slopes)
+
+
+@EVERY_KERNEL
+@pytest.mark.parametrize("keys", [0, 3])
+def test_sentences_without_any_query(kernel: str, keys: int) -> None:
+    query, key = torch.randn(2, 0, 6), torch.randn(2, keys, 6)
+    mask = masks.packed([0, 0], [0, keys])
+    if kernel in ("sdpa", "matmul", "cpu"):
+        pytest.skip("an axis has size 0")
+    with regard.kernel(kernel):
+        assert regard.attend(query, key, key, mask=mask).shape == (2, 0, 6)
+        either = mask | masks.documents(torch.zeros(0).long(), torch.zeros(keys).long())
+        assert regard.attend(query, key, key, mask=either).shape == (2, 0, 6)

@@ -63,7 +63,7 @@ def spans_of(request: Request) -> list[Span]:
     """
     queries, keys, mask = request.queries, request.keys, request.mask
     height, narrow = max(1, BLOCK // max(1, width(request))), None
-    if isinstance(mask, Mask) and keys and _is_local(request) and not transformed():
+    if isinstance(mask, Mask) and queries and keys and _is_local(request) and not transformed():
         narrow = mask
         middle = len(mask.reach(range(queries // 2, queries // 2 + 1), request.frame).some)
         height = min(height, max(LOW, middle))

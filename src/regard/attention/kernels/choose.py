@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.sdpa import Sdpa
 from regard.attention.kernels.triton import Triton
 from regard.attention.masks import MaskLike
-from regard.attention.normalisers import Normaliser
-from regard.attention.scores import Score
+from regard.attention.normalisers import NormaliserLike
+from regard.attention.scores import ScoreLike
 
 VARIABLE = "REGARD_KERNEL"
 SHORT = 128  # rows up to here are trained faster without fusing
@@ -135,10 +135,10 @@ def explain(
     key: Float[Tensor, "*#batch keys d_key"],
     value: Float[Tensor, "*#batch keys d_value"] | None = None,
     *,
-    score: Score | None = None,
+    score: ScoreLike | None = None,
     bias: Float[Tensor, "..."] | None = None,
     mask: MaskLike | None = None,
-    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+    normaliser: NormaliserLike | None = None,
     dropout: float = 0.0,
 ) -> Explanation:
     """Which kernel `attend` would use for these arguments, and why not the others.

@@ -15,9 +15,9 @@ def drop(weights: Tensor, rate: float) -> Tensor:
     Source: Srivastava et al. 2014. On a CPU torch's own draws one number a weight, which takes
     longer than the rest of the attention; there the rate is rounded to 1 in 65,536.
     """
-    if not weights.is_cpu or rate == 1.0 or torch.compiler.is_compiling():
-        return F.dropout(weights, rate)
     dropped = round(rate * LANES)
+    if not weights.is_cpu or dropped == LANES or torch.compiler.is_compiling():
+        return F.dropout(weights, rate)
     draws = torch.empty((weights.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     lanes = draws.view(torch.int16)[: weights.numel()].view(weights.shape)
     kept = (lanes >= dropped - LANES // 2).to(weights.dtype)

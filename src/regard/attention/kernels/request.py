@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.attention.masks import Mask, MaskLike, as_mask
-from regard.attention.masks.mask import Given, check_boolean, pick
-from regard.attention.normalisers import Normaliser, Softmax, as_normaliser
-from regard.attention.scores import ScaledDot, Score
+from regard.attention.masks import Mask, MaskLike, as_mask, causal
+from regard.attention.masks.mask import Given, check_boolean, check_name, pick
+from regard.attention.normalisers import Normaliser, NormaliserLike, Softmax, as_normaliser
+from regard.attention.scores import ScaledDot, Score, ScoreLike, as_score
 from regard.attention.shapes import Frame, Shape, broadcast, check_plane, check_rank, check_value
 
 DEFAULT_SCORE, DEFAULT_NORMALISER = ScaledDot(), Softmax()
+CAUSAL = causal(align="start")
 
 
 @dataclass(slots=True, eq=False)
@@ -90,13 +91,14 @@ def ask(
     key: Tensor,
     value: Tensor | None = None,
     *,
-    score: Score | None = None,
+    score: ScoreLike | None = None,
     bias: Tensor | None = None,
     mask: MaskLike | None = None,
-    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+    normaliser: NormaliserLike | None = None,
     dropout: float = 0.0,
 ) -> Request:
     """Check what was passed, and fill in the defaults."""
+    check_tensors(query=query, key=key, value=value, bias=bias)
     check_rank("query", query.shape)
     check_rank("key", key.shape)
     *front, queries, _ = query.shape
@@ -112,13 +114,26 @@ def ask(
     return Request(
         query=query,
         key=key,
-        score=DEFAULT_SCORE if score is None else score,
+        score=_score(score, query.shape[-1], key.shape[-1]),
         bias=None if bias is None else _plane("bias", bias, batch, queries, keys),
         mask=_mask(mask, batch, queries, keys),
         normaliser=DEFAULT_NORMALISER if normaliser is None else as_normaliser(normaliser),
         dropout=dropout,
         frame=Frame(batch, queries, keys, query.device),
     )
+
+
+def check_tensors(**given: Any) -> None:
+    """Refuse numbers, lists and arrays of other libraries."""
+    for name, each in given.items():
+        if not isinstance(each, Tensor | None):
+            raise TypeError(
+                f"{name} is of type {type(each).__name__}: pass a tensor, torch.as_tensor({name})"
+            )
+
+
+def _score(score: ScoreLike | None, d_query: int, d_key: int) -> Score:
+    return DEFAULT_SCORE if score is None else as_score(score, d_query, d_key)
 
 
 def check_types(query: Tensor, key: Tensor, value: Tensor | None) -> None:
@@ -140,6 +155,9 @@ def _names(types: set[torch.dtype]) -> str:
 def _mask(mask: MaskLike | None, batch: Shape, queries: int, keys: int) -> Mask | Tensor | None:
     if mask is None:
         return None
+    if isinstance(mask, str):
+        check_name(mask, queries, keys)
+        return CAUSAL
     if isinstance(mask, Given):
         mask = mask.tensor
     if isinstance(mask, Tensor):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels.dots import cut, factors, opened, refuse
+from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Shape, broadcast
@@ -54,7 +56,18 @@ def _is_triangle(request: Request) -> bool:
     mask = request.mask
     if request.bias is not None or not isinstance(mask, Band):
         return False
+    if mask.align == "end" and transformed():
+        return _are_equal(request.queries, request.keys) and mask.is_triangle(1, 1)
     return mask.is_triangle(request.queries, request.keys)
+
+
+def _are_equal(queries: int, keys: int) -> bool:
+    """Whether two lengths are equal for all sizes that a compiled graph serves."""
+    if torch._C._get_tracing_state() is not None:  # they are recorded, and may differ later
+        return False
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # loads sympy
+
+    return statically_known_true(queries == keys)
 
 
 def _is_mixed(shape: Shape, batch: Shape) -> bool:

@@ -41,6 +41,8 @@ def at_once(query: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
 
     What may be wrong with the arguments, and where this is not the fastest, `serve` knows.
     """
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
+        return None
     batch = query.shape[:-2]
     if len(batch) != 2 or key.shape[:-2] != batch or value.shape[:-2] != batch or pinned():
         return None

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from regard.attention.names import not_callable, unknown
 from regard.attention.shapes import Frame, Shape, ShapeError, check_plane
 
 
@@ -88,14 +89,46 @@ class Mask(ABC):
         return Either(as_mask(other), self)
 
 
-MaskLike: TypeAlias = Mask | Tensor | Callable[[Tensor, Tensor], Tensor]
+MaskLike: TypeAlias = Mask | Tensor | Callable[[Tensor, Tensor], Tensor] | str
+
+ARGUMENTS = {  # of the functions of regard.masks, for messages
+    "causal": 'align="start"), or causal(align="end") where the last query stands at the last key',
+    "band": "before, after)",
+    "padding": "lengths)",
+    "documents": "ids)",
+    "packed": "lengths)",
+}
 
 
 def as_mask(mask: MaskLike) -> Mask:
     """The mask itself; a boolean tensor, or a function of positions, made one."""
     if isinstance(mask, Mask):
         return mask
-    return Given(mask) if isinstance(mask, Tensor) else Positional(mask)
+    if isinstance(mask, Tensor):
+        return Given(mask)
+    if isinstance(mask, str):
+        raise ValueError(f"mask {mask!r} is joined to others: pass {_described(mask)}")
+    if isinstance(mask, type) or not callable(mask):
+        example = "a tensor of booleans, torch.as_tensor(mask), or a mask of regard.masks"
+        raise not_callable("mask", mask, example)
+    return Positional(mask)
+
+
+def check_name(name: str, queries: int, keys: int) -> None:
+    """Refuse every mask by name but "causal" over as many queries as keys."""
+    if name != "causal":
+        raise ValueError(f"mask {name!r} cannot be built from its name: pass {_described(name)}")
+    if queries != keys:
+        raise ShapeError(
+            f"mask 'causal' is for as many queries as keys, there are {queries} queries and {keys}"
+            f" keys: pass {_described(name)}"
+        )
+
+
+def _described(name: str) -> str:
+    if name not in ARGUMENTS:
+        raise unknown("mask", name, ARGUMENTS)
+    return f"regard.masks.{name}({ARGUMENTS[name]}"
 
 
 def check_boolean(mask: Tensor) -> None:
@@ -192,4 +225,4 @@ def lead(tensor: Tensor, own: int, frame: Frame, name: str) -> Tensor:
                 f"{name} has batch axes {list(tensor.shape[:axes])}, the scores have"
                 f" {list(frame.batch)}: they follow the leading ones, so sizes must be equal or 1"
             )
-    return tensor.reshape(*tensor.shape[:axes], *(1,) * (rank - axes), *tensor.shape[axes:])
+    return tensor.reshape((*tensor.shape[:axes], *(1,) * (rank - axes), *tensor.shape[axes:]))

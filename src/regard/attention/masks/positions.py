@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 from typing import Literal
 
 import torch
@@ -12,6 +13,7 @@ from regard.attention.masks.mask import Mask, Reach, overlap
 from regard.attention.shapes import Frame
 
 Align = Literal["start", "end"]
+FURTHEST = 1 << 62  # no two positions are further apart
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,17 @@ def band(before: int | None, after: int | None, *, align: Align = "start") -> Ma
                 [1, 1, 0],
                 [0, 1, 1]], dtype=torch.int32)
     """
-    return Band(before, after, _aligned(align))
+    return Band(_whole("before", before), _whole("after", after), _aligned(align))
+
+
+def _whole(name: str, count: int | None) -> int | None:
+    """A whole number, within what 64 bits hold with room to add a position to it."""
+    if count is None:
+        return None
+    try:
+        return max(-FURTHEST, min(index(count), FURTHEST))
+    except TypeError:
+        raise TypeError(f"{name} is {count!r}: pass a whole number, or None for no bound") from None
 
 
 def _aligned(align: Align) -> Align:

@@ -2,7 +2,8 @@
 
 from regard.attention.normalisers.hard import Hard
 from regard.attention.normalisers.identity import Identity
-from regard.attention.normalisers.protocol import Normaliser, Rows, as_normaliser
+from regard.attention.normalisers.named import NormaliserLike, as_normaliser
+from regard.attention.normalisers.protocol import Normaliser, Rows
 from regard.attention.normalisers.softmax import Softmax
 from regard.attention.normalisers.sparse import Entmax, Sparsemax
 
@@ -11,6 +12,7 @@ __all__ = [
     "Hard",
     "Identity",
     "Normaliser",
+    "NormaliserLike",
     "Rows",
     "Softmax",
     "Sparsemax",

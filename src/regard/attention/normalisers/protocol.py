@@ -57,8 +57,3 @@ class Rows(Normaliser):
 
     def rows(self, scores: Tensor) -> Tensor:
         return self.function(scores)
-
-
-def as_normaliser(normaliser: Normaliser | Callable[[Tensor], Tensor]) -> Normaliser:
-    """The normaliser itself, or the caller's function made one."""
-    return normaliser if isinstance(normaliser, Normaliser) else Rows(normaliser)

@@ -4,6 +4,7 @@ from regard.attention.scores.additive import Additive, Concat
 from regard.attention.scores.cap import SoftCap
 from regard.attention.scores.dot import Cosine, Dot, DotLike, ScaledDot
 from regard.attention.scores.general import General
+from regard.attention.scores.named import ScoreLike, as_score, build
 from regard.attention.scores.prepare import prepare
 from regard.attention.scores.protocol import Score
 
@@ -16,6 +17,9 @@ __all__ = [
     "General",
     "ScaledDot",
     "Score",
+    "ScoreLike",
     "SoftCap",
+    "as_score",
+    "build",
     "prepare",
 ]

@@ -69,6 +69,9 @@ class ScaledDot(DotLike):
 
     scale: float | None = None
 
+    def __post_init__(self) -> None:
+        _check_scale(self.scale)
+
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         check_widths(query.shape, key.shape)
         width = query.shape[-1]
@@ -94,6 +97,17 @@ class Cosine(DotLike):
 
     scale: float = 1.0
 
+    def __post_init__(self) -> None:
+        _check_scale(self.scale)
+
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         check_widths(query.shape, key.shape)
         return F.normalize(query, dim=-1), F.normalize(key, dim=-1), self.scale
+
+
+def _check_scale(scale: object) -> None:
+    if isinstance(scale, Tensor):
+        raise TypeError(
+            "scale is a tensor: pass a number; for one that is learned, multiply the query by it"
+            " before a score with scale=1.0"
+        )

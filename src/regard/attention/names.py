@@ -1,0 +1,24 @@
+"""Parts of an attention that are given by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
+    """The error for a name that means nothing; it lists the nearest name, and all of them."""
+    names = sorted(known)
+    plain = name.lower().replace("-", "_").replace(" ", "_")
+    nearest = get_close_matches(plain, names, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return ValueError(f"{kind} {name!r} is unknown: {hint}the names are {', '.join(names)}")
+
+
+def not_callable(kind: str, given: object, example: str) -> TypeError:
+    """The error for an object that cannot be the score, normaliser or mask of an attention."""
+    if isinstance(given, type):
+        return TypeError(
+            f"{kind} is the class {given.__name__}: pass an object of it, {given.__name__}(…)"
+        )
+    return TypeError(f"{kind} is of type {type(given).__name__}: pass {example}")

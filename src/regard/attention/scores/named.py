@@ -1,0 +1,65 @@
+"""Scores by name."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from regard.attention.names import not_callable, unknown
+from regard.attention.scores.additive import Additive
+from regard.attention.scores.dot import Cosine, Dot, ScaledDot
+from regard.attention.scores.general import General
+from regard.attention.scores.parameters import Heads
+from regard.attention.scores.protocol import Score
+
+ScoreLike: TypeAlias = Score | str
+
+PLAIN: dict[str, type[Dot | ScaledDot | Cosine]] = {
+    "dot": Dot,
+    "scaled_dot": ScaledDot,
+    "cosine": Cosine,
+}
+OWNING = ("general", "additive", "concat")  # names of scores that own parameters
+EXAMPLE = "a score of regard.scores, its name or a function (query, key) -> scores"
+
+
+def as_score(score: ScoreLike, d_query: int, d_key: int) -> Score:
+    """The score itself, or the one of this name where that owns no parameters.
+
+    Raises:
+        ValueError: The name is unknown, or that of a score which owns parameters.
+        TypeError: It is no score at all.
+    """
+    if not isinstance(score, str):
+        if isinstance(score, type) or not callable(score):
+            raise not_callable("score", score, EXAMPLE)
+        return score
+    if score in PLAIN:
+        return PLAIN[score]()
+    _check(score)
+    built = "General" if score == "general" else "Additive"
+    hidden = "" if score == "general" else ", d_hidden=…"
+    raise ValueError(
+        f"score {score!r} owns parameters: build"
+        f" regard.scores.{built}(d_query={d_query}, d_key={d_key}{hidden}) once and pass it"
+    )
+
+
+def build(score: ScoreLike, d_query: int, d_key: int, heads: Heads = None) -> Score:
+    """The score itself, or a new one of this name for these widths, for modules that own it.
+
+    The hidden layer of an additive score is as wide as the query.
+
+    Example:
+        >>> build("additive", 3, 5)
+        Additive(d_query=3, d_key=5, d_hidden=3)
+    """
+    if score == "general":
+        return General(d_query, d_key, heads)
+    if score in OWNING:
+        return Additive(d_query, d_key, d_query, heads=heads)
+    return as_score(score, d_query, d_key)
+
+
+def _check(name: str) -> None:
+    if name not in (*PLAIN, *OWNING):
+        raise unknown("score", name, (*PLAIN, *OWNING))
