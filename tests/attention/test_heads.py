@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -226,6 +228,24 @@ def test_growing_copies_a_constant_number_of_rows_on_average():
         rooms.add(memory.keys.data_ptr())
     assert len(memory) == 501
     assert len(rooms) <= 7  # 16, 32, ... 512: addresses may even be used again
+
+
+@pytest.mark.parametrize("growing", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))]
+)
+def test_a_memory_is_copied_without_its_history_and_spare_room(growing, copied):
+    attention, x = built(8, 2), seeded(3, 6, 8)
+    with growing():
+        memory = attention.remember(x[:, :3])
+        attention.remember(x[:, 3:4], memory=memory)
+        twin = copied(memory)
+        assert not twin.keys.requires_grad
+        assert twin.keys.untyped_storage().nbytes() == 3 * 2 * 4 * 4 * 8
+        attention.remember(x[:, 4:], memory=twin)
+        assert (len(memory), len(twin)) == (4, 6)
+        torch.testing.assert_close(twin.keys, attention.remember(x).keys)
+        torch.testing.assert_close(memory.values, attention.remember(x[:, :4]).values)
 
 
 def test_self_attention_has_the_keys_default_and_values_default_to_keys():

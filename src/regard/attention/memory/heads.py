@@ -15,7 +15,8 @@ class HeadMemory:
     """Keys and values already split into heads, growing one step or many at a time.
 
     `MultiHeadAttention.remember` makes them. Room is doubled when it runs out, so that a step
-    copies a constant number of rows on average.
+    copies a constant number of rows on average. A copy or a pickle of it holds the numbers alone,
+    without the history of their gradients.
 
     Args:
         keys: One per step, for every head.

@@ -25,6 +25,13 @@ class Rows:
     def __len__(self) -> int:
         return self.filled.shape[-2]
 
+    def __getstate__(self) -> Tensor:
+        """The numbers that were written: no spare room, no history of gradients."""
+        return self.filled.detach().clone(memory_format=torch.contiguous_format)
+
+    def __setstate__(self, filled: Tensor) -> None:
+        self._room = self.filled = filled
+
     def fits(self, rows: Tensor, name: str) -> None:
         """Raise ShapeError unless ``rows`` differ from these in their number only."""
         expected = (*self._room.shape[:-2], rows.shape[-2], self._room.shape[-1])
