@@ -31,7 +31,7 @@ class Answers(Fold):
             tensor([4.])
         """
         self._temperature()
-        if self._learns():
+        if self._follows():
             look = self._learner()
             part = learned.log_normaliser(look._scores)
             return look._learned(part, lambda: self.log_normaliser(progress), progress)
@@ -50,7 +50,7 @@ class Answers(Fold):
             >>> regard.look(torch.zeros(1, 2), torch.zeros(4, 2)).entropy()
             tensor([1.3863])
         """
-        if self._learns():
+        if self._follows():
             look = self._learner()
             part = learned.entropy(look._spread)
             return look._learned(part, lambda: self.entropy(progress), progress)
@@ -83,7 +83,7 @@ class Answers(Fold):
         if count < 0:
             raise ValueError(f"count is {count}: pass how many keys a query, 0 or more")
         weights = self._empty(*self.shape[:-1], count)
-        keys = torch.empty(weights.shape, dtype=torch.long, device=self.device)
+        keys = self._empty(*weights.shape, dtype=torch.long)
         for block in self._blocks(None, progress):
             at = (*block.place.entries, block.place.at)
             weights[at], keys[at] = block.top(count)
@@ -92,7 +92,7 @@ class Answers(Fold):
     @torch.no_grad()
     def argmax(self, progress: Progress | None = None) -> Int[Tensor, "*batch queries"]:
         """The key that every query reads most, the first of equals; -1 with nothing to read."""
-        keys = torch.empty(self.shape[:-1], dtype=torch.long, device=self.device)
+        keys = self._empty(*self.shape[:-1], dtype=torch.long)
         for block in self._blocks(None, progress):
             keys[(*block.place.entries, block.place.at)] = block.argmax()
         return keys
@@ -120,7 +120,7 @@ class Answers(Fold):
             asked = queries if down is None else len(down)
             weights = _broadcast_weights(weights, (*batch, asked))
         follows = weights is not None and weights.requires_grad and torch.is_grad_enabled()
-        if not (follows or self._learns()):
+        if not (follows or self._follows()):
             return self._received(down, weights, progress)
         look = self._learner()
         part = learned.received(look._spread, weights)
@@ -178,7 +178,7 @@ class Answers(Fold):
         across = None if columns is None else positions(columns, keys, self.device)
         asked, wide = (n if w is None else len(w) for n, w in ((queries, down), (keys, across)))
         bins = Bins(height, asked, self.device), Bins(width, wide, self.device)
-        drawn = Map(tuple(batch), bins, across, reduce, self._empty().dtype)
+        drawn = Map(bins, across, reduce, self._empty(*batch, height, width))
         if wide:
             for block in self._blocks(down, progress):
                 drawn.add(block, keys)

@@ -77,7 +77,7 @@ class SoftmaxBlock(Block):
     Args:
         place: where it lies.
         scores: -inf where a key may not be read.
-        spare: a tensor of the same shape to write in.
+        spare: a tensor of the same shape to write in; None where nothing can be written to.
         known: the m and z of its rows, where an answer before has found them.
         small: whether exp(s_j) can neither overflow nor lose precision.
         finite: whether every score is.
@@ -87,7 +87,7 @@ class SoftmaxBlock(Block):
         self,
         place: Place,
         scores: Tensor,
-        spare: Tensor,
+        spare: Tensor | None,
         known: tuple[Tensor, Tensor] | None = None,
         *,
         small: bool = False,
@@ -111,7 +111,7 @@ class SoftmaxBlock(Block):
         self.maximum = maximum
         return scores, maximum
 
-    def _exponentials(self, out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _exponentials(self, out: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """e, m and z."""
         centred, maximum = self._centred()
         exponentials = torch.exp(centred, out=out)
@@ -120,7 +120,7 @@ class SoftmaxBlock(Block):
         return exponentials, maximum, total
 
     def shares(self) -> tuple[Tensor, Tensor]:
-        exponentials, _, total = self._exponentials(self._scores)
+        exponentials, _, total = self._exponentials(None if self._spare is None else self._scores)
         return exponentials, _inverse(total)
 
     def log_normaliser(self) -> Tensor:

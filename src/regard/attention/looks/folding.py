@@ -9,6 +9,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.loops import transformed
 from regard.attention.looks import learned
 from regard.attention.looks.blocks import Block, Index
 from regard.attention.looks.source import Known, Source
@@ -134,8 +135,15 @@ class Fold(ABC):
             leaves = learned.unique([*leaves, weights])
         return learned.answer(learned.Answer(whole, part, strips, summed, told), leaves)
 
-    def _empty(self, *shape: int) -> Tensor:
-        return torch.empty(shape, dtype=self._dtype(), device=self.device)
+    def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        dtype = self._dtype() if dtype is None else dtype
+        if transformed():  # what is written to must have the axes that a transform hides
+            return self._rows(torch.arange(0, device=self.device)).new_empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device=self.device)
+
+    def _follows(self) -> bool:
+        """Whether an answer is made of operations that can be differentiated and mapped."""
+        return transformed() or self._learns()
 
     def _spread(self, rows: Tensor) -> Tensor:
         """The weights of these queries, of the look's own shape."""

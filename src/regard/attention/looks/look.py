@@ -12,10 +12,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.reference import weigh, widen
 from regard.attention.kernels.request import Request
 from regard.attention.looks import learned
 from regard.attention.looks.answers import Answers
+from regard.attention.looks.entries import Entry, select, selection
 from regard.attention.looks.folding import Progress
 from regard.attention.looks.products import Products
 from regard.attention.looks.source import MASKED, Scored, Source, width
@@ -84,7 +86,7 @@ class Look(Answers):
             return whole
         down = positions(rows, queries, self.device)
         across = None if columns is None else positions(columns, keys, self.device)
-        if not self._learns():
+        if not self._follows():
             return self._window(down, across, progress)
         if across is None:
             return self._rows(down).expand(*batch, len(down), keys)
@@ -108,6 +110,32 @@ class Look(Answers):
                 whole = F.pad(weights, (place.columns.start, keys - place.columns.stop))
                 into.copy_(whole.index_select(-1, across))
         return seen
+
+    def __getitem__(self, entries: Any) -> Look:
+        """The look at some batch entries and heads: ``look[0]``, ``look[..., 3]``, ``look[:2, 1:4]``.
+
+        Nothing is computed: a look at one head scores that head alone. A score that is a function
+        of the caller's is computed for all of them, as it may tell them apart.
+
+        Args:
+            entries: whole numbers, slices and ... for the batch axes. Queries and keys are chosen
+                by `weights(rows=, columns=)`.
+
+        Raises:
+            IndexError: a number is out of range.
+            ShapeError: there are more indices than batch axes.
+            TypeError: an index is something else.
+
+        Example:
+            >>> import torch, regard
+            >>> look = regard.look(torch.zeros(2, 8, 3, 4), torch.zeros(2, 8, 5, 4))
+            >>> look[0].shape, look[:, 1].shape, look[..., 2:4].shape
+            ((8, 3, 5), (2, 3, 5), (2, 2, 3, 5))
+        """
+        return self._at(selection(entries, self.shape))
+
+    def _at(self, entries: tuple[Entry, ...]) -> Look:
+        return Look(select(self._request, self.shape[:-2], entries))
 
     def mean_heads(self) -> Look:
         """The look whose weights are the mean over heads, the last batch axis.
@@ -156,6 +184,8 @@ class Look(Answers):
 
     def _source(self) -> Source:
         request = self._request
+        if transformed():  # dot products are written to buffers, and their bound is a number
+            return Scored(request)
         if isinstance(request.score, DotLike) and type(request.normaliser) is Softmax:
             return Products(request)
         return Scored(request)
@@ -186,6 +216,8 @@ class Look(Answers):
         return self._rows(one).requires_grad
 
     def _stamp(self) -> object:
+        if transformed():
+            return None
         leaves = self._leaves() if type(self._request.normaliser) is Softmax else None
         masks = learned.tensors_of(self._request.mask)
         if leaves is None or masks is None:

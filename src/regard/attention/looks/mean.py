@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.attention.looks.entries import Entry
 from regard.attention.looks.look import Look
 from regard.attention.looks.source import Mean, Source
 from regard.attention.shapes import Shape, ShapeError
@@ -28,6 +29,9 @@ class MeanLook(Look):
     def device(self) -> torch.device:
         return self._look.device
 
+    def _at(self, entries: tuple[Entry, ...]) -> MeanLook:
+        return MeanLook(self._look._at((*entries, slice(None))))
+
     def _rows(self, rows: Tensor | None) -> Tensor:
         weights = self._look._rows(rows)
         count = weights.shape[-2]
@@ -40,7 +44,7 @@ class MeanLook(Look):
         raise TypeError("a mean of several softmaxes has no log-normaliser: look at each head")
 
     def _source(self) -> Source:
-        return Mean(self._look._source(), self._dtype())
+        return Mean(self._look._source(), self._empty)
 
     def _cost(self) -> int:
         return self._look._cost() * self._look.shape[-3]

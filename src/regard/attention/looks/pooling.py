@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.looks.blocks import Block
-from regard.attention.shapes import Shape
 
 Reduce = Literal["mean", "max"]
 
@@ -59,17 +58,14 @@ class Map:
 
     def __init__(
         self,
-        batch: Shape,
         bins: tuple[Bins, Bins],
         columns: Tensor | None,
         reduce: Reduce,
-        dtype: torch.dtype,
+        cells: Tensor,
     ) -> None:
         self._down, self._across = bins
         self._columns, self._reduce = columns, reduce
-        shape = (*batch, self._down.count, self._across.count)
-        start = 0.0 if reduce == "mean" else -torch.inf
-        self.cells = torch.full(shape, start, dtype=dtype, device=self._down.starts.device)
+        self.cells = cells.fill_(0.0 if reduce == "mean" else -torch.inf)
 
     def add(self, block: Block, keys: int) -> None:
         """Pool a block in."""
@@ -87,7 +83,7 @@ class Map:
         if self._reduce == "mean":
             into += cells
         else:
-            torch.maximum(into, cells, out=into)
+            into.copy_(torch.maximum(into, cells))
 
     def _pooled(self, block: Block, inside: Tensor) -> Tensor:
         """The block's rows pooled into their bins, (*entries, bins, columns)."""

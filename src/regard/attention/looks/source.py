@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -11,6 +11,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.reference import weigh, widen
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Place, SoftmaxBlock, WeightsBlock
@@ -75,8 +76,8 @@ class Stored(Source):
 class Mean(Source):
     """Rows of weights averaged over the last batch axis."""
 
-    def __init__(self, source: Source, dtype: torch.dtype) -> None:
-        self._source, self._dtype = source, dtype
+    def __init__(self, source: Source, empty: Callable[..., Tensor]) -> None:
+        self._source, self._empty = source, empty
         self.batch, self._heads = source.batch[:-1], source.batch[-1]
         self.queries, self.keys, self.device = source.queries, source.keys, source.device
 
@@ -84,7 +85,7 @@ class Mean(Source):
         height = max(1, self._room() // max(1, prod(self.batch) * self.keys))
         for at, strip in self._strips(rows, height):
             shape = (*self.batch, len(strip), self.keys)
-            mean = torch.zeros(shape, dtype=self._dtype, device=self.device)
+            mean = self._empty(*shape).zero_()
             for block in self._source.blocks(strip):
                 place = block.place
                 into = mean[(*place.entries[:-1], place.at, place.across)]
@@ -123,7 +124,8 @@ class Scored(Source):
                 yield WeightsBlock(place, numbers, self._request.readable(strip))
                 continue
             scores = numbers / self._temperature
-            yield SoftmaxBlock(place, scores, torch.empty_like(scores), known_at(known, place))
+            spare = None if transformed() else torch.empty_like(scores)
+            yield SoftmaxBlock(place, scores, spare, known_at(known, place))
 
 
 class _Masked(Normaliser):

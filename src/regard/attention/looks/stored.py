@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.looks.entries import Entry
 from regard.attention.looks.look import Look
 from regard.attention.looks.source import Source, Stored
 from regard.attention.shapes import Shape, check_rank
@@ -36,6 +37,9 @@ class StoredLook(Look):
     @property
     def device(self) -> torch.device:
         return self._weights.device
+
+    def _at(self, entries: tuple[Entry, ...]) -> StoredLook:
+        return StoredLook(self._weights[entries])
 
     def _rows(self, rows: Tensor | None) -> Tensor:
         return self._weights if rows is None else self._weights.index_select(-2, rows)

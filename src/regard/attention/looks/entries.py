@@ -1,0 +1,209 @@
+"""The same weights over other batch axes: some entries alone, or groups of heads laid side by side.
+
+Every part of a request is changed alike: it gets as many batch axes as the look has, some of size 1,
+and then the change. Nothing is scored, so a look stays lazy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, replace
+from operator import index
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from regard.attention.kernels.request import Request
+from regard.attention.masks import Mask
+from regard.attention.masks.mask import Reach
+from regard.attention.masks.packed import Packed
+from regard.attention.masks.positions import Band
+from regard.attention.scores import Additive, DotLike, General, Score, SoftCap
+from regard.attention.scores.prepare import PreparedAdditive, Projected
+from regard.attention.shapes import Frame, Shape, ShapeError
+
+Entry = int | slice
+Owner = TypeVar("Owner", Additive, General)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is done to the batch axes of every part: `of` gets them all, in front of its own axes.
+
+    Args:
+        before: the batch axes of the look.
+        after: what they become.
+        of: the change of a tensor; an axis of size 1 stands for all entries.
+    """
+
+    before: Shape
+    after: Shape
+    of: Callable[[Tensor], Tensor]
+
+    def __call__(self, part: Tensor, own: int = 2) -> Tensor:
+        """A part with `own` axes of its own."""
+        return self.of(part[(None,) * (len(self.before) + own - part.ndim)])
+
+
+def selection(wanted: Any, shape: Shape) -> tuple[Entry, ...]:
+    """An index of a look of this shape as a whole number or a slice for each batch axis.
+
+    Raises:
+        TypeError: it holds something else.
+        IndexError: a number is out of range.
+        ShapeError: there are more of them than batch axes.
+    """
+    batch = shape[:-2]
+    parts = list(wanted) if isinstance(wanted, tuple) else [wanted]
+    dots = [place for place, part in enumerate(parts) if part is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("a look's index has more than one ...: leave out all but one")
+    if len(parts) - len(dots) > len(batch):
+        raise ShapeError(
+            f"a look of shape {list(shape)} has {len(batch)} batch axes, got"
+            f" {len(parts) - len(dots)} indices: queries and keys are chosen by"
+            " weights(rows=…, columns=…)"
+        )
+    at = dots[0] if dots else len(parts)
+    missing = len(batch) - (len(parts) - len(dots))
+    parts[at : at + len(dots)] = [slice(None)] * missing
+    return tuple(
+        _entry(part, axis, size) for axis, (part, size) in enumerate(zip(parts, batch, strict=True))
+    )
+
+
+def _entry(part: Any, axis: int, size: int) -> Entry:
+    if isinstance(part, slice):
+        if part.step is not None and part.step < 1:
+            raise IndexError(f"a slice of batch axis {axis} has step {part.step}: pass 1 or more")
+        return part
+    try:
+        number = None if isinstance(part, bool) else index(part)
+    except (TypeError, RuntimeError):
+        number = None
+    if number is None:
+        raise TypeError(
+            f"a look is indexed by whole numbers, slices and ..., got {type(part).__name__} for"
+            f" batch axis {axis}: for several entries take a slice, or a look of each"
+        )
+    if not -size <= number < size:
+        raise IndexError(f"entry {number} of batch axis {axis}: it has {size}, counted from 0")
+    return number % size
+
+
+def select(request: Request, batch: Shape, entries: tuple[Entry, ...]) -> Request:
+    """A request for these batch entries alone."""
+
+    def of(part: Tensor) -> Tensor:
+        own = []
+        for entry, size, whole in zip(entries, part.shape, batch, strict=False):
+            if size == whole:
+                own.append(entry)
+            else:
+                own.append(0 if isinstance(entry, int) else slice(None))
+        return part[tuple(own)]
+
+    after = tuple(
+        len(range(size)[entry])
+        for entry, size in zip(entries, batch, strict=True)
+        if isinstance(entry, slice)
+    )
+    return changed(request, Change(batch, after, of))
+
+
+def merge(request: Request, batch: Shape) -> Request:
+    """A request in which the last two batch axes, key heads and their groups, are one: the heads."""
+    rank, (outer, inner) = len(batch), batch[-2:]
+
+    def of(part: Tensor) -> Tensor:
+        if part.shape[rank - 2 : rank] != (1, 1):
+            part = part.expand(*part.shape[: rank - 2], outer, inner, *part.shape[rank:])
+        return part.flatten(rank - 2, rank - 1)
+
+    return changed(request, Change(batch, (*batch[:-2], outer * inner), of))
+
+
+def changed(request: Request, change: Change) -> Request:
+    """The request with every part changed.
+
+    A score of the caller's may depend on all batch entries, so it is computed for all of them.
+    """
+    query, key, score = request.query, request.key, _score(request.score, change)
+    if score is None:
+        score = ChangedScore(request.score, change)
+    else:
+        query, key = change(query), change(key)
+    return replace(
+        request,
+        query=query,
+        key=key,
+        score=score,
+        bias=None if request.bias is None else change(request.bias),
+        mask=_mask(request.mask, request.frame, change),
+        frame=request.frame._replace(batch=change.after),
+        _readable=None,
+    )
+
+
+def _score(score: Score, change: Change) -> Score | None:
+    """The score of the changed vectors; None where it may know batch entries that we do not."""
+    if type(score) is SoftCap:
+        inner = _score(score.score, change)
+        return None if inner is None else SoftCap(inner, score.cap)
+    if type(score) is PreparedAdditive:
+        left = score.score
+        if isinstance(left, Projected):
+            return PreparedAdditive(Projected(_parameters(left.score, change, 1)))
+        return PreparedAdditive(_parameters(left, change, 1))
+    if type(score) is Additive:
+        return _parameters(score, change, 1)
+    if type(score) is General:
+        return _parameters(score, change, 2)
+    plain = isinstance(score, DotLike) and not isinstance(score, nn.Module)
+    return score if plain and type(score).__module__.startswith("regard.") else None
+
+
+def _parameters(score: Owner, change: Change, own: int) -> Owner:
+    """The same score, or where heads have parameters of their own a twin with the changed ones."""
+    heads = score.weight.ndim - own
+    if not heads:
+        return score
+    twin = copy(score)
+    twin.__dict__["_parameters"] = {
+        name: None if each is None else change(each, each.ndim - heads)
+        for name, each in score._parameters.items()
+    }
+    return twin
+
+
+def _mask(mask: Mask | Tensor | None, frame: Frame, change: Change) -> Mask | Tensor | None:
+    if mask is None or isinstance(mask, Band | Packed):
+        return mask
+    return change(mask) if isinstance(mask, Tensor) else ChangedMask(mask, frame, change)
+
+
+@dataclass(frozen=True)
+class ChangedScore:
+    """The scores of all batch entries, changed."""
+
+    score: Score
+    change: Change
+
+    def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
+        return self.change(self.score(query, key))
+
+
+@dataclass(frozen=True, eq=False)
+class ChangedMask(Mask):
+    """A rule over the batch axes of another frame, changed."""
+
+    mask: Mask
+    before: Frame
+    change: Change
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        return self.change(self.mask.window(rows, columns, self.before))
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        return self.mask.reach(rows, self.before)
