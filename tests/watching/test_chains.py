@@ -106,7 +106,7 @@ def test_a_source_that_is_read_at_every_step_with_padding(queries, keys):
         for at in steps():
             model(queries[:, :, at : at + 1], source, attn_mask=open_)
     expected = regard.look(queries[:, :, PROMPT:], source, mask=open_)
-    torch.testing.assert_close(seen["self"].weights(), expected.weights(), **CLOSE)
+    torch.testing.assert_close(seen["cross"].weights(), expected.weights(), **CLOSE)
 
 
 def test_single_queries_of_unrelated_sequences_stay_apart(queries, keys):

@@ -49,8 +49,9 @@ def test_fused_attention_runs_as_it_does_unwatched(pair, how, added):
     assert any("scaled_dot_product" in name for name in before)
     assert torch.equal(watched, plain)
     expected = by_hand(query, key, added, how.get("scale"))
-    torch.testing.assert_close(seen["self"].weights(), expected, **CLOSE)
-    assert (seen.kind("self") == "causal") == ("is_causal" in how)
+    (name,) = seen  # 5 queries and 6 keys are of two sequences, but for the causal ones
+    torch.testing.assert_close(seen[name].weights(), expected, **CLOSE)
+    assert (name, seen.kind(name)) == (("self", "causal") if "is_causal" in how else ("cross",) * 2)
 
 
 def test_grouped_heads_are_seen_as_heads(pair):
@@ -58,8 +59,8 @@ def test_grouped_heads_are_seen_as_heads(pair):
     model = Fused()
     with regard.watch(model) as seen:
         model(query, key[:, :2], enable_gqa=True)
-    torch.testing.assert_close(seen["self"].weights(), by_hand(query, key[:, :2]), **CLOSE)
-    assert seen.parts("self").key.shape[1] == 2
+    torch.testing.assert_close(seen["cross"].weights(), by_hand(query, key[:, :2]), **CLOSE)
+    assert seen.parts("cross").key.shape[1] == 2
 
 
 def test_a_row_shut_by_lowest_numbers_is_read_evenly_as_the_model_does(pair):
@@ -69,7 +70,7 @@ def test_a_row_shut_by_lowest_numbers_is_read_evenly_as_the_model_does(pair):
     model = Fused()
     with regard.watch(model) as seen:
         model(query, key, attn_mask=closed)
-    torch.testing.assert_close(seen["self"].weights()[:, :, 2], torch.full((2, 4, 6), 1 / 6))
+    torch.testing.assert_close(seen["cross"].weights()[:, :, 2], torch.full((2, 4, 6), 1 / 6))
 
 
 def test_a_function_held_by_another_name_is_heard_where_modules_and_parts_hold_it(pair):

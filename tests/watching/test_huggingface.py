@@ -194,6 +194,28 @@ def test_relative_positions_are_biases():
         assert_rows(one, other, MASK)
 
 
+def test_attentions_have_the_same_names_in_every_model_with_an_encoder_and_a_decoder():
+    sizes = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2}
+    t5 = transformers.T5Config(**sizes, num_heads=4, decoder_start_token_id=0)
+    encoder, decoder = transformers.BertConfig(**SIZES), transformers.BertConfig(**SIZES)
+    two = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    for model in (
+        marian("sdpa"),
+        made(transformers.T5ForConditionalGeneration, t5),
+        made(transformers.EncoderDecoderModel, two),
+    ):
+        with torch.no_grad(), regard.watch(model) as seen:
+            model(input_ids=TOKENS, decoder_input_ids=TOKENS[:, :7])
+        assert {name: seen.kind(name) for name in seen} == {
+            "encoder.0.self": "self",
+            "encoder.1.self": "self",
+            "decoder.0.self": "causal",
+            "decoder.0.cross": "cross",
+            "decoder.1.self": "causal",
+            "decoder.1.cross": "cross",
+        }
+
+
 def test_sinks_take_their_share():
     settings = transformers.GptOssConfig(
         **SIZES,

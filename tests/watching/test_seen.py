@@ -75,6 +75,10 @@ def test_paths_become_names_of_side_number_and_kind():
     assert short("transformer.h.11.attn", "self") == "layer.11.self"
     assert short("pool.attention", "cross") == "pool.attention.cross"
     assert short("", "self") == "self"
+    assert short("encoder.block.2.layer.0.SelfAttention", "self") == "encoder.2.self"
+    assert short("encoder.layers.0.blocks.1.attention", "self") == "encoder.0.1.self"
+    assert short("decoder.bert.encoder.layer.1.crossattention.self", "cross") == "decoder.1.cross"
+    assert short("_functional.attention", "self") == "attention.self"
 
 
 def test_calls_are_found_by_name_path_and_step(model, x):
@@ -240,7 +244,7 @@ def test_a_watch_that_ends_in_another_context_hears_no_more(model, x):
     seen = next(waiting)
     model(x)
     contextvars.copy_context().run(waiting.close)
-    with regard.watch(Stack(1)):
+    with pytest.warns(RuntimeWarning, match="no attention"), regard.watch(Stack(1)):
         model(x)
     assert [len(seen.steps(name)) for name in seen] == [1, 1, 1]
 
@@ -284,8 +288,12 @@ def test_threads_see_their_own_calls(model, x):
 
 
 def test_nothing_seen_is_never_an_empty_answer(model, x):
-    with regard.watch(model) as seen:
+    with (
+        pytest.warns(RuntimeWarning, match="run the model within the `with` block") as told,
+        regard.watch(model) as seen,
+    ):
         pass
+    assert told[0].filename == __file__
     for ask in (len, list, repr, lambda seen: seen["layers.0"], lambda seen: seen.table()):
         if ask is repr:
             assert "nothing" in repr(seen)
@@ -294,6 +302,90 @@ def test_nothing_seen_is_never_an_empty_answer(model, x):
             ask(seen)
     with pytest.raises(TypeError, match="got a function"):
         regard.watch(lambda: None)
+
+
+def test_a_model_without_attention_and_layers_that_match_nothing_are_told_when_the_watch_ends(
+    model, x
+):
+    plain = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    with pytest.warns(RuntimeWarning, match=r"the model ran.*regard\.declare"), regard.watch(plain):
+        plain(x)
+    with (
+        pytest.warns(RuntimeWarning, match="others there are: layers.0"),
+        regard.watch(model, layers=7),
+    ):
+        model(x)
+
+
+def test_modules_that_torch_does_not_register_have_paths_of_their_own(x):
+    class Listed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = [Block(), Block()]
+            self.named = {"last": Block()}
+
+        def forward(self, x):
+            for block in [*self.blocks, self.named["last"]]:
+                x = block(x)
+            made = [Block(), Block()]
+            return made[1](made[0](x))
+
+    model = Listed()
+    with regard.watch(model) as seen:
+        model(x)
+        model(x)
+    paths = ["blocks.0", "blocks.1", "named.last", "Block_4", "Block_5"]
+    assert [seen.path(name) for name in seen] == paths
+    assert [len(seen.steps(path)) for path in paths] == [2] * 5
+
+
+class LowRank(nn.Module):
+    """DeepSeek's projections: the second of two reads what the first has made."""
+
+    def __init__(self, is_causal: bool) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(8, 4), nn.Linear(4, 8)
+        self.key, self.is_causal = nn.Linear(8, 8), is_causal
+
+    def forward(self, x, memory):
+        query, key = self.up(self.down(x)), self.key(memory)
+        return F.scaled_dot_product_attention(query, key, key, is_causal=self.is_causal)
+
+
+class Core(nn.Module):
+    def forward(self, query, key):
+        return F.scaled_dot_product_attention(query, key, key)
+
+
+class Around(nn.Module):
+    """The projections are of the module around the attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.core = nn.Linear(8, 8), nn.Linear(8, 8), Core()
+
+    def forward(self, x, memory):
+        return self.core(self.query(x), self.key(memory))
+
+
+@pytest.mark.parametrize(
+    ("model", "length", "kind"),
+    [
+        (LowRank(is_causal=True), None, "causal"),
+        (LowRank(is_causal=False), 4, "cross"),
+        (Around(), None, "self"),
+        (Around(), 6, "cross"),
+        (Core(), None, "self"),
+        (Core(), 4, "cross"),
+        (Core(), 9, "cross"),
+    ],
+)
+def test_sequences_are_told_apart_by_projections_masks_and_lengths(model, length, kind, x):
+    memory = x if length is None else torch.randn(2, length, 8)
+    with regard.watch(model) as seen:
+        model(x, memory)
+    (name,) = seen
+    assert seen.kind(name) == kind
 
 
 def test_a_compiled_part_is_named(model, x):

@@ -87,6 +87,39 @@ def test_a_sample_of_rows_stands_where_it_stood():
     assert head.diagonal == pytest.approx(float(weights[range(3), range(3, 6)].mean()), abs=1e-5)
 
 
+def test_without_an_axis_of_heads_batch_entries_are_no_heads():
+    x, memory, model = torch.randn(3, 6, 8), torch.randn(3, 4, 8), Fused()
+    with regard.watch(model) as seen:
+        model(x, memory)
+    (head,) = seen.table()
+    weights = torch.softmax(x @ memory.mT / 8**0.5, -1)
+    assert (head.name, head.kind, head.head) == ("cross", "cross", 0)
+    assert head.sink == pytest.approx(float(weights[..., 0].mean()), abs=1e-5)
+    same = torch.arange(6) * 4 // 6
+    assert head.diagonal == pytest.approx(float(weights[:, range(6), same].mean()), abs=1e-5)
+    with regard.watch(model) as seen:
+        model(x, x)
+    (head,) = seen.table(torch.full((3, 6), 7))
+    assert head.copy == pytest.approx(1 - head.diagonal)
+
+
+def test_heads_of_a_sequence_without_a_batch_are_heads():
+    class Unbatched(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            heads = self.project(x).unflatten(-1, (2, 4)).transpose(0, 1)
+            return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+
+    model = Unbatched()
+    with regard.watch(model) as seen:
+        model(torch.randn(6, 8))
+    weights = seen["self"].weights()
+    assert [head.sink for head in seen.table()] == pytest.approx(weights[..., 0].mean(-1).tolist())
+
+
 @pytest.mark.parametrize(("queries", "keys"), [(0, 0), (0, 3), (2, 0)])
 def test_an_empty_sequence_has_rows_of_zeros(queries, keys):
     model = Fused()

@@ -51,6 +51,11 @@ class Chain:
         more = self._counts[0] - 1 + len(self) if self._grows else self._counts[-1]
         return (*self._steps[0].query.shape[:-2], len(self), more)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether several tokens read the same keys, to which none was added."""
+        return self._grows is False and self._filled is None
+
     @staticmethod
     def begins(parts: Parts) -> bool:
         """Whether this can be a token of a generation: one query, scored by its vector alone."""

@@ -7,6 +7,7 @@ torch's global ones: hooks on a module would turn nn.TransformerEncoderLayer's f
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,16 +22,21 @@ from torch.nn.modules.module import (
 )
 from torch.utils.hooks import RemovableHandle
 
-PROJECTION = re.compile("linear|conv1d", re.IGNORECASE)
+PROJECTION = re.compile("linear|conv1d|dense", re.IGNORECASE)
 
 
 @dataclass(slots=True)
 class Frame:
-    """A module that is running: how many attentions it computed, and what its projections read."""
+    """A module that is running: how many attentions it computed, and what its projections read.
+
+    `number` counts the calls of modules of its class by the module around it.
+    """
 
     module: nn.Module
+    number: int = 0
     attentions: int = 0
     read: set[Any] = field(default_factory=set)
+    children: Counter[str] = field(default_factory=Counter)
 
 
 class Listener(Protocol):
@@ -38,7 +44,7 @@ class Listener(Protocol):
 
     is_open: bool
 
-    def entered(self, module: nn.Module, arguments: tuple[Any, ...]) -> None: ...
+    def entered(self, stack: tuple[Frame, ...], arguments: tuple[Any, ...]) -> None: ...
 
     def heard(self, stack: tuple[Frame, ...], told: Any) -> None: ...
 
@@ -102,9 +108,13 @@ def _enter(module: nn.Module, arguments: Any) -> None:
     stack = _stack.get()
     if stack and PROJECTION.search(type(module).__name__):
         _note(stack[-1], arguments)
+    kind = type(module).__name__
+    if stack:
+        stack[-1].children[kind] += 1
+    stack = (*stack, Frame(module, stack[-1].children[kind] if stack else 0))
     for listener in _listeners.get():
-        listener.entered(module, arguments)
-    _stack.set((*stack, Frame(module)))
+        listener.entered(stack, arguments)
+    _stack.set(stack)
 
 
 def _exit(module: nn.Module, arguments: Any, output: Any) -> None:

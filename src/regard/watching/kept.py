@@ -99,9 +99,12 @@ class Place:
     """An attention of a model: where it is, what it reads, and its calls."""
 
     path: str
-    crossing: bool = False
+    crossing: bool = False  # whether the names of its classes say that it is a cross attention
+    reads_two: bool | None = None  # whether its projections read two tensors, where it has any
+    unbatched: bool = False  # whether its sequences have no axis of batch entries
     calls: list[Call | Generated] = field(default_factory=list)
     _found: tuple[int, str] | None = None
+    _across: tuple[int, bool] = (0, False)
 
     @property
     def kind(self) -> str:
@@ -128,7 +131,13 @@ class Place:
 
     @property
     def _crosses(self) -> bool:
-        return self.crossing or bool(names.CROSSING.search(self.path))
+        if self.crossing or names.CROSSING.search(self.path):
+            return True
+        if self.reads_two is False or not self.calls:
+            return False
+        if self._across[0] != len(self.calls):
+            self._across = len(self.calls), _reads_another(self.calls[-1], self.reads_two)
+        return self._across[1]
 
     @property
     def name(self) -> str:
@@ -137,7 +146,7 @@ class Place:
     def keep(self, told: Parts | Later, sample: Sample, group: bool) -> Call | Generated:
         """One call more, or one token more of the last one."""
         if isinstance(told, Later) and told.crossing:
-            self.crossing = True
+            self.reads_two = True
         if not group or isinstance(told, Later) or not Chain.begins(told):
             self.calls.append(Call(told, sample))
             return self.calls[-1]
@@ -150,6 +159,25 @@ class Place:
         prompt = last.given if isinstance(last, Call) and not sample.changes else None
         self.calls.append(Generated(Chain(free, prompt), sample))
         return self.calls[-1]
+
+
+def _reads_another(call: Call | Generated, reads_two: bool | None) -> bool:
+    """Whether the keys are of another sequence than the queries, by the mask and the lengths.
+
+    A mask that hides later keys, and keys that gain one with each token, are of the same sequence.
+    Two tensors that projections read are two sequences otherwise; where no projection was seen,
+    sequences of two lengths are.
+    """
+    if isinstance(call, Generated) and len(call.chain) > 1:
+        return call.chain.repeats
+    try:
+        parts = call.parts()
+    except WatchError:
+        return bool(reads_two)
+    queries, keys = parts.query.shape[-2], parts.key.shape[-2]
+    if looks_back(parts.mask, queries, keys) or _bias_looks_back(parts):
+        return False
+    return bool(reads_two) or (parts.rows is None and queries not in (1, keys))
 
 
 def _bias_looks_back(parts: Parts) -> bool:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 SIDES = ("encoder", "decoder")
 CROSSING = re.compile(r"cross|encoder_attn|enc_?dec|multihead_attn$|(^|\.)src_attn", re.IGNORECASE)
+WITHIN = re.compile(r"(\bblock\.\d+)\.layer\.\d+")
 ATTENTIVE = re.compile(r"attention|attn", re.IGNORECASE)
 
 Layers = int | str | Iterable[int | str] | None
@@ -21,17 +22,22 @@ def layer_of(path: str) -> int | None:
 def short(path: str, kind: str) -> str:
     """ "decoder.3.cross" of "model.decoder.layers.3.encoder_attn": side, numbers and kind.
 
+    The number of a part within T5's blocks is left out, and so is all but the first of several sides.
+
     Example:
         >>> short("model.decoder.layers.3.encoder_attn", "cross")
         'decoder.3.cross'
         >>> short("model.layers.0.self_attn", "self")
         'layer.0.self'
+        >>> short("decoder.block.3.layer.1.EncDecAttention", "cross")
+        'decoder.3.cross'
     """
-    parts = path.split(".") if path else []
-    kept = [part for part in parts if part in SIDES or part.isdecimal()]
-    if not any(part.isdecimal() for part in kept):
+    parts = [part for part in WITHIN.sub(r"\1", path).split(".") if part and part[0] != "_"]
+    numbers = [part for part in parts if part.isdecimal()]
+    if not numbers:
         return ".".join([*parts, kind])
-    return ".".join([*([] if kept[0] in SIDES else ["layer"]), *kept, kind])
+    side = next((part for part in parts if part in SIDES), "layer")
+    return ".".join([side, *numbers, kind])
 
 
 def chosen(path: str, name: str, layers: Layers) -> bool:

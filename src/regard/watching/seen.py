@@ -19,6 +19,14 @@ from regard.watching.tokens import Asked
 
 CLOSE, CLOSE_IN_HALF = 1e-4, 3e-2
 NOTHING = "the watch has seen no attention"
+NOT_RUN = (
+    "run the model within the `with` block, in the thread it is in, and itself, not what"
+    " torch.compile made of it"
+)
+BY_HAND = (
+    "the model ran, and called no attention function that a watch knows; where it computes attention"
+    " by hand, add regard.declare(query, key, ...) there"
+)
 
 
 class Step(NamedTuple):
@@ -43,6 +51,7 @@ class Seen(Mapping[str, Look]):
         self._places: dict[str, Place] = {}
         self._looks: dict[tuple[str, int], tuple[int, Look]] = {}
         self.unseen: dict[str, str] = {}
+        self.ran = False  # whether the model, or a part of it, was called
         self.tokens: list[Asked] = []
         self.passed: dict[str, None] = {}  # paths that were not among the layers asked for
         self.heads: tuple[int, ...] | None = None  # those that were kept, where not all were
@@ -115,11 +124,7 @@ class Seen(Mapping[str, Look]):
             tokens: (batch, length), what stood at each position; by default what the embedding
                 with the largest vocabulary was asked for.
         """
-        found = (
-            Subject(name, self.kind(name), self.path(name), self[name], self.parts(name))
-            for name in self
-        )
-        return table(found, self.tokens, tokens, self.heads)
+        return table(map(self._subject, self), self.tokens, tokens, self.heads)
 
     @property
     def nbytes(self) -> int:
@@ -129,6 +134,14 @@ class Seen(Mapping[str, Look]):
             for call in place.calls:
                 held.count(call)
         return held.bytes
+
+    def _subject(self, name: str) -> Subject:
+        place, look = self._place(name), self[name]
+        if len(look.shape) > 3 or place.unbatched:
+            heads = look.shape[-3] if len(look.shape) > 2 else 1
+        else:
+            heads = 1
+        return Subject(name, place.kind, place.path, look, self.parts(name), heads)
 
     def _look(self, place: Place, step: int) -> Look:
         parts = place.calls[step].parts()
@@ -177,20 +190,19 @@ class Seen(Mapping[str, Look]):
         if self.passed and not self.unseen:
             others = ", ".join([path or "the model" for path in self.passed][:5])
             return f"{NOTHING} among the layers asked for; others there are: {others}"
-        if not self.unseen:
-            return (
-                f"{NOTHING}: run the model within the `with` block, in the thread it is in,"
-                " and itself, not what torch.compile made of it"
-            )
-        reasons = "; ".join(f"{path or 'the model'}: {why}" for path, why in self.unseen.items())
-        return f"{NOTHING}: {reasons}"
+        if self.unseen:
+            return f"{NOTHING}: {self._reasons()}"
+        return f"{NOTHING}: {BY_HAND if self.ran else NOT_RUN}"
+
+    def _reasons(self) -> str:
+        return "; ".join(f"{path or 'the model'}: {why}" for path, why in self.unseen.items())
 
     def _warn(self) -> None:
-        if self.unseen:
-            several = "; ".join(
-                f"{path or 'the model'}: {why}" for path, why in self.unseen.items()
-            )
-            warnings.warn(f"not everything was seen: {several}", RuntimeWarning, stacklevel=3)
+        if not self._places:
+            warnings.warn(self._nothing(), RuntimeWarning, stacklevel=3)
+        elif self.unseen:
+            told = f"not everything was seen: {self._reasons()}"
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
 
 
 def _agree(path: str, look: Look, witness: Tensor) -> None:

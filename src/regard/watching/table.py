@@ -18,13 +18,14 @@ ROOM = 1 << 22  # weights held at a time
 
 
 class Subject(NamedTuple):
-    """An attention that was seen: what it is called, and its last look."""
+    """An attention that was seen: its names, its last look, and how many heads that has."""
 
     name: str
     kind: str
     path: str
     look: Look
     parts: Parts
+    heads: int
 
 
 @dataclass(frozen=True)
@@ -93,17 +94,18 @@ def table(
     rows = []
     for subject in subjects:
         known = _tokens(subject, asked, tokens)
-        numbers = _measured(subject.look, _places(subject), known).T.tolist()
+        numbers = _measured(subject, known).T.tolist()
         labels = range(len(numbers)) if heads is None else heads
         for label, row in zip(labels, numbers, strict=True):
             rows.append(Head(subject.name, subject.kind, label, *row))
     return HeadTable(tuple(rows))
 
 
-def _measured(look: Look, own: Tensor, asked: tuple[Tensor, Tensor] | None) -> Tensor:
+def _measured(subject: Subject, asked: tuple[Tensor, Tensor] | None) -> Tensor:
     """(7, heads): what `Head` says, one pass over the weights beside that of the entropy."""
+    look, heads, own = subject.look, subject.heads, places(subject)
     *batch, queries, keys = look.shape
-    heads, entries = (batch[-1], prod(batch[:-1])) if batch else (1, 1)
+    entries = prod(batch) // max(1, heads)
     sums = torch.zeros(6, heads, dtype=torch.float64, device=look.device)
     counted = torch.zeros(heads, dtype=torch.float64, device=look.device)
     columns = torch.arange(keys, device=look.device)
@@ -156,13 +158,14 @@ def _copied(
     return copied, induced
 
 
-def _places(subject: Subject) -> Tensor:
+def places(subject: Subject) -> Tensor:
     """Where each query stands among the keys: the last query at the last key, but across."""
     queries, keys = subject.look.shape[-2:]
     if subject.parts.rows is not None:
         return subject.parts.rows
     here = torch.arange(queries)
-    return here * keys // max(1, queries) if subject.kind == "cross" else here + keys - queries
+    across = subject.kind == "cross" or queries > keys
+    return here * keys // max(1, queries) if across else here + keys - queries
 
 
 def _tokens(
@@ -177,8 +180,8 @@ def _tokens(
     if crosses:
         query = tokens_of(asked, queries, True) if given is None else None
     elif key is not None and key.shape[-1] == keys:
-        query = key[:, _places(subject).to(key.device)]
-    batch = look.shape[0] if len(look.shape) > 3 else 1
-    if query is None or key is None or {len(query), len(key)} != {batch}:
+        query = key[:, places(subject).to(key.device)]
+    entries = prod(look.shape[:-2]) // max(1, subject.heads)
+    if query is None or key is None or {len(query), len(key)} != {entries}:
         return None
     return query.to(look.device), key.to(look.device)

@@ -20,6 +20,7 @@ from regard.watching.frames import Frame
 from regard.watching.kept import Generated, Held, Place
 from regard.watching.layers import Later
 from regard.watching.parts import Parts, Rows_, Sample
+from regard.watching.paths import Paths
 from regard.watching.seen import Seen
 from regard.watching.tokens import Asked
 
@@ -114,8 +115,8 @@ class Watch:
         self._model, self._seen, self._lock, self._held = model, Seen(), Lock(), Held()
         self._seen.heads = sample.heads
         self.is_open = False
-        self._called: set[str] = set()
-        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._called: dict[str, nn.Module] = {}
+        self._paths = Paths(model)
 
     def __enter__(self) -> Seen:
         DOOR.open(self._model)
@@ -137,34 +138,34 @@ class Watch:
             if isinstance(last, Generated):
                 last.seal()
         self._say()
+        self._seen.ran = bool(self._called)
+        self._called.clear()
         if kind is None:
             self._seen._warn()
 
-    def entered(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def entered(self, stack: tuple[Frame, ...], arguments: tuple[Any, ...]) -> None:
         """A module begins to run."""
-        path = self._paths.get(id(module))
-        if path is None or not self.is_open:
+        path = self._paths.of(stack) if self.is_open else None
+        if path is None:
             return
-        self._called.add(path)
+        module = self._called[path] = stack[-1].module
         asked = arguments[0] if isinstance(arguments, tuple) and arguments else None
         if isinstance(module, nn.Embedding) and isinstance(asked, Tensor) and asked.ndim == 2:
             self._seen.tokens.append(Asked(path, module.num_embeddings, asked))
 
     def heard(self, stack: tuple[Frame, ...], told: Callable[[], Parts | Later]) -> None:
         """An attention was computed; whatever goes wrong here is said later and breaks nothing."""
-        frame = next((each for each in reversed(stack) if id(each.module) in self._paths), None)
-        if frame is None or not self.is_open:
+        path = self._paths.of(stack) if self.is_open else None
+        if path is None:
             return
-        path = self._paths[id(frame.module)]
         try:
             with self._lock:
-                self._keep(path, frame, stack, told)
+                self._keep(path, stack, told)
         except Exception as reason:
             self._seen.unseen.setdefault(path, f"{type(reason).__name__}: {reason}")
 
-    def _keep(
-        self, path: str, frame: Frame, stack: tuple[Frame, ...], told: Callable[[], Parts | Later]
-    ) -> None:
+    def _keep(self, path: str, stack: tuple[Frame, ...], told: Callable[[], Parts | Later]) -> None:
+        frame = stack[-1]
         if not self._is_asked(path):
             self._seen.passed.setdefault(path)
             return
@@ -179,7 +180,9 @@ class Watch:
             if frame.attentions:
                 path = f"{path}#{frame.attentions}"
             place = self._seen._places.get(path) or Place(path)
-            place.crossing = place.crossing or _crosses(frame, stack)
+            place.crossing = place.crossing or _named_across(stack)
+            place.reads_two = place.reads_two or _reads_two(stack)
+            place.unbatched = isinstance(parts, Parts) and _is_unbatched(stack, parts)
             place.keep(parts, self._sample, self._group)
         self._seen._places[path] = place
         if self._budget is not None:
@@ -194,7 +197,7 @@ class Watch:
         """Name every module that must have attended and was not seen to."""
         unseen = self._seen.unseen
         compiled = {}
-        for path, module in self._model.named_modules():
+        for path, module in (dict(self._model.named_modules()) | self._called).items():
             if isinstance(module, torch.jit.ScriptModule):
                 compiled[path] = SCRIPTED
             elif _is_compiled(module) and not any(_within(path, each) for each in compiled):
@@ -202,15 +205,15 @@ class Watch:
         unseen |= {path: why for path, why in compiled.items() if not self._saw(path)}
         attentive = [
             path
-            for path, module in self._model.named_modules()
-            if path in self._called and names.ATTENTIVE.search(type(module).__name__)
+            for path, module in self._called.items()
+            if names.ATTENTIVE.search(type(module).__name__)
         ]
         for path in attentive:
             below = any(other != path and _within(other, path) for other in attentive)
             if not below and self._is_asked(path) and not self._saw_around(path, attentive):
                 known = any(_within(path, each) for each in unseen)
                 if not known:
-                    unseen[path] = _why(self._model.get_submodule(path))
+                    unseen[path] = _why(self._called[path])
 
     def _saw(self, path: str) -> bool:
         return any(_within(place, path) for place in self._seen._places)
@@ -221,10 +224,25 @@ class Watch:
         return any(self._saw(each) for each in around)
 
 
-def _crosses(frame: Frame, stack: tuple[Frame, ...]) -> bool:
-    """Whether the projections of a module read two sequences, or its class says that it does."""
+def _named_across(stack: tuple[Frame, ...]) -> bool:
+    """Whether the class of the module, or of the one around it, is named a cross attention."""
     kinds = (kind.__name__ for each in stack[-2:] for kind in type(each.module).__mro__)
-    return len(frame.read) > 1 or any(names.CROSSING.search(name) for name in kinds)
+    return any(names.CROSSING.search(name) for name in kinds)
+
+
+def _reads_two(stack: tuple[Frame, ...]) -> bool | None:
+    """Whether the projections of the module, or of the one around it, read two tensors.
+
+    None where neither has projections.
+    """
+    read = next((each.read for each in reversed(stack[-2:]) if each.read), None)
+    return None if read is None else len(read) > 1
+
+
+def _is_unbatched(stack: tuple[Frame, ...], parts: Parts) -> bool:
+    """Whether projections read (queries, width), so that three axes are heads, queries and width."""
+    shapes = [read[1] for frame in stack[-2:] for read in frame.read if isinstance(read, tuple)]
+    return any(len(shape) == 2 and shape[0] == parts.query.shape[-2] for shape in shapes)
 
 
 def _is_compiled(module: nn.Module) -> bool:

@@ -1,0 +1,68 @@
+"""The paths of the modules of a model, also of those that torch does not register."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import nn
+
+from regard.watching.frames import Frame
+
+
+class Paths:
+    """`named_modules()` of a model, and names for modules that run inside it without being registered.
+
+    torch registers a module that is an attribute, or that is in an nn.ModuleList. The layers of a
+    Keras functional model, and modules in an ordinary list or dictionary, are not registered. Such
+    a module is called after the attribute that holds it ("blocks.0"), after its own `name`, or
+    after its class and its number among the calls of that class.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._registered: dict[int, str] = {
+            id(module): path for path, module in model.named_modules()
+        }
+
+    def of(self, stack: tuple[Frame, ...]) -> str | None:
+        """The path of the module that runs, None where it does not run inside the model."""
+        if not stack:
+            return None
+        frame = stack[-1]
+        known = self._registered.get(id(frame.module))
+        if known is not None:
+            return known
+        outer = self.of(stack[:-1])
+        if outer is None:
+            return None
+        name = _name(frame, stack[-2].module)
+        return f"{outer}.{name}" if outer else name
+
+
+def _name(frame: Frame, owner: nn.Module) -> str:
+    held = _attribute(owner, frame.module)
+    if held is not None:
+        return held
+    own = getattr(frame.module, "name", None)
+    if isinstance(own, str) and own:
+        return own
+    return f"{type(frame.module).__name__}_{frame.number}"
+
+
+def _attribute(owner: nn.Module, module: nn.Module) -> str | None:
+    """The public attribute of the owner that holds the module, with its index or key."""
+    for name, value in vars(owner).items():
+        if name.startswith("_"):
+            continue
+        if value is module:
+            return name
+        for key, each in _items(value):
+            if each is module:
+                return f"{name}.{key}"
+    return None
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
