@@ -10,12 +10,25 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EEXIST
+from errno import EEXIST, EFBIG, EINVAL
+from io import BufferedReader
 from pathlib import Path
+from stat import S_ISREG
 
-__all__ = ["append", "new_folder", "remove_unused", "replacing", "sync_folder", "use", "write"]
+__all__ = [
+    "append",
+    "new_folder",
+    "opened",
+    "read",
+    "remove_unused",
+    "replacing",
+    "sync_folder",
+    "use",
+    "write",
+]
 
 UNUSED = 30.0  # days
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # for the other end of a pipe
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -66,6 +79,31 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         if fault.errno is None:
             raise
         raise OSError(fault.errno, fault.strerror, str(path)) from fault
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
+    """A file that is open for reading. A pipe or a device in its place is refused: reading it might never end.
+
+    Raises:
+        OSError: it cannot be read, or is no ordinary file.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAITING)) as file:
+        if not S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(EINVAL, "not an ordinary file", str(path))
+        yield file
+
+
+def read(path: str | os.PathLike[str], most: int | None = None) -> bytes:
+    """The bytes of a file, as `opened` opens it.
+
+    Raises:
+        OSError: it cannot be read, or has more than `most` bytes.
+    """
+    with opened(path) as file:
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise OSError(EFBIG, f"larger than {most} bytes", str(path))
+        return file.read()
 
 
 def append(path: str | os.PathLike[str], content: bytes) -> None:

@@ -251,12 +251,12 @@ def test_tokenizers_that_changed_places_are_noticed(corpus, tmp_path):
 
 
 def test_a_checkpoint_of_another_format_is_refused_with_both_versions(model, corpus):
-    from regard.translation.runs import write_sums
+    from regard.translation import checksums
 
     checkpoint = model / "checkpoints" / "step-12"
     progress = json.loads((checkpoint / "progress.json").read_text(encoding="utf-8"))
     (checkpoint / "progress.json").write_text(json.dumps({**progress, "version": 999}))
-    write_sums(checkpoint, ["model.safetensors", "optimiser.safetensors", "progress.json"])
+    checksums.sign(checkpoint, ["model.safetensors", "optimiser.safetensors", "progress.json"])
     check_refused(run("train", model, "--resume", "--data", corpus), checkpoint, "999", "format 1")
 
 

@@ -321,14 +321,14 @@ def test_not_a_number_stops_the_training_and_harms_no_checkpoint(corpus, tmp_pat
 
 
 def test_a_weight_that_is_not_a_number_is_not_resumed_from(model, corpus):
-    from regard.translation.runs import write_sums
+    from regard.translation import checksums
 
     checkpoint = model / "checkpoints" / "step-12"
     tensors = files.load(checkpoint / "model.safetensors")
     name = sorted(tensors)[0]
     tensors[name].view(-1)[0] = torch.nan
     files.save(tensors, checkpoint / "model.safetensors")
-    write_sums(checkpoint, ["model.safetensors", "optimiser.safetensors", PROGRESS])
+    checksums.sign(checkpoint, ["model.safetensors", "optimiser.safetensors", PROGRESS])
     result = run("train", model, "--resume", "--data", corpus, "--set", "training.max_steps=20")
     check_refused(result, checkpoint, name, "not finite")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -15,8 +16,8 @@ import torch
 from tests.translation.tiny import stop_at, trainer
 
 from regard import files
+from regard.translation import checksums, opening, runs, weights
 from regard.translation import configuration as configurations
-from regard.translation import runs, weights
 from regard.translation.errors import CheckpointError, ModelError, RegardError, TrainingError
 from regard.translation.runs import MODEL, SUMS, Run
 
@@ -85,14 +86,14 @@ def test_a_tokenizer_that_does_not_fit_the_weights(run):
         run.model(run.tokenizers())
 
 
-@pytest.mark.parametrize("name", [MODEL, "tokenizer.model"])
+@pytest.mark.parametrize("name", [MODEL, "tokenizer.model", "config.toml"])
 def test_a_changed_byte_is_noticed(run, name):
     path = run.folder / name
     whole = bytearray(path.read_bytes())
     whole[-1] ^= 1
     path.write_bytes(whole)
     with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
-        run.model(run.tokenizers())
+        Run.open(run.folder).model(run.tokenizers())
     path.unlink()
     with pytest.raises(ModelError, match=r"cannot be read|nothing trained"):
         Run(run.folder / "elsewhere", run.configuration).model(run.tokenizers())
@@ -126,12 +127,16 @@ def test_an_export_is_half_and_opens(run, tmp_path):
     found = weights.unique(exported.model(exported.tokenizers()))
     wanted = weights.load(run.folder / MODEL)
     assert all(torch.equal(found[name], tensor.half().float()) for name, tensor in wanted.items())
-    assert sorted(json.loads((exported.folder / SUMS).read_text())) == [MODEL, "tokenizer.model"]
+    assert sorted(json.loads((exported.folder / SUMS).read_text())) == [
+        "config.toml",
+        MODEL,
+        "tokenizer.model",
+    ]
     assert (exported.folder / MODEL).stat().st_size < 0.6 * (run.folder / MODEL).stat().st_size
     with pytest.raises(ModelError, match="small: is there already"):
         run.export(exported.folder)
     run.export(tmp_path / "whole", half=False)
-    assert weights.sha256(tmp_path / "whole" / MODEL) == weights.sha256(run.folder / MODEL)
+    assert checksums.of(tmp_path / "whole" / MODEL) == checksums.of(run.folder / MODEL)
 
 
 def test_an_export_is_whole_or_not_there(run, tmp_path, monkeypatch):
@@ -166,6 +171,101 @@ def test_broken_checksums_are_told(run, content):
     (run.folder / SUMS).write_bytes(content)
     with pytest.raises(CheckpointError, match=r"checksums\.json: corrupted or truncated"):
         run.tokenizers()
+
+
+def test_a_configuration_that_lost_its_last_lines_is_noticed(run):
+    path = run.folder / "config.toml"
+    # Still TOML, and every key that is missing has a default.
+    path.write_text(path.read_text().partition("[search]")[0])
+    assert configurations.read(path) != run.configuration
+    with pytest.raises(CheckpointError, match=r"config\.toml: corrupted or truncated"):
+        Run.open(run.folder)
+
+
+def test_a_configuration_that_was_edited_opens_as_the_error_says(run):
+    path = run.folder / "config.toml"
+    path.write_text(path.read_text().replace("beam = 2", "beam = 3"))
+    with pytest.raises(CheckpointError, match=r"if you have edited it, remove its line from (.*)"):
+        Run.open(run.folder)
+    lines = (run.folder / SUMS).read_text().splitlines(keepends=True)
+    (run.folder / SUMS).write_text("".join(line for line in lines if "config.toml" not in line))
+    opened = Run.open(run.folder)
+    assert opened.configuration.search.beam == 3
+    opened.model(opened.tokenizers())  # its other files are compared as before
+    opened.publish(weights.load(run.folder / MODEL), "again")
+    assert json.loads((run.folder / SUMS).read_text())["config.toml"] == checksums.of(path)
+
+
+@pytest.mark.parametrize("listed", [None, [], ["tokenizer.model"], [MODEL, "tokenizer.model"]])
+def test_folders_of_earlier_versions_list_fewer_files_and_open(run, listed):
+    if listed is None:
+        (run.folder / SUMS).unlink()
+    else:
+        checksums.sign(run.folder, listed)
+    opened = Run.open(run.folder)
+    opened.model(opened.tokenizers())
+    opened.keep("alignment.toml", b"[choice]")
+    assert (run.folder / SUMS).exists() == (listed is not None)
+
+
+def test_a_flip_in_the_name_of_a_file_leaves_none_uncompared(run):
+    whole = (run.folder / SUMS).read_text()
+    for name in json.loads(whole):
+        (run.folder / SUMS).write_text(whole.replace(name, "X" + name[1:]))
+        with pytest.raises(CheckpointError, match=f"checksums.json: .* names 'X{name[1:]}'"):
+            Run.open(run.folder)
+
+
+def test_what_is_kept_beside_a_model_gets_its_checksum_and_may_be_killed(run, monkeypatch):
+    run.keep("alignment.toml", b"one")
+    assert run.content("alignment.toml") == b"one"
+    write = files.write
+    for survivor in range(3):
+        left = [survivor]
+
+        def killed(path: Path, content: bytes, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            write(path, content)
+
+        monkeypatch.setattr(files, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.keep("alignment.toml", b"two")
+        monkeypatch.setattr(files, "write", write)
+        assert run.content("alignment.toml") in (b"one", b"two")
+    run.keep("alignment.toml", b"two")
+    (run.folder / "alignment.toml").write_bytes(b"twp")
+    with pytest.raises(CheckpointError, match=r"alignment\.toml: corrupted or truncated"):
+        run.content("alignment.toml")
+
+
+@pytest.mark.parametrize("name", [SUMS, MODEL, "tokenizer.model"])
+def test_a_pipe_in_the_place_of_a_file_is_refused(run, name):
+    (run.folder / name).unlink()
+    os.mkfifo(run.folder / name)
+    with pytest.raises(ModelError, match=f"{name}: cannot be read: not an ordinary file"):
+        Run.open(run.folder).model(run.tokenizers())
+
+
+@pytest.mark.parametrize("folder", opening.bundled().values(), ids=lambda folder: folder.name)
+def test_a_bundled_model_is_as_its_checksums_say(folder):
+    sums = json.loads((folder / SUMS).read_text())
+    assert sums == {name: checksums.of(folder / name) for name in sums}
+    assert {path.name for path in folder.iterdir()} - sums.keys() == {SUMS, "card.md"}
+
+
+def test_weights_of_another_model_are_refused_from_their_header(run, monkeypatch):
+    """A sparse file of two gigabytes, of which no more than the header is read."""
+    path = run.folder / MODEL
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2**29], "data_offsets": [0, 2**31]}})
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header.encode())
+        file.truncate(file.tell() + 2**31)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CheckpointError, match=r"tensor a has no place|is missing"):
+        run.model(run.tokenizers())
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most < 300 * 2**10
 
 
 def test_no_run_folder(tmp_path):

@@ -224,8 +224,3 @@ def test_shared_tensors_are_kept_once():
     assert list(weights.unique(module)) == ["first.weight"]
     weights.load_into(module, {"first.weight": torch.ones(2, 2)}, Path("w"))
     assert module["second"].weight.sum() == 4
-
-
-def test_the_checksum_is_sha256(tmp_path):
-    (tmp_path / "f").write_bytes(b"abc")
-    assert weights.sha256(tmp_path / "f").startswith("ba7816bf8f01cfea")

@@ -25,6 +25,7 @@ def choose(
     to: str | None = None,
 ) -> None:
     """Try all, print the table, and keep the best in the model's folder."""
+    from regard.translation import runs
     from regard.translation.aligning import choice as choices
     from regard.translation.aligning.choosing import choose as search
     from regard.translation.aligning.reading import readings
@@ -32,7 +33,7 @@ def choose(
     gold = aligned.read_gold(path, flip=flip, limit=limit, lines=lines)
     pairs = aligned.gold_words(gold, path)
     translator = options.open_translator(model, device, to)
-    place = translator.run.folder / choices.FILE
+    place = translator.run.folder / runs.ALIGNMENT
     if store:
         options.check_writable(place)
     found = search(readings(translator.model, translator.tokenizers, pairs), gold)

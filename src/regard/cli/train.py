@@ -185,19 +185,18 @@ def _prepare(
 
 def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...]) -> _Plan:
     from regard.translation import configuration as configurations
+    from regard.translation.runs import Run
 
     own = Path(config) / "config.toml"
     if resume and os.path.isfile(own):
         if run is not None and run.resolve() != Path(config).resolve():
             raise ConfigurationError(f"--run {run}: {config} is itself the run folder to resume")
+        Run.open(Path(config))  # raises where its configuration is not as it was written
         return _Plan(Path(config), configurations.read(own, changes), own)
     file = shipped.configuration(config)
     folder = run if run is not None else Path("runs") / file.stem
     if resume:
-        # Raises here, by its name, when there is no such run.
-        from regard.translation.runs import Run
-
-        Run.open(folder)
+        Run.open(folder)  # raises here, by its name, when there is no such run
     return _Plan(folder, configurations.read(file, changes), file)
 
 

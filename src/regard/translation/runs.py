@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import importlib
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -15,11 +14,11 @@ from pathlib import Path
 import torch
 
 from regard import files
+from regard.translation import checksums, weights
 from regard.translation import configuration as configurations
-from regard.translation import weights
+from regard.translation.checksums import SUMS
 from regard.translation.configuration import Configuration
 from regard.translation.errors import (
-    CheckpointError,
     ConfigurationError,
     CorruptedError,
     ModelError,
@@ -31,12 +30,18 @@ from regard.translation.models.protocol import TranslationModel
 from regard.translation.text.tokenizer import Tokenizer
 
 MODEL = "model.safetensors"
-SUMS = "checksums.json"
+OPTIMISER = "optimiser.safetensors"
+PROGRESS = "progress.json"
+CHECKPOINT_FILES = (MODEL, OPTIMISER, PROGRESS)
 CONFIGURATION = "config.toml"
 CARD = "card.md"
 SHORTLIST = "shortlist.safetensors"
+ALIGNMENT = "alignment.toml"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
+TOKENIZERS = ("tokenizer.model", "source.model", "target.model")
+# The files that checksums.json may name: those that decide what a model answers. The card is no such file.
+SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, SHORTLIST, ALIGNMENT)
 # Folders of other projects: the file that tells one, and what reads it. The reader stands above this room, so it is
 # named here and imported only when such a folder is opened; it answers a run like any other.
 FOREIGN = {"config.json": ("regard.interop.huggingface.opening", "open_folder")}
@@ -56,8 +61,8 @@ class Tokenizers:
 
     def files(self) -> dict[str, Tokenizer]:
         if self.joint:
-            return {"tokenizer.model": self.source}
-        return {"source.model": self.source, "target.model": self.target}
+            return {TOKENIZERS[0]: self.source}
+        return {TOKENIZERS[1]: self.source, TOKENIZERS[2]: self.target}
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class Run:
         """An existing run, or the folder of another project that is read like one.
 
         Raises:
-            ModelError: the folder is none.
+            ModelError: the folder is none, or its configuration is not as it was written.
         """
         file = folder / CONFIGURATION
         if not os.path.isfile(file):  # False, not an error, in folders that may not be searched
@@ -81,7 +86,14 @@ class Run:
                     found: Run = getattr(importlib.import_module(room), reader)(folder)
                     return found
             raise ModelError(f"{folder}: no run folder or model: it has no {CONFIGURATION}")
-        return cls(folder, configurations.read(file))
+        expected = _sums(folder).get(CONFIGURATION)
+        try:
+            content = checksums.content(file, expected, configurations.LARGEST_FILE)
+        except CorruptedError as fault:
+            raise CorruptedError(
+                f"{fault}: if you have edited it, remove its line from {folder / SUMS}"
+            ) from None
+        return cls(folder, configurations.decode(content, str(file)))
 
     @classmethod
     def create(cls, folder: Path, configuration: Configuration, tokenizers: Tokenizers) -> Run:
@@ -92,9 +104,12 @@ class Run:
             for name, tokenizer in tokenizers.files().items():
                 files.write(folder / name, tokenizer.model)
             # From the start, so that no tokenizer is ever exchanged for another behind a checkpoint's back.
-            write_sums(folder, list(tokenizers.files()))
+            content = configurations.dump(configuration).encode()
+            contents = {name: each.model for name, each in tokenizers.files().items()}
+            contents[CONFIGURATION] = content
+            checksums.write(folder, {name: checksums.sha256(c) for name, c in contents.items()})
             # The configuration comes last: a folder that has it has everything.
-            files.write(folder / CONFIGURATION, configurations.dump(configuration).encode())
+            files.write(folder / CONFIGURATION, content)
         except OSError as fault:
             raise TrainingError(f"{folder}: cannot be written: {fault.strerror}") from None
         return cls(folder, configuration)
@@ -118,41 +133,39 @@ class Run:
 
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of the run, checked against its checksums where there are any."""
-        sums = self._sums()
-        names = (
-            ["tokenizer.model"]
-            if self.configuration.tokenizer.joint
-            else ["source.model", "target.model"]
-        )
-        opened = []
-        for name in names:
-            _check_sum(self.folder / name, sums)
-            opened.append(Tokenizer.open(self.folder / name))
+        sums = _sums(self.folder)
+        opened = [Tokenizer.open(self.folder / name, sums.get(name)) for name in self._tokenizers]
         return Tokenizers(opened[0], opened[-1])
+
+    @property
+    def _tokenizers(self) -> tuple[str, ...]:
+        return TOKENIZERS[:1] if self.configuration.tokenizer.joint else TOKENIZERS[1:]
 
     def model(self, tokenizers: Tokenizers) -> TranslationModel:
         """The model ready for use: the published one, or else the newest checkpoint's."""
-        path = self.folder / MODEL
-        if path.exists():
-            _check_sum(path, self._sums())
-        else:
+        folder = self.folder
+        sums = _sums(folder)
+        if not (folder / MODEL).exists():
             newest = self.newest_checkpoint()
             if newest is None:
                 raise ModelError(
-                    f"{self.folder}: nothing trained yet: it has no {MODEL} and no checkpoint"
+                    f"{folder}: nothing trained yet: it has no {MODEL} and no checkpoint"
                 )
-            path = newest / MODEL
-            _check_sum(path, read_sums(newest))
-        return self.model_from(path, tokenizers)
+            folder, sums = newest, checkpoint_sums(newest)
+        return self.model_from(folder / MODEL, tokenizers, sums.get(MODEL))
 
-    def model_from(self, path: Path, tokenizers: Tokenizers) -> TranslationModel:
+    def model_from(
+        self, path: Path, tokenizers: Tokenizers, checksum: str | None = None
+    ) -> TranslationModel:
         """The model of one file of weights."""
-        tensors = weights.load(path)
         sizes = self.configuration, len(tokenizers.source), len(tokenizers.target)
-        # First without memory behind it: a configuration's enormous sizes are refused, not allocated.
         with Undrawn():
+            # First without memory behind it: a configuration's enormous sizes are refused, not allocated.
             with torch.device("meta"):
-                weights.check_fits(build(*sizes), tensors, path)
+                shaped = build(*sizes)
+            tensors = weights.load(
+                path, checksum, lambda shapes: weights.check_shapes(shaped, shapes, path)
+            )
             model = build(*sizes)
         weights.load_into(model, tensors, path)
         return model.eval()
@@ -193,48 +206,55 @@ class Run:
 
     def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
         """Put weights and card in the run folder for use."""
-        # Without checksums until all is written: a kill in between leaves no new weights under old sums.
-        (self.folder / SUMS).unlink(missing_ok=True)
-        weights.save(tensors, self.folder / MODEL)
-        files.write(self.folder / CARD, card.encode())
-        self._write_sums(self.folder)
+        try:
+            unsigned = {CONFIGURATION, *self._tokenizers} - _sums(self.folder).keys()
+            sums = {name: checksums.of(self.folder / name) for name in unsigned}
+            self._keep(MODEL, weights.dump(tensors), sums)
+            files.write(self.folder / CARD, card.encode())
+        except OSError as fault:
+            raise TrainingError(f"{fault.filename}: cannot be written: {fault.strerror}") from None
+
+    def keep(self, name: str, content: bytes) -> Path:
+        """Write a file of the model, and its checksum where the folder has checksums. Raises `OSError`."""
+        if (self.folder / SUMS).exists():
+            self._keep(name, content, {})
+        else:
+            files.write(self.folder / name, content)
+        return self.folder / name
+
+    def _keep(self, name: str, content: bytes, others: dict[str, str]) -> None:
+        sums = {**_sums(self.folder), **others}
+        # Without a checksum while it is written: a kill leaves no new file under the checksum of the old one.
+        sums.pop(name, None)
+        checksums.write(self.folder, sums)
+        files.write(self.folder / name, content)
+        checksums.write(self.folder, {**sums, name: checksums.sha256(content)})
+
+    def content(self, name: str, most: int | None = None) -> bytes:
+        """The bytes of one of its files, compared with its checksum. Raises `ModelError`."""
+        return checksums.content(self.folder / name, self.checksum(name), most)
+
+    def checksum(self, name: str) -> str | None:
+        """The checksum that one of its files must have, where there is one."""
+        return _sums(self.folder).get(name)
 
     def export(self, folder: Path, *, half: bool = True) -> None:
         """A copy of what translating needs, weights in half precision.
 
         Raises `ModelError` when there is something at `folder`, or nothing whole to copy.
         """
-        _check_sum(self.folder / MODEL, self._sums())
-        tensors = weights.load(self.folder / MODEL)
+        tensors = weights.load(self.folder / MODEL, _sums(self.folder).get(MODEL))
         if half:
             tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
-        names = [CONFIGURATION, CARD, *self.tokenizers().files()]
+        names = [CONFIGURATION, *self._tokenizers]
         if (self.folder / SHORTLIST).exists():
             names.append(SHORTLIST)
-        contents = {name: self._content(name) for name in names}
+        contents = {name: self.content(name) for name in [*names, CARD]}
         with new_folder(folder) as unfinished:
             for name, content in contents.items():
                 files.write(unfinished / name, content)
             weights.save(tensors, unfinished / MODEL)
-            self._write_sums(unfinished)
-
-    def _content(self, name: str) -> bytes:
-        path = self.folder / name
-        try:
-            return path.read_bytes()
-        except OSError as fault:
-            raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
-
-    def _sums(self) -> dict[str, str]:
-        if not (self.folder / SUMS).exists():
-            return {}
-        try:
-            return read_sums(self.folder)
-        except CorruptedError as fault:
-            raise CorruptedError(f"{fault}: remove it if you trust the files beside it") from None
-
-    def _write_sums(self, folder: Path) -> None:
-        write_sums(folder, [MODEL, *self.tokenizers().files()])
+            checksums.sign(unfinished, [MODEL, *names])
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -279,37 +299,19 @@ def checkpoint_name(step: int, unvalidated: bool = False) -> str:
     return f"step-{step}-unvalidated" if unvalidated else f"step-{step}"
 
 
-def write_sums(folder: Path, names: list[str]) -> None:
-    """Write the sha256 of some files beside them."""
-    sums = {name: weights.sha256(folder / name) for name in sorted(names)}
-    files.write(folder / SUMS, (json.dumps(sums, indent=1) + "\n").encode())
-
-
-def read_sums(folder: Path) -> dict[str, str]:
-    """The checksums kept in a folder. Raises `CheckpointError` when they cannot be read."""
-    path = folder / SUMS
-    try:
-        sums = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(sums, dict) or not all(isinstance(s, str) for s in sums.values()):
-            raise ValueError("no table of checksums")
-    except OSError as fault:
-        raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
-    except (ValueError, RecursionError):
-        raise CorruptedError(f"{path}: corrupted or truncated: no table of checksums") from None
+def checkpoint_sums(folder: Path) -> dict[str, str]:
+    """The checksums of a checkpoint: of every file of it, or they are broken themselves. Raises `CheckpointError`."""
+    sums = checksums.read(folder, CHECKPOINT_FILES)
+    for name in set(CHECKPOINT_FILES) - sums.keys():
+        raise CorruptedError(f"{folder / SUMS}: corrupted: it has no checksum of {name}")
     return sums
 
 
-def _check_sum(path: Path, sums: dict[str, str]) -> None:
-    expected = sums.get(path.name)
-    if sums and expected is None:
-        raise CorruptedError(f"{path.parent / SUMS}: corrupted: it has no checksum of {path.name}")
+def _sums(folder: Path) -> dict[str, str]:
+    """The checksums of a run folder; none where it was made without."""
+    if not (folder / SUMS).exists():
+        return {}
     try:
-        if path.suffix == ".safetensors":
-            weights.check_header(path)
-        found = weights.sha256(path)
-    except OSError as fault:
-        raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
-    if expected is not None and found != expected:
-        raise CorruptedError(
-            f"{path}: corrupted or truncated: its sha256 is {found[:12]}..., {SUMS} says {expected[:12]}..."
-        )
+        return checksums.read(folder, SIGNED)
+    except CorruptedError as fault:
+        raise CorruptedError(f"{fault}: remove it if you trust the files beside it") from None

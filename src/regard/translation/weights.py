@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import safetensors
 import safetensors.torch
@@ -14,25 +14,61 @@ import torch
 from torch import Tensor, nn
 
 from regard import files
+from regard.translation import checksums
 from regard.translation.errors import CheckpointError, CorruptedError
 
 # The longest header that a file of ours could have, and the most tensors: each takes time to make, even of nothing.
 _LONGEST_HEADER, _MOST_TENSORS = 10_000_000, 20_000
+_SOON_READ = 2**27
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def dump(tensors: Mapping[str, Tensor]) -> bytes:
+    """The content of a file of tensors."""
+    flat = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    return safetensors.torch.save(flat)
 
 
 def save(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write tensors to `path`, which holds the whole file or what it held before."""
-    flat = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    files.write(path, safetensors.torch.save(flat))
+    files.write(path, dump(tensors))
 
 
-def load(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file. Raises `CheckpointError` naming it when it is no whole safetensors file."""
-    check_header(path)
+def load(
+    path: Path,
+    checksum: str | None = None,
+    check: Callable[[Shapes], object] = lambda shapes: None,
+) -> dict[str, Tensor]:
+    """The tensors of a file.
+
+    Args:
+        path: the file.
+        checksum: its sha256, where that is known.
+        check: called with the shape of each tensor as the header gives it, before any tensor is read;
+            it raises what it does not accept.
+
+    Raises:
+        CheckpointError: it is no whole safetensors file, or has another checksum; names the file.
+    """
     try:
-        return safetensors.torch.load(path.read_bytes())
+        with files.opened(path) as file:
+            shapes = _shapes(path, _table(path, file))
+            file.seek(0)
+            try:
+                check(shapes)
+            except CheckpointError:
+                # What can be read at once is told apart: damaged, or another model's.
+                if os.fstat(file.fileno()).st_size <= _SOON_READ:
+                    checksums.compare(file.read(), checksum, path)
+                raise
+            content = file.read()
     except OSError as fault:
         raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
+    checksums.compare(content, checksum, path)
+    try:
+        return safetensors.torch.load(content)
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, TypeError) as fault:
         raise _corrupted(path, " ".join(str(fault).split())[:200]) from None
 
@@ -40,24 +76,29 @@ def load(path: Path) -> dict[str, Tensor]:
 def check_header(path: Path) -> None:
     """Refuse, from its first bytes alone, a file that cannot be safetensors of ours."""
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            start = file.read(8)
-            length = int.from_bytes(start, "little")
-            if len(start) < 8 or length > size - 8 or length > _LONGEST_HEADER or length < 2:
-                # Only now: a header of 640 bytes begins like a pickle too.
-                if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
-                    raise CheckpointError(
-                        f"{path}: a pickle or zip archive under the name of weights: refusing to unpickle; "
-                        "only safetensors files are read"
-                    )
-                raise _corrupted(path, "its header does not fit the file")
-            _check_table(path, file.read(length), size - 8 - length)
+        with files.opened(path) as file:
+            _table(path, file)
     except OSError as fault:
         raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
 
 
-def _check_table(path: Path, header: bytes, data: int) -> None:
+def _table(path: Path, file: BinaryIO) -> dict[str, dict[str, Any]]:
+    """The entry of each tensor in the header, checked against the size of the file."""
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(8)
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or length > size - 8 or length > _LONGEST_HEADER or length < 2:
+        # Only now: a header of 640 bytes begins like a pickle too.
+        if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
+            raise CheckpointError(
+                f"{path}: a pickle or zip archive under the name of weights: refusing to unpickle; "
+                "only safetensors files are read"
+            )
+        raise _corrupted(path, "its header does not fit the file")
+    return _checked_table(path, file.read(length), size - 8 - length)
+
+
+def _checked_table(path: Path, header: bytes, data: int) -> dict[str, dict[str, Any]]:
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         table = dict(pairs)
         if len(table) != len(pairs):
@@ -84,6 +125,14 @@ def _check_table(path: Path, header: bytes, data: int) -> None:
             raise ValueError("its tensors do not fill the file")
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as fault:
         raise _corrupted(path, str(fault)[:200]) from None
+    return table
+
+
+def _shapes(path: Path, table: dict[str, dict[str, Any]]) -> Shapes:
+    try:
+        return {name: tuple(entry["shape"]) for name, entry in table.items()}
+    except (KeyError, TypeError) as fault:
+        raise _corrupted(path, f"a tensor without a shape: {fault}") from None
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -96,18 +145,9 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
 
 def check_fits(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Raise `CheckpointError` naming the first tensor that does not fit the model or is not finite."""
-    expected = unique(module)
-    for name in sorted(expected.keys() | tensors.keys()):
-        if name not in tensors:
-            raise CheckpointError(f"{path}: tensor {name} is missing")
-        if name not in expected:
-            raise CheckpointError(f"{path}: tensor {name} has no place in this model")
-        found, wanted = tensors[name], expected[name]
-        if found.shape != wanted.shape:
-            raise CheckpointError(
-                f"{path}: tensor {name} has shape {tuple(found.shape)}, "
-                f"the configuration asks for {tuple(wanted.shape)}"
-            )
+    check_shapes(module, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, path)
+    for name, wanted in sorted(unique(module).items()):
+        found = tensors[name]
         if found.is_floating_point() != wanted.is_floating_point():
             raise CheckpointError(
                 f"{path}: tensor {name} is {found.dtype}, expected {wanted.dtype}"
@@ -115,6 +155,21 @@ def check_fits(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> 
         # In the model's precision: a large float64 is no number in float32.
         if found.is_floating_point() and not bool(torch.isfinite(found.to(wanted.dtype)).all()):
             raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
+
+
+def check_shapes(module: nn.Module, shapes: Shapes, path: Path) -> None:
+    """Raise `CheckpointError` naming the first tensor that the model lacks, needs, or has in another shape."""
+    expected = unique(module)
+    for name in sorted(expected.keys() | shapes.keys()):
+        if name not in shapes:
+            raise CheckpointError(f"{path}: tensor {name} is missing")
+        if name not in expected:
+            raise CheckpointError(f"{path}: tensor {name} has no place in this model")
+        if shapes[name] != tuple(expected[name].shape):
+            raise CheckpointError(
+                f"{path}: tensor {name} has shape {shapes[name]}, "
+                f"the configuration asks for {tuple(expected[name].shape)}"
+            )
 
 
 def unique(module: nn.Module) -> dict[str, Tensor]:
@@ -126,12 +181,6 @@ def unique(module: nn.Module) -> dict[str, Tensor]:
             seen[id(tensor)] = name
             state[name] = tensor.detach()
     return state
-
-
-def sha256(path: Path) -> str:
-    """The checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _corrupted(path: Path, why: str) -> CorruptedError:

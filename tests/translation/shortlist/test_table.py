@@ -107,6 +107,7 @@ def spoilt(**changes):
     ("spoil", "expected"),
     [
         (lambda tensors: tensors.pop("always"), "tensor 'always' is missing"),
+        (spoilt(more=torch.zeros(1)), "tensor 'more' has no place in it"),
         (spoilt(tokenizers=torch.zeros(32, dtype=torch.uint8)), "made for other tokenizers"),
         (lambda t: t["likely"][3].fill_(10_000), "its words are not those of"),
         (lambda t: t["likely"][3].fill_(-2), "its words are not those of"),
@@ -131,7 +132,6 @@ def test_a_file_that_is_not_right_is_refused_by_its_name(run, apart, spoil, expe
 @pytest.mark.parametrize(
     "spoil",
     [
-        spoilt(more=torch.zeros(1)),
         spoilt(always=torch.zeros(2, dtype=torch.bfloat16)),
         lambda t: t["likely"][7].fill_(9),
         lambda t: t["sum"].fill_(0),

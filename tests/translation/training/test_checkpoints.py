@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.translation.tiny import stop_at, trainer
 
-from regard.translation import weights
+from regard.translation import checksums, weights
 from regard.translation.errors import CheckpointError, TrainingError
 from regard.translation.runs import Run
 from regard.translation.training import checkpoints
@@ -111,6 +111,26 @@ def test_every_truncation_and_loss_is_noticed(saved, copy, name):
         checkpoints.load(copy, saved[0].model)
 
 
+def test_older_checkpoints_are_compared_before_they_are_averaged(saved, copy, tmp_path):
+    model, other = saved[0].model, shutil.copytree(copy, tmp_path / "step-2")
+    whole = (other / checkpoints.MODEL).read_bytes()
+    wanted = checkpoints.mean([copy, other], model)
+    assert all(torch.equal(wanted[name], own) for name, own in weights.unique(model).items())
+    dice = random.Random(12)
+    header = int.from_bytes(whole[:8], "little")
+    for place in [
+        *dice.sample(range(8 + header), 20),
+        *dice.sample(range(8 + header, len(whole)), 20),
+    ]:
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << dice.randrange(8)
+        (other / checkpoints.MODEL).write_bytes(flipped)
+        with pytest.raises(
+            CheckpointError, match=r"step-2/model.*corrupted.*: remove .*/step-2, and"
+        ):
+            checkpoints.mean([copy, other], model)
+
+
 def spoilt(tensor: torch.Tensor, how: str) -> torch.Tensor | None:
     """A tensor as an unfriendly hand might leave it; None where it takes it away."""
     first = torch.zeros_like(tensor, dtype=torch.float32).view(-1)
@@ -135,7 +155,7 @@ def test_a_tensor_that_does_not_fit_is_named(saved, copy, file, how):
     elif (changed := spoilt(tensors.pop(name), how)) is not None:
         tensors[name] = changed
     weights.save(tensors, copy / file)
-    checkpoints.write_sums(copy, FILES)
+    checksums.sign(copy, FILES)
     with pytest.raises(CheckpointError) as fault:
         checkpoints.load(copy, saved[0].model, saved[0].optimiser)
     assert str(fault.value).startswith(f"{copy / file}: tensor {name} ")
@@ -147,7 +167,7 @@ def test_random_numbers_that_are_none_are_refused(saved, copy):
         del tensors["random.cpu"]
         tensors |= {} if random_state is None else {"random.cpu": random_state}
         weights.save(tensors, copy / checkpoints.OPTIMISER)
-        checkpoints.write_sums(copy, FILES)
+        checksums.sign(copy, FILES)
         with pytest.raises(CheckpointError, match=r"tensor random\.cpu is (missing|no state)"):
             checkpoints.load(copy, saved[0].model, saved[0].optimiser)
 
@@ -157,7 +177,7 @@ def test_a_training_that_began_on_a_gpu_goes_on_without_one(saved, copy):
     tensors = weights.load(copy / checkpoints.OPTIMISER)
     tensors["random.cuda"] = torch.zeros(16, dtype=torch.uint8)
     weights.save(tensors, copy / checkpoints.OPTIMISER)
-    checkpoints.write_sums(copy, FILES)
+    checksums.sign(copy, FILES)
     assert checkpoints.load(copy, saved[0].model, saved[0].optimiser) == saved[0].progress
 
 
@@ -203,14 +223,14 @@ def test_progress_of_another_format(saved, copy, change, told):
     path = copy / checkpoints.PROGRESS
     table = json.loads(path.read_text())
     path.write_text(json.dumps([] if change is None else table | change))
-    checkpoints.write_sums(copy, [checkpoints.MODEL, checkpoints.OPTIMISER, checkpoints.PROGRESS])
+    checksums.sign(copy, FILES)
     with pytest.raises(CheckpointError, match=told):
         checkpoints.load(copy, saved[0].model)
 
 
 def test_a_full_disk_leaves_the_earlier_checkpoints(saved, monkeypatch):
     made, folder = saved
-    before = weights.sha256(folder / checkpoints.MODEL)
+    before = checksums.of(folder / checkpoints.MODEL)
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
@@ -225,7 +245,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoints(saved, monkeypatch):
     finally:
         made.progress.step = 3
     assert [p.name for p in folder.parent.iterdir()] == ["step-3"]
-    assert weights.sha256(folder / checkpoints.MODEL) == before
+    assert checksums.of(folder / checkpoints.MODEL) == before
 
 
 def test_weights_that_are_no_numbers_are_not_saved(saved):
@@ -255,8 +275,13 @@ def test_what_a_kill_left_is_removed(saved):
 
 def test_the_mean_of_checkpoints(tmp_path):
     for step, value in ((1, 1.0), (2, 4.0)):
-        (tmp_path / str(step)).mkdir()
-        weights.save({"a": torch.full((2,), value)}, tmp_path / str(step) / checkpoints.MODEL)
-    mean = checkpoints.mean([tmp_path / "1", tmp_path / "2"])["a"]
-    assert mean.tolist() == [2.5, 2.5]
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        weights.save({"weight": torch.full((1, 2), value)}, folder / checkpoints.MODEL)
+        (folder / checkpoints.OPTIMISER).touch()
+        (folder / checkpoints.PROGRESS).touch()
+        checksums.sign(folder, FILES)
+    model = torch.nn.Linear(2, 1, bias=False)
+    mean = checkpoints.mean([tmp_path / "1", tmp_path / "2"], model)["weight"]
+    assert mean.tolist() == [[2.5, 2.5]]
     assert mean.dtype == torch.float32

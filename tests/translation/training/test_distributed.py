@@ -12,7 +12,7 @@ import torch
 from tests.translation.tiny import configuration, resumed, stop_at, trainer
 from tests.translation.training.ranks import forked, together
 
-from regard.translation import weights
+from regard.translation import checksums, weights
 from regard.translation.errors import TrainingError
 from regard.translation.runs import MODEL, Run
 from regard.translation.training.epochs import Epochs
@@ -133,7 +133,7 @@ def test_with_dropout_an_interruption_changes_no_bit(tmp_path):
 
     assert together(2, tmp_path / "ranks", work) == ["", ""]
     hashes = {
-        weights.sha256(tmp_path / run / "checkpoints" / "step-8" / MODEL)
+        checksums.of(tmp_path / run / "checkpoints" / "step-8" / MODEL)
         for run in ("run", "straight")
     }
     assert len(hashes) == 1

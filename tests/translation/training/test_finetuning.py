@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.translation.tiny import configuration, trainer
 
-from regard.translation import weights
+from regard.translation import checksums, weights
 from regard.translation.errors import CheckpointError, ConfigurationError
 from regard.translation.runs import Run
 from regard.translation.training.loop import Trainer
@@ -51,7 +51,7 @@ def test_a_kill_before_its_first_step_loses_no_weight(learnt, tmp_path):
     again = prepare_resumed(tmp_path / "tuned")
     assert again.progress.step == 0
     again.train()
-    assert weights.sha256(again.run.newest_checkpoint() / "model.safetensors") == weights.sha256(
+    assert checksums.of(again.run.newest_checkpoint() / "model.safetensors") == checksums.of(
         tmp_path / "straight" / "checkpoints" / "step-8" / "model.safetensors"
     )
     assert not (tmp_path / "tuned" / "checkpoints" / "step-0").exists()

@@ -15,7 +15,7 @@ import torch
 from tests.translation.tiny import resumed, trainer
 from tests.translation.training.ranks import PATIENCE, forked
 
-from regard.translation import weights
+from regard.translation import checksums
 from regard.translation.runs import MODEL, Run
 
 # Two batches a step, a pass that ends between two of them, reports, saves and validations at odds.
@@ -65,9 +65,7 @@ def said(folder: Path) -> list[dict[str, object]]:
 def result(folder: Path) -> tuple[object, ...]:
     """What a finished training leaves: every checkpoint's weights and moments, its progress, its reports."""
     kept = sorted((folder / "checkpoints").iterdir())
-    sums = [
-        weights.sha256(path / name) for path in kept for name in (MODEL, "optimiser.safetensors")
-    ]
+    sums = [checksums.of(path / name) for path in kept for name in (MODEL, "optimiser.safetensors")]
     newest = Run.open(folder).newest_checkpoint()
     assert newest is not None
     progress = json.loads((newest / "progress.json").read_text())

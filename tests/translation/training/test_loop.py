@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.translation.tiny import PAIRS, configuration, resumed, stop_at, trainer
 
-from regard.translation import weights
+from regard.translation import checksums, weights
 from regard.translation.errors import TrainingError
 from regard.translation.runs import MODEL
 from regard.translation.text.batches import collate
@@ -26,7 +26,7 @@ STEADY = ("training.validate_every=8", "training.save_every=100")
 
 
 def last(made: Trainer) -> str:
-    return weights.sha256(made.run.newest_checkpoint() / MODEL)
+    return checksums.of(made.run.newest_checkpoint() / MODEL)
 
 
 def metrics(made: Trainer) -> list[dict]:

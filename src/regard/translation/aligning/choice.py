@@ -8,13 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from regard import files
-from regard.translation import weights
+from regard.translation import checksums
 from regard.translation.configuration import Configuration
 from regard.translation.errors import ConfigurationError, ModelError
-from regard.translation.runs import MODEL, SUMS, Run, read_sums
+from regard.translation.runs import ALIGNMENT, MODEL, Run, checkpoint_sums
 
-FILE = "alignment.toml"
 Rows = Literal["written", "read"]
 Method = Literal["argmax", "mutual", "threshold"]
 METHODS: tuple[str, ...] = get_args(Method)
@@ -114,27 +112,21 @@ def keep(run: Run, kept: Kept) -> Path:
     ]
     given = {name: value for name, value in asdict(kept.choice).items() if value is not None}
     lines += [f"{name} = {_toml(value)}" for name, value in given.items()]
-    path = run.folder / FILE
-    files.write(path, ("\n".join(lines) + "\n").encode())
-    return path
+    return run.keep(ALIGNMENT, ("\n".join(lines) + "\n").encode())
 
 
 def find(run: Run) -> Kept | None:
     """The choice in the folder of a model, if one was made. Raises `ModelError` when it cannot be used."""
-    path = run.folder / FILE
+    path = run.folder / ALIGNMENT
     if not os.path.isfile(path):
         return None
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise ValueError(f"larger than {_LARGEST_FILE} bytes")
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(run.content(ALIGNMENT, _LARGEST_FILE).decode("utf-8"))
         choice = _choice(table["choice"])
         current = table["weights"] == fingerprint(run)
         return Kept(
             choice, str(table["gold"]), int(table["sentences"]), float(table["aer"]), current
         )
-    except OSError as fault:
-        raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
     except KeyError as fault:
         raise ModelError(
             f"{path}: has no {fault}: choose again with regard align --choose"
@@ -147,12 +139,11 @@ def find(run: Run) -> Kept | None:
 
 def fingerprint(run: Run) -> str:
     """The sha256 of the weights in use."""
-    folder = run.folder
-    if not (folder / MODEL).exists():
-        folder = run.newest_checkpoint() or folder
-    if (folder / SUMS).exists():
-        return read_sums(folder).get(MODEL, "")
-    return weights.sha256(folder / MODEL)
+    path = run.folder / MODEL
+    newest = None if path.exists() else run.newest_checkpoint()
+    if newest is not None:
+        return checkpoint_sums(newest)[MODEL]
+    return run.checksum(MODEL) or checksums.of(path)
 
 
 def _choice(table: dict[str, Any]) -> Choice:

@@ -9,7 +9,7 @@ from regard.translation.configuration.data import (
     check_tag,
     language_tag,
 )
-from regard.translation.configuration.reading import parse, read
+from regard.translation.configuration.reading import LARGEST_FILE, decode, parse, read
 from regard.translation.configuration.training import (
     FREE_ON_RESUME,
     GuideSection,
@@ -26,12 +26,14 @@ __all__ = [
     "FilesSection",
     "GeneratedSection",
     "GuideSection",
+    "LARGEST_FILE",
     "RecurrentSection",
     "SearchSection",
     "TokenizerSection",
     "TrainingSection",
     "TransformerSection",
     "check_tag",
+    "decode",
     "differences",
     "dump",
     "language_tag",

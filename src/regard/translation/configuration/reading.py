@@ -9,11 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from regard import files
 from regard.translation.configuration.faults import explain
 from regard.translation.configuration.whole import Configuration
 from regard.translation.errors import ConfigurationError
 
-_LARGEST_FILE = 1_000_000
+LARGEST_FILE = 1_000_000
 # tomllib takes quadratic time over a key of many parts.
 _MOST_DOTS = 100
 
@@ -24,14 +25,20 @@ def read(path: Path, changes: tuple[str, ...] = ()) -> Configuration:
     Raises `ConfigurationError` that names the key, the value and the allowed range.
     """
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise ConfigurationError(f"{path}: larger than {_LARGEST_FILE} bytes, no configuration")
-        text = path.read_text(encoding="utf-8-sig")
+        content = files.read(path, LARGEST_FILE)
     except OSError as fault:
         raise ConfigurationError(f"{path}: cannot be read: {fault.strerror}") from None
+    return decode(content, str(path), changes)
+
+
+def decode(
+    content: bytes, name: str = "configuration", changes: tuple[str, ...] = ()
+) -> Configuration:
+    """The configuration in the bytes of a TOML file (see `read`)."""
+    try:
+        return parse(content.decode("utf-8-sig"), name, changes)
     except UnicodeDecodeError as fault:
-        raise ConfigurationError(f"{path}: byte {fault.start + 1} is not UTF-8") from None
-    return parse(text, str(path), changes)
+        raise ConfigurationError(f"{name}: byte {fault.start + 1} is not UTF-8") from None
 
 
 def parse(text: str, name: str = "configuration", changes: tuple[str, ...] = ()) -> Configuration:

@@ -22,6 +22,7 @@ from regard.translation.text.tokenizer import EOS
 
 EACH, ALWAYS = 100, 200
 _NONE = -1
+_TENSORS = {"always", "likely", "tokenizers", "sum"}
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,10 @@ class Shortlist:
 
     def keep(self, run: Run, tokenizers: Tokenizers) -> Path:
         """Write it into the model's folder. Raises `OSError`: that cannot be."""
-        path = run.folder / SHORTLIST
         kind = torch.int16 if len(tokenizers.target) < 2**15 else torch.int32
         tensors = {"always": self.always.to(kind), "likely": self.likely.to(kind)}
         sums = {"tokenizers": _sum_of(tokenizers), "sum": _sum(*tensors.values())}
-        weights.save({**tensors, **sums}, path)
-        return path
+        return run.keep(SHORTLIST, weights.dump({**tensors, **sums}))
 
     @classmethod
     def open(cls, run: Run, tokenizers: Tokenizers) -> Self:
@@ -99,16 +98,18 @@ class Shortlist:
             raise ModelError(
                 f"{run.folder}: has no shortlist: `regard shortlist --model {run.folder}` makes one"
             )
-        found = weights.load(path)
-        try:
-            always, likely, made_for, kept_sum = (
-                found.pop(name) for name in ("always", "likely", "tokenizers", "sum")
-            )
-        except KeyError as fault:
-            raise CheckpointError(f"{path}: no shortlist: tensor {fault} is missing") from None
-        if found or not torch.equal(kept_sum, _sum(always, likely)):
+
+        def check(shapes: weights.Shapes) -> None:
+            for name in _TENSORS - shapes.keys():
+                raise CheckpointError(f"{path}: no shortlist: tensor '{name}' is missing")
+            for name in shapes.keys() - _TENSORS:
+                raise CheckpointError(f"{path}: no shortlist: tensor '{name}' has no place in it")
+
+        found = weights.load(path, run.checksum(SHORTLIST), check)
+        always, likely = found["always"], found["likely"]
+        if not torch.equal(found["sum"], _sum(always, likely)):
             raise CheckpointError(f"{path}: corrupted: its sums are not those of its lists")
-        if not torch.equal(made_for, _sum_of(tokenizers)):
+        if not torch.equal(found["tokenizers"], _sum_of(tokenizers)):
             raise CheckpointError(
                 f"{path}: was made for other tokenizers: `regard shortlist --model {run.folder}` makes it anew"
             )

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 import sentencepiece
 
+from regard.translation import checksums
 from regard.translation.errors import ConfigurationError, DataError, ModelError
 from regard.translation.text import alphabet, vocabulary
 from regard.translation.text.normalisation import normalise
@@ -59,14 +60,9 @@ class Tokenizer:
             )
 
     @classmethod
-    def open(cls, path: Path) -> Tokenizer:
+    def open(cls, path: Path, checksum: str | None = None) -> Tokenizer:
         """The tokenizer of a file. Raises `ModelError` naming the file when it cannot be used."""
-        try:
-            if path.stat().st_size > _LARGEST_FILE:
-                raise ModelError(f"{path}: larger than {_LARGEST_FILE} bytes, no tokenizer")
-            return cls(path.read_bytes(), str(path))
-        except OSError as fault:
-            raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
+        return cls(checksums.content(path, checksum, _LARGEST_FILE), str(path))
 
     @classmethod
     def train(

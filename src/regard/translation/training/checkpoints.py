@@ -13,13 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from regard import files
-from regard.translation import weights
+from regard.translation import checksums, weights
 from regard.translation.errors import CheckpointError, CorruptedError, TrainingError
-from regard.translation.runs import CHECKPOINTS, MODEL, Run, checkpoint_name, read_sums, write_sums
+from regard.translation.runs import (
+    CHECKPOINT_FILES,
+    CHECKPOINTS,
+    MODEL,
+    OPTIMISER,
+    PROGRESS,
+    Run,
+    checkpoint_name,
+    checkpoint_sums,
+)
 
 VERSION = 1
-OPTIMISER = "optimiser.safetensors"
-PROGRESS = "progress.json"
 RANDOM, RANDOM_CUDA = "random.cpu", "random.cuda"
 
 
@@ -66,7 +73,7 @@ def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.
         weights.save(state, unfinished / MODEL)
         weights.save(_optimiser_state(model, optimiser), unfinished / OPTIMISER)
         files.write(unfinished / PROGRESS, json.dumps(asdict(progress)).encode())
-        write_sums(unfinished, [MODEL, OPTIMISER, PROGRESS])
+        checksums.sign(unfinished, CHECKPOINT_FILES)
         if final.exists():
             shutil.rmtree(final)
         unfinished.rename(final)
@@ -87,23 +94,16 @@ def load(
 
     Raises `CheckpointError` naming the file that is corrupted, or both versions when the format is another.
     """
-    sums = read_sums(folder)
-    for name in (MODEL, OPTIMISER, PROGRESS):
-        path = folder / name
-        try:
-            found = weights.sha256(path)
-        except OSError as fault:
-            raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
-        if sums.get(name) != found:
-            raise CorruptedError(
-                f"{path}: corrupted or truncated: its sha256 is not the one saved with it"
-            )
-    progress = _progress(folder / PROGRESS)
-    state = weights.load(folder / OPTIMISER)
-    _check_optimiser(state, model, folder / OPTIMISER)
-    weights.load_into(model, weights.load(folder / MODEL), folder / MODEL)
+    sums = checkpoint_sums(folder)
+    progress = _progress(folder / PROGRESS, sums[PROGRESS])
+    path = folder / OPTIMISER
+    state = weights.load(
+        path, sums[OPTIMISER], lambda shapes: _check_optimiser_shapes(shapes, model, path)
+    )
+    _check_optimiser(state, path)
+    weights.load_into(model, _weights(folder, model), folder / MODEL)
     if optimiser is not None:
-        _restore_optimiser(state, model, optimiser, folder / OPTIMISER)
+        _restore_optimiser(state, model, optimiser, path)
     return progress
 
 
@@ -123,13 +123,33 @@ def prune(run: Run, keep: set[int]) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def mean(folders: list[Path]) -> dict[str, Tensor]:
-    """The mean of the weights of several checkpoints (arXiv 1706.03762, section 6.1)."""
-    loaded = [weights.load(folder / MODEL) for folder in folders]
+def mean(folders: list[Path], model: nn.Module) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints of a model (arXiv 1706.03762, section 6.1).
+
+    Raises `CheckpointError` naming the file that is corrupted.
+    """
+    loaded = [_kept(folder, model) for folder in folders]
     return {
         name: (sum(tensors[name].double() for tensors in loaded) / len(loaded)).to(first.dtype)  # type: ignore[union-attr]
         for name, first in loaded[0].items()
     }
+
+
+def _kept(folder: Path, model: nn.Module) -> dict[str, Tensor]:
+    """The weights of a checkpoint that was kept; where it is broken, the error says how to do without it."""
+    try:
+        return _weights(folder, model)
+    except CorruptedError as fault:
+        raise CorruptedError(f"{fault}: remove {folder}, and --resume chooses without it") from None
+
+
+def _weights(folder: Path, model: nn.Module) -> dict[str, Tensor]:
+    path = folder / MODEL
+    return weights.load(
+        path,
+        checkpoint_sums(folder)[MODEL],
+        lambda shapes: weights.check_shapes(model, shapes, path),
+    )
 
 
 def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -143,28 +163,35 @@ def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict
     return state
 
 
-def _check_optimiser(state: dict[str, Tensor], model: nn.Module, path: Path) -> None:
-    """Raise `CheckpointError` naming the first tensor that is missing, unknown, misshapen or not finite."""
-    if RANDOM not in state:
+def _check_optimiser_shapes(shapes: weights.Shapes, model: nn.Module, path: Path) -> None:
+    """Raise `CheckpointError` naming the first tensor that is missing, unknown or misshapen."""
+    if RANDOM not in shapes:
         raise CheckpointError(f"{path}: tensor {RANDOM} is missing")
-    expected: dict[str, torch.Size] = {}
+    expected: dict[str, tuple[int, ...]] = {}
     for name, parameter in model.named_parameters():
-        shapes = {f"{key}.{name}": parameter.shape for key in ("exp_avg", "exp_avg_sq")}
-        shapes[f"step.{name}"] = torch.Size(())
-        if shapes.keys() & state.keys():  # a parameter that was never used has none of them
-            expected |= shapes
-    for name in sorted(expected.keys() | state.keys() - {RANDOM, RANDOM_CUDA}):
-        if name not in state:
+        own = {f"{key}.{name}": tuple(parameter.shape) for key in ("exp_avg", "exp_avg_sq")}
+        own[f"step.{name}"] = ()
+        if own.keys() & shapes.keys():  # a parameter that was never used has none of them
+            expected |= own
+    for name in sorted(expected.keys() | shapes.keys() - {RANDOM, RANDOM_CUDA}):
+        if name not in shapes:
             raise CheckpointError(f"{path}: tensor {name} is missing")
         if name not in expected:
             raise CheckpointError(f"{path}: tensor {name} has no place in this training")
-        found = state[name]
-        if found.shape != expected[name] or not found.is_floating_point():
+        if shapes[name] != expected[name]:
             raise CheckpointError(
-                f"{path}: tensor {name} is {found.dtype} of shape {tuple(found.shape)}, "
-                f"expected floating-point numbers of shape {tuple(expected[name])}"
+                f"{path}: tensor {name} has shape {shapes[name]}, expected {expected[name]}"
             )
-        if not bool(torch.isfinite(found).all()):
+
+
+def _check_optimiser(state: dict[str, Tensor], path: Path) -> None:
+    """Raise `CheckpointError` naming the first tensor that does not hold finite numbers."""
+    for name in sorted(state.keys() - {RANDOM, RANDOM_CUDA}):
+        if not state[name].is_floating_point():
+            raise CheckpointError(
+                f"{path}: tensor {name} is {state[name].dtype}, expected floating-point numbers"
+            )
+        if not bool(torch.isfinite(state[name]).all()):
             raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
 
 
@@ -192,9 +219,9 @@ def _set_cuda(state: Tensor) -> None:
         torch.cuda.set_rng_state(state)
 
 
-def _progress(path: Path) -> Progress:
+def _progress(path: Path, checksum: str) -> Progress:
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = json.loads(checksums.content(path, checksum))
         if table.get("version") != VERSION:
             raise CheckpointError(
                 f"{path}: written in format {table.get('version')}, this program reads format {VERSION}"
@@ -204,7 +231,7 @@ def _progress(path: Path) -> Progress:
         progress = Progress(**table)
         for each in fields(Progress):
             _check_number(each.name, getattr(progress, each.name), each.default)
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as fault:
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as fault:
         raise CorruptedError(f"{path}: corrupted or truncated: {fault}") from None
     return progress
 

@@ -30,10 +30,10 @@ def best_weights(
     if not steps:
         own = {name: tensor.clone() for name, tensor in weights.unique(model).items()}
         return own, f"the weights of step {progress.step}"
-    single = checkpoints.mean([kept[steps[0]]])
+    single = checkpoints.mean([kept[steps[0]]], model)
     if not run.configuration.training.average or len(steps) < 2:
         return single, f"the weights of step {steps[0]}"
-    averaged = checkpoints.mean([kept[step] for step in steps])
+    averaged = checkpoints.mean([kept[step] for step in steps], model)
     own = {name: tensor.clone() for name, tensor in weights.unique(model).items()}
     try:
         weights.load_into(model, averaged, run.folder)

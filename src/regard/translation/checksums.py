@@ -1,0 +1,83 @@
+"""checksums.json: the sha256 of the files of a folder, compared whenever one of them is read.
+
+A file without an entry is not compared: folders of earlier versions list fewer files, or none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from regard import files
+from regard.translation.errors import CheckpointError, CorruptedError
+
+SUMS = "checksums.json"
+_LARGEST_FILE = 2**16
+
+
+def sha256(content: bytes) -> str:
+    """The checksum of some bytes."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def of(path: Path) -> str:
+    """The checksum of a file."""
+    with files.opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sign(folder: Path, names: Collection[str]) -> None:
+    """Write the checksums of files that were just written, and of no others."""
+    write(folder, {name: of(folder / name) for name in names})
+
+
+def write(folder: Path, sums: Mapping[str, str]) -> None:
+    """Write the checksums of a folder's files, by their names."""
+    files.write(folder / SUMS, (json.dumps(dict(sorted(sums.items())), indent=1) + "\n").encode())
+
+
+def read(folder: Path, known: Collection[str]) -> dict[str, str]:
+    """The checksums kept in a folder.
+
+    Raises:
+        CheckpointError: they cannot be read, or name a file that is not `known`.
+    """
+    path = folder / SUMS
+    try:
+        sums = json.loads(files.read(path, _LARGEST_FILE))
+        if not isinstance(sums, dict) or not all(isinstance(s, str) for s in sums.values()):
+            raise ValueError("no table of checksums")
+        # One flipped bit in a name would otherwise leave the file of that name uncompared.
+        for name in sums.keys() - set(known):
+            raise ValueError(f"it names {name!r}, which is no file of such a folder")
+    except OSError as fault:
+        raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
+    except (ValueError, RecursionError) as fault:
+        why = "no table of checksums" if isinstance(fault, json.JSONDecodeError) else fault
+        raise CorruptedError(f"{path}: corrupted or truncated: {why}") from None
+    return sums
+
+
+def compare(content: bytes, expected: str | None, path: Path) -> None:
+    """Raise `CorruptedError` unless the content of a file has the expected checksum; None expects nothing."""
+    if expected is not None and (found := sha256(content)) != expected:
+        raise CorruptedError(
+            f"{path}: corrupted or truncated: its sha256 is {found[:12]}..., "
+            f"{SUMS} says {expected[:12] or 'nothing'}..."
+        )
+
+
+def content(path: Path, expected: str | None, most: int | None = None) -> bytes:
+    """The bytes of a file, compared with its checksum.
+
+    Raises:
+        CheckpointError: it cannot be read, has more than `most` bytes, or another checksum.
+    """
+    try:
+        found = files.read(path, most)
+    except OSError as fault:
+        raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
+    compare(found, expected, path)
+    return found
