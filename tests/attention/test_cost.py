@@ -23,6 +23,11 @@ CONFIGURATIONS = [
         "d_output": 9,
     },
     {"d_query": 6, "heads": 4, "d_head": 5, "merge": "sum", "d_value": 3},
+    {"d_query": 8, "heads": 4, "key_heads": 2, "bias": True},
+    {"d_query": 8, "heads": 4, "key_heads": 1, "qk_norm": "rms"},
+    {"d_query": 8, "heads": 2, "qk_norm": "layer", "score": "additive"},
+    {"d_query": 8, "heads": 2, "score": "general"},
+    {"d_query": 8, "heads": 2, "score": "cosine"},
 ]
 
 
@@ -85,7 +90,7 @@ def test_half_precision_halves_the_bytes_and_nothing_else():
         ({"heads": 0}, "heads is 0"),
         ({"heads": -2}, "heads is -2"),
         ({"heads": 2, "queries": -1}, "negative"),
-        ({"heads": 2, "score": "cosmic"}, "score is 'cosmic'"),
+        ({"heads": 2, "score": "cosmic"}, "score 'cosmic' is unknown: did you mean 'cosine'"),
     ],
 )
 def test_impossible_configurations_are_refused(options, message):

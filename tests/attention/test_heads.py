@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.attention import masks, normalisers, scores
 from regard.attention.attend import attend
 from regard.attention.heads import MultiHeadAttention
+from regard.attention.positions import Rotary
 from regard.attention.shapes import ShapeError
 
 
@@ -357,6 +358,11 @@ def test_state_names_are_the_fields_words():
         ({"heads": 2, "d_value": 0}, "d_value is 0"),
         ({"heads": 2, "merge": "mean"}, "merge is 'mean'"),
         ({"heads": 2, "dropout": 1.0}, "dropout is 1.0"),
+        ({"heads": 2, "key_heads": 3}, "key_heads is 3: pass a divisor of 2, the heads"),
+        ({"heads": 2, "key_heads": 0}, "key_heads is 0"),
+        ({"heads": 2, "qk_norm": "batch"}, 'qk_norm is \'batch\': pass "layer", "rms" or None'),
+        ({"heads": 2, "score": "aditive"}, "did you mean 'additive'"),
+        ({"heads": 2, "normaliser": "softmaks"}, "did you mean 'softmax'"),
     ],
 )
 def test_impossible_configurations_are_refused(options, message):
@@ -381,3 +387,144 @@ def test_shapes_that_do_not_fit_are_refused_in_words():
     with pytest.raises(ShapeError, match="no batch axis"):
         attention.remember(x[0]).select(torch.tensor([0]))
     assert len(memory) == 3
+
+
+def naive(attention: MultiHeadAttention, query: Tensor, key: Tensor, start: int = 0) -> Tensor:
+    """Head after head: projected, normalised, turned and read, with keys of its group."""
+
+    def normalised(norm: nn.Module | None, vectors: Tensor) -> Tensor:
+        return vectors if norm is None else norm(vectors)
+
+    d, readings = attention.d_head, []
+    for head in range(attention.heads):
+        own, of = slice(d * head, d * head + d), head // attention.group
+        shared = slice(d * of, d * of + d)
+        q = query @ attention.query_projection.weight[own].T
+        k = key @ attention.key_projection.weight[shared].T
+        v = key @ attention.value_projection.weight[shared].T
+        q, k = normalised(attention.query_norm, q), normalised(attention.key_norm, k)
+        if attention.rotary is not None:
+            q, k = attention.rotary(q, start), attention.rotary(k)
+        readings.append(torch.softmax(q @ k.mT / math.sqrt(d), -1) @ v)
+    return torch.cat(readings, -1) @ attention.output_projection.weight.T
+
+
+@pytest.mark.parametrize("rotary", [None, Rotary()], ids=["still", "rotary"])
+@pytest.mark.parametrize("qk_norm", [None, "layer", "rms"])
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_grouped_heads_and_norms_are_the_naive_ones(key_heads, qk_norm, rotary):
+    attention = built(16, 4, key_heads=key_heads, qk_norm=qk_norm, rotary=rotary)
+    if qk_norm:
+        nn.init.normal_(attention.query_norm.weight)
+        nn.init.normal_(attention.key_norm.weight)
+    query, key = seeded(3, 5, 16), seeded(3, 7, 16, seed=1)
+    expected = naive(attention, query, key)
+    torch.testing.assert_close(attention(query, key), expected)
+    reading, look = attention.read(query, key)
+    torch.testing.assert_close(reading, expected)
+    assert look.shape == (3, 4, 5, 7)
+    torch.testing.assert_close(look[1, 3].weights(), look.weights()[1, 3])
+    torch.testing.assert_close(attention(query, key[:1]), naive(attention, query, key[:1]))
+    memory = attention.remember(key[:, :3])
+    attention.remember(key[:, 3:], memory=memory)
+    assert memory.keys.shape == (3, key_heads, 7, 4)
+    torch.testing.assert_close(attention(query, memory=memory, start=0), expected)
+    step = attention(query[:, -1:], memory=memory)
+    torch.testing.assert_close(step, naive(attention, query[:, -1:], key, start=6))
+    attention(query, key).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in attention.parameters())
+
+
+def test_the_naive_heads_can_disagree():
+    attention = built(16, 4, key_heads=2)
+    query = seeded(3, 5, 16)
+    other = built(16, 4, key_heads=2)
+    with torch.no_grad():
+        other.key_projection.weight[0, 0] += 1
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(attention(query), naive(other, query, query))
+
+
+def test_grouped_heads_have_the_parameters_of_the_formula():
+    def count(**options: object) -> int:
+        return sum(p.numel() for p in MultiHeadAttention(16, 4, **options).parameters())  # type: ignore[arg-type]
+
+    assert count(key_heads=4) == 4 * 16 * 16
+    assert count(key_heads=2) == 2 * 16 * 16 + 2 * 16 * 8
+    assert count(key_heads=1) == 2 * 16 * 16 + 2 * 16 * 4
+    assert count(qk_norm="rms") == 4 * 16 * 16 + 2 * 4
+    assert count(qk_norm="layer") == 4 * 16 * 16 + 4 * 4
+    assert count(score="general") == 4 * 16 * 16 + 4 * 4 * 4
+    assert count(score="additive", key_heads=2) == 2 * 16 * 16 + 2 * 16 * 8 + 4 * (4 * 9)
+
+
+def test_masks_and_biases_of_every_form_reach_grouped_heads():
+    attention = built(16, 4, key_heads=2)
+    x = seeded(3, 5, 16)
+    per_head = seeded(3, 4, 5, 5, seed=5) > -0.5
+    _, look = attention.read(x, mask=per_head)
+    assert (look.weights() > 0).equal(per_head)
+    bias = torch.zeros(3, 4, 5, 5, dtype=x.dtype).masked_fill(~per_head, -math.inf)
+    torch.testing.assert_close(attention(x, bias=bias), attention(x, mask=per_head))
+    shared = per_head[:, 0]
+    _, look = attention.read(x, mask=masks.padding([5, 2, 0]) & shared)
+    allowed = shared & masks.padding([5, 2, 0]).dense((3,), 5, 5)
+    assert (look.weights() > 0).equal(allowed[:, None].expand(3, 4, 5, 5))
+    with pytest.raises(ShapeError, match="mask has 2 heads, this attention 4"):
+        attention(x, mask=per_head[:, :2])
+
+
+@pytest.mark.parametrize("key_heads", [4, 2, 1])
+@pytest.mark.parametrize("name", ["dot", "scaled_dot", "cosine", "general", "additive", "concat"])
+def test_scores_and_normalisers_by_name(name, key_heads):
+    attention = built(16, 4, score=name, normaliser="sparsemax", key_heads=key_heads)
+    x = seeded(2, 5, 16)
+    reading, look = attention.read(x)
+    torch.testing.assert_close(attention(x), reading)
+    assert look.shape == (2, 4, 5, 5)
+    assert (look.weights() == 0).any()
+    values = attention.value_projection(x).unflatten(-1, (key_heads, 4)).transpose(1, 2)
+    values = values.repeat_interleave(4 // key_heads, 1)
+    merged = (look.weights() @ values).transpose(1, 2).flatten(-2)
+    torch.testing.assert_close(attention.output_projection(merged), reading)
+    assert attention.normaliser == normalisers.Sparsemax()
+    owned = [p for n, p in attention.named_parameters() if n.startswith("score.")]
+    assert bool(owned) == (name in ("general", "additive", "concat"))
+    for part in owned:  # one set for each head
+        assert math.prod(part.shape[: 1 if key_heads == 4 else 2]) == 4
+
+
+def test_the_causal_mask_by_name():
+    attention, x = built(8, 2), seeded(3, 5, 8)
+    expected = attention(x, mask=masks.causal(align="start"))
+    torch.testing.assert_close(attention(x, mask="causal"), expected)
+    with pytest.raises(ShapeError, match="5 queries and 4 keys"):
+        attention(x, x[:, :4], mask="causal")
+
+
+def test_padding_of_two_axes_is_never_taken_for_rows_of_queries():
+    attention = built(8, 2)
+    square, longer = seeded(4, 4, 8), seeded(4, 6, 8)
+    readable = torch.arange(4) < torch.tensor([4, 2, 1, 3])[:, None]
+    expected = attention(square, mask=masks.padding([4, 2, 1, 3]))
+    both = (
+        r"mask has shape \[4, 4\], a row for each of the 4 batch entries or for each of the 4 queries:"
+        r" pass regard\.masks\.padding\(lengths\) or shape \[4, 1, 4\] for the batch, or \[1, 4, 4\]"
+    )
+    for mask in (readable, masks.band(1, 1) & readable):
+        with pytest.raises(ShapeError, match=both):
+            attention(square, mask=mask)
+    with pytest.raises(
+        ShapeError, match=r"bias has shape \[4, 4\], .*: pass shape \[4, 1, 4\] for"
+    ):
+        attention.read(square, bias=readable.double())
+    with pytest.raises(
+        ShapeError, match=r"each of the 4 batch entries: pass .* \[4, 1, 6\] for the"
+    ):
+        attention(longer, mask=torch.ones(4, 6, dtype=torch.bool))
+    torch.testing.assert_close(attention(square, mask=readable[:, None]), expected)
+    rows = attention(square, mask=readable[None])
+    torch.testing.assert_close(rows[:3], attention(square[:3], mask=readable))
+    torch.testing.assert_close(attention(square[0], mask=readable), rows[0])
+    one = attention(square[:1, :1], square[:1], mask=readable[:1])  # either way the same
+    assert one.shape == (1, 1, 8)

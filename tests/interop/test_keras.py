@@ -119,12 +119,14 @@ def test_grouped_heads_there_and_back(keras, use_bias):
     expected = theirs(query, key, use_causal_mask=True)
     ours = from_keras(theirs)
     same(ours(query, key, mask=masks.causal(align="start")), expected)
-    back = to_keras(ours, key_heads=2).build(dtype="float64")
+    assert ours.key_heads == 2
+    back = to_keras(ours).build(dtype="float64")
     for found, weight in zip(back.get_weights(), theirs.get_weights(), strict=True):
         assert np.array_equal(found, weight)
-    assert to_keras(ours, key_heads=4).config["num_key_value_heads"] == 4
-    with pytest.raises(ValueError, match="the 4 heads of a group differ"):
+    with pytest.raises(ValueError, match="the 2 heads of a group differ"):
         to_keras(ours, key_heads=1)
+    with pytest.raises(ValueError, match="pass a divisor of 2, the heads of its keys"):
+        to_keras(ours, key_heads=4)
 
 
 def drawn(*shapes: tuple[int, ...]) -> list[Any]:
@@ -220,6 +222,7 @@ def test_what_has_no_counterpart_here_is_refused(layer, reason):
         (attention(merge="sum"), {}, "softmax and heads side by side"),
         (attention(), {"key_heads": 3}, "pass a divisor of 2"),
         (attention(d_output=9), {"key_heads": 1}, "the width they got"),
+        (attention(qk_norm="layer"), {}, "normalises queries and keys"),
     ],
 )
 def test_what_has_no_counterpart_there_is_refused(ours, options, reason):

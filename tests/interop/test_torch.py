@@ -213,6 +213,8 @@ def test_what_has_no_counterpart_here_is_refused(module, reason):
         (attention(merge="sum"), "torch lays heads side by side"),
         (attention(d_head=3), "heads together are 6 and 6 wide"),
         (attention(d_output=9), "the output 9"),
+        (attention(key_heads=1), "1 key heads for 2 heads"),
+        (attention(qk_norm="rms"), "norms of queries and keys"),
     ],
 )
 def test_what_has_no_counterpart_there_is_refused(ours, reason):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from regard.attention.heads import Merge, head_widths
+from regard.attention.heads import Merge, Norm, group_heads, head_widths
+from regard.attention.names import unknown
 
 __all__ = ["Cost", "attention_cost"]
 
-ScoreName = Literal["dot", "general", "additive"]
+ScoreName = Literal["dot", "scaled_dot", "cosine", "general", "additive", "concat"]
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,18 @@ def attention_cost(
     d_output: int | None = None,
     merge: Merge = "concat",
     bias: bool = False,
-    score: ScoreName = "dot",
+    key_heads: int | None = None,
+    qk_norm: Norm | None = None,
+    score: ScoreName = "scaled_dot",
     d_hidden: int | None = None,
-    score_per_head: bool = False,
+    score_per_head: bool = True,
     number_bytes: int = 4,
 ) -> Cost:
     """The cost of a `MultiHeadAttention` with the same arguments.
 
-    ``parameters = d_q h d_head + d_k h d_head + d_v h d_head_value + d_merged d_output``, biases
-    and the score's own apart, where ``d_merged`` is ``h d_head_value`` for ``"concat"`` and
-    ``d_head_value`` for ``"sum"``.
+    ``parameters = d_q h d_head + d_k h_k d_head + d_v h_k d_head_value + d_merged d_output`` for h
+    heads and h_k key heads, without those of biases, norms and the score; ``d_merged`` is
+    ``h d_head_value`` for ``"concat"`` and ``d_head_value`` for ``"sum"``.
 
     Attention Is All You Need (arXiv 1706.03762, section 3.2.2 and table 1).
 
@@ -77,9 +80,12 @@ def attention_cost(
         d_output: Width of the output.
         merge: ``"concat"`` or ``"sum"``.
         bias: Whether the projections have biases.
-        score: ``"dot"`` (scaled or not), ``"general"`` or ``"additive"``.
+        key_heads: Number of heads of keys and values; as many as heads by default.
+        qk_norm: ``"layer"`` or ``"rms"`` where queries and keys are normalised.
+        score: A score's name: ``"scaled_dot"``, ``"general"``, ``"additive"`` and the others.
         d_hidden: Hidden width of the additive score; ``d_head`` by default.
-        score_per_head: Whether the score has parameters for each head.
+        score_per_head: Whether every head has parameters of its own for the score, as in a
+            `MultiHeadAttention` that builds it from its name.
         number_bytes: Bytes of one number: 4 for float32, 2 for the half precisions.
 
     Raises:
@@ -95,42 +101,41 @@ def attention_cost(
     hidden = width["d_head"] if d_hidden is None else d_hidden
     if min(queries, keys, batch) < 0 or min(hidden, number_bytes) < 1:
         raise ValueError("a number of queries, keys or sequences is negative, or a width below 1")
-    if score not in ("dot", "general", "additive"):
-        raise ValueError(f'score is {score!r}: pass "dot", "general" or "additive"')
+    if score not in (names := get_args(ScoreName)):
+        raise unknown("score", score, names)
+    key_heads = group_heads(heads, key_heads)
     d_head, d_head_value = width["d_head"], width["d_head_value"]
     d_merged = d_head_value * (heads if merge == "concat" else 1)
     projections = {
         "query_projection": (queries, width["d_query"], heads * d_head),
-        "key_projection": (keys, width["d_key"], heads * d_head),
-        "value_projection": (keys, width["d_value"], heads * d_head_value),
+        "key_projection": (keys, width["d_key"], key_heads * d_head),
+        "value_projection": (keys, width["d_value"], key_heads * d_head_value),
         "output_projection": (queries, d_merged, width["d_output"]),
     }
     parameters = sum((d_in + bias) * d_out for _, d_in, d_out in projections.values())
-    score_parameters = {
-        "dot": 0,
-        "general": d_head * d_head,
-        "additive": hidden * (2 * d_head + 1),
-    }[score]
-    parameters += score_parameters * (heads if score_per_head else 1)
+    parameters += {None: 0, "rms": 2 * d_head, "layer": 4 * d_head}[qk_norm]
+    kind = "additive" if score == "concat" else score
+    own = {"general": d_head * d_head, "additive": hidden * (2 * d_head + 1)}.get(kind, 0)
+    parameters += own * (heads if score_per_head else 1)
     operations = {
         name: 2 * batch * length * d_in * d_out
         for name, (length, d_in, d_out) in projections.items()
     }
-    operations["score"] = batch * heads * _score(score, queries, keys, d_head, hidden)
+    operations["score"] = batch * heads * _score(kind, queries, keys, d_head, hidden)
     operations["reading"] = 2 * batch * heads * queries * keys * d_head_value
     return Cost(
         parameters,
         operations,
         parameters * number_bytes,
-        batch * keys * heads * (d_head + d_head_value) * number_bytes,
+        batch * keys * key_heads * (d_head + d_head_value) * number_bytes,
         batch * heads * queries * keys * number_bytes,
     )
 
 
-def _score(score: ScoreName, queries: int, keys: int, d_head: int, hidden: int) -> int:
+def _score(score: str, queries: int, keys: int, d_head: int, hidden: int) -> int:
     """Operations of one head's scores."""
     if score == "additive":  # project both; then add, tanh, multiply and add for each pair
         return 2 * (queries + keys) * d_head * hidden + 4 * queries * keys * hidden
     dot = 2 * queries * keys * d_head
     # q W k: whichever side has fewer rows goes through W.
-    return dot if score == "dot" else dot + 2 * min(queries, keys) * d_head * d_head
+    return dot if score != "general" else dot + 2 * min(queries, keys) * d_head * d_head

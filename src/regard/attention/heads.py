@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 from jaxtyping import Float
@@ -12,12 +11,15 @@ from regard.attention.attend import attend, read
 from regard.attention.looks import Look
 from regard.attention.masks.mask import Both, Either, Given
 from regard.attention.memory.heads import HeadMemory
+from regard.attention.normalisers import NormaliserLike, as_normaliser
 from regard.attention.positions import Rotary
+from regard.attention.scores import ScoreLike, build
 from regard.attention.shapes import ShapeError
 
 __all__ = ["HeadMemory", "MultiHeadAttention"]
 
 Merge = Literal["concat", "sum"]
+Norm = Literal["layer", "rms"]
 
 
 class MultiHeadAttention(nn.Module):
@@ -39,13 +41,20 @@ class MultiHeadAttention(nn.Module):
             full ``d_value`` for ``"sum"``.
         d_output: Width of the output; that of the queries by default.
         merge: ``"concat"`` or ``"sum"``.
-        score: How a head scores queries against keys; scaled dot product by default. A score with
-            parameters is built for ``d_head``, with ``heads=`` for one set of them per head.
-        normaliser: Scores to weights; softmax by default.
+        score: How a head scores queries against keys; scaled dot product by default. A name is
+            built: ``"dot"``, ``"cosine"``; ``"general"`` and ``"additive"`` with parameters of
+            every head's own. A score with parameters that you build takes ``d_head`` as its widths,
+            and ``heads=`` for one set of them per head, a pair (key_heads, group) of grouped ones.
+        normaliser: Scores to weights, or a name of one; softmax by default.
         bias: Whether the four projections have a bias.
         dropout: Rate at which weights are dropped while training.
         rotary: Turns projected queries and keys by their places, which then need no other sign of
             them; see `regard.positions.rotate`. Values stay.
+        key_heads: Heads of keys and values; as many as ``heads`` by default. With fewer, each is
+            read by a group of ``heads / key_heads`` neighbours, and a `HeadMemory` is that much
+            smaller: grouped heads (Ainslie et al. 2023, arXiv 2305.13245), one for all with 1.
+        qk_norm: ``"rms"`` or ``"layer"`` normalises every head's queries and keys, before they are
+            turned, with weights that heads share (Dehghani et al. 2023, arXiv 2302.05442, section 2).
 
     Raises:
         ValueError: If a size is below one, ``heads`` does not divide ``d_query`` while ``d_head``
@@ -72,17 +81,20 @@ class MultiHeadAttention(nn.Module):
         d_head_value: int | None = None,
         d_output: int | None = None,
         merge: Merge = "concat",
-        score: Callable[..., Any] | None = None,
-        normaliser: Callable[..., Any] | None = None,
+        score: ScoreLike | None = None,
+        normaliser: NormaliserLike | None = None,
         bias: bool = False,
         dropout: float = 0.0,
         rotary: Rotary | None = None,
+        key_heads: int | None = None,
+        qk_norm: Norm | None = None,
     ) -> None:
         super().__init__()
         widths = head_widths(d_query, heads, d_key, d_value, d_head, d_head_value, d_output, merge)
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout is {dropout}: pass a rate from 0 up to, but not, 1")
-        self.heads = heads
+        self.heads, self.key_heads = heads, group_heads(heads, key_heads)
+        self.group = heads // self.key_heads
         self.merge = merge
         self.dropout = dropout
         self.d_query, self.d_key, self.d_value = d_query, widths["d_key"], widths["d_value"]
@@ -90,11 +102,15 @@ class MultiHeadAttention(nn.Module):
         self.d_output = widths["d_output"]
         merged = self.d_head_value * (heads if merge == "concat" else 1)
         self.query_projection = nn.Linear(d_query, heads * self.d_head, bias=bias)
-        self.key_projection = nn.Linear(self.d_key, heads * self.d_head, bias=bias)
-        self.value_projection = nn.Linear(self.d_value, heads * self.d_head_value, bias=bias)
+        self.key_projection = nn.Linear(self.d_key, self.key_heads * self.d_head, bias=bias)
+        self.value_projection = nn.Linear(
+            self.d_value, self.key_heads * self.d_head_value, bias=bias
+        )
         self.output_projection = nn.Linear(merged, self.d_output, bias=bias)
-        self.score = score
-        self.normaliser = normaliser
+        self.query_norm, self.key_norm = _norm(qk_norm, self.d_head), _norm(qk_norm, self.d_head)
+        own = heads if self.group == 1 else (self.key_heads, self.group)
+        self.score = None if score is None else build(score, self.d_head, self.d_head, heads=own)
+        self.normaliser = as_normaliser(normaliser) if isinstance(normaliser, str) else normaliser
         self.rotary = rotary
         if rotary is not None:
             rotary.check(self.d_head)
@@ -111,6 +127,9 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
+        for norm in (self.query_norm, self.key_norm):
+            if norm is not None:
+                norm.reset_parameters()
 
     def forward(
         self,
@@ -129,9 +148,11 @@ class MultiHeadAttention(nn.Module):
             query: What is looked for.
             key: What is compared with it; the queries themselves by default (self-attention).
             value: What is read; the keys by default.
-            mask: Who may read what, True = may be read: a mask of `regard.masks`, or a boolean
-                tensor ``(queries, keys)``, ``(*batch, queries, keys)`` for every head alike, or
-                ``(*batch, heads, queries, keys)``.
+            mask: Which keys each query may read, True = may be read: a mask of `regard.masks`,
+                ``"causal"`` for as many queries as keys, or a boolean tensor ``(queries, keys)``,
+                ``(*batch, queries, keys)`` for every head alike, or ``(*batch, heads, queries,
+                keys)``. Padding is `padding` of the lengths, or a tensor ``(batch, 1, keys)``:
+                two axes are refused where the first could be the batch.
             bias: Added to the scores, of the same shapes.
             memory: Keys and values from `remember`, read in place of ``key`` and ``value``.
             start: The place of the first query among the keys, for ``rotary``. By default queries
@@ -144,7 +165,7 @@ class MultiHeadAttention(nn.Module):
             ShapeError: If a width or a number of keys does not fit.
             ValueError: If both ``key`` or ``value`` and ``memory`` are given.
         """
-        projected = self._project(query, key, value, memory, start)
+        projected = self._grouped(*self._project(query, key, value, memory, start))
         reading = attend(*projected, **self._how(query, mask, bias))
         return self._merge(reading)
 
@@ -160,9 +181,9 @@ class MultiHeadAttention(nn.Module):
         start: int | None = None,
     ) -> tuple[Float[Tensor, "*batch queries d_output"], Look]:
         """The output of `forward`, and the look over ``(*batch, heads, queries, keys)``."""
-        projected = self._project(query, key, value, memory, start)
+        projected = self._grouped(*self._project(query, key, value, memory, start))
         reading, look = read(*projected, **self._how(query, mask, bias))
-        return self._merge(reading), look
+        return self._merge(reading), look if self.group == 1 else look.merge_groups()
 
     def remember(
         self,
@@ -198,7 +219,9 @@ class MultiHeadAttention(nn.Module):
         start: int | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         _fits("query", query, self.d_query)
-        queries = self._split(self.query_projection(query), self.d_head)
+        queries = self._split(self.query_projection(query), self.heads)
+        if self.query_norm is not None:
+            queries = self.query_norm(queries)
         if memory is None:
             key = query if key is None else key
             keys, values = self._project_memory(key, key if value is None else value)
@@ -213,16 +236,29 @@ class MultiHeadAttention(nn.Module):
     def _project_memory(self, key: Tensor, value: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
         _fits("key", key, self.d_key)
         _fits("value", value, self.d_value)
-        keys = self._split(self.key_projection(key), self.d_head)
-        return self._turn(keys, first), self._split(self.value_projection(value), self.d_head_value)
+        keys = self._split(self.key_projection(key), self.key_heads)
+        if self.key_norm is not None:
+            keys = self.key_norm(keys)
+        values = self._split(self.value_projection(value), self.key_heads)
+        return self._turn(keys, first), values
 
     def _turn(self, projected: Tensor, start: int) -> Tensor:
         return projected if self.rotary is None else self.rotary(projected, start)
 
-    def _split(self, projected: Tensor, width: int) -> Tensor:
-        return projected.view(*projected.shape[:-1], self.heads, width).transpose(-2, -3)
+    def _split(self, projected: Tensor, heads: int) -> Tensor:
+        width = projected.shape[-1] // heads
+        return projected.view(*projected.shape[:-1], heads, width).transpose(-2, -3)
+
+    def _grouped(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (..., key heads, group, queries, width) against keys of group 1, never copied."""
+        if self.group == 1:
+            return query, key, value
+        query = query.unflatten(-3, (self.key_heads, self.group))
+        return query, key.unsqueeze(-3), value.unsqueeze(-3)
 
     def _merge(self, reading: Tensor) -> Tensor:
+        if self.group > 1:
+            reading = reading.flatten(-4, -3)
         if self.merge == "sum":
             merged = reading.sum(-3)
         else:
@@ -233,15 +269,37 @@ class MultiHeadAttention(nn.Module):
     def _how(self, query: Tensor, mask: Any, bias: Tensor | None) -> dict[str, Any]:
         return {
             "score": self.score,
-            "bias": _over_heads(bias, query.dim()),
-            "mask": _over_heads(mask, query.dim()),
+            "bias": self._over_heads("bias", bias, query),
+            "mask": self._over_heads("mask", mask, query),
             "normaliser": self.normaliser,
             "dropout": self.dropout if self.training else 0.0,
         }
 
+    def _over_heads(self, name: str, what: Any, query: Tensor) -> Any:
+        """A tensor with batch axes but none for the heads gets one of size 1, in joined masks too."""
+        if isinstance(what, Given):
+            return Given(self._over_heads(name, what.tensor, query))
+        if isinstance(what, Both | Either):
+            left, right = (self._over_heads(name, m, query) for m in (what.left, what.right))
+            return type(what)(left, right)
+        if not isinstance(what, Tensor):
+            return what
+        if what.dim() == 2:
+            _check_rows(name, what, query)
+        if 3 <= what.dim() <= query.dim():
+            what = what.unsqueeze(-3)
+        if self.group == 1 or what.dim() < 3:
+            return what
+        if what.shape[-3] == 1:
+            return what.unsqueeze(-3)
+        if what.shape[-3] != self.heads:
+            raise ShapeError(f"{name} has {what.shape[-3]} heads, this attention {self.heads}")
+        return what.unflatten(-3, (self.key_heads, self.group))
+
     def extra_repr(self) -> str:
         turning = "" if self.rotary is None else f", rotary={self.rotary}"
-        return f"heads={self.heads}, d_head={self.d_head}, merge={self.merge!r}{turning}"
+        grouped = "" if self.group == 1 else f", key_heads={self.key_heads}"
+        return f"heads={self.heads}{grouped}, d_head={self.d_head}, merge={self.merge!r}{turning}"
 
 
 def head_widths(
@@ -283,16 +341,35 @@ def head_widths(
     return widths
 
 
-def _over_heads(what: Any, query_axes: int) -> Any:
-    """A tensor with batch axes but none for the heads gets one of size 1, in joined masks too."""
-    if isinstance(what, Tensor):
-        return what.unsqueeze(-3) if 3 <= what.dim() <= query_axes else what
-    if isinstance(what, Given):
-        return Given(_over_heads(what.tensor, query_axes))
-    if isinstance(what, Both | Either):
-        left, right = _over_heads(what.left, query_axes), _over_heads(what.right, query_axes)
-        return type(what)(left, right)
-    return what
+def group_heads(heads: int, key_heads: int | None) -> int:
+    """The number of key heads, where it divides the heads."""
+    key_heads = heads if key_heads is None else key_heads
+    if key_heads < 1 or heads % key_heads:
+        raise ValueError(f"key_heads is {key_heads}: pass a divisor of {heads}, the heads")
+    return key_heads
+
+
+def _norm(kind: Norm | None, width: int) -> nn.LayerNorm | nn.RMSNorm | None:
+    if kind not in (None, "layer", "rms"):
+        raise ValueError(f'qk_norm is {kind!r}: pass "layer", "rms" or None')
+    if kind is None:
+        return None
+    return nn.LayerNorm(width) if kind == "layer" else nn.RMSNorm(width, eps=1e-6)
+
+
+def _check_rows(name: str, plane: Tensor, query: Tensor) -> None:
+    """Refuse two axes of which the first is as long as the batch: (batch, keys) is padding."""
+    batch, rows = query.shape[:-2], plane.shape[0]
+    if rows == 1 or len(batch) != 1 or rows != batch[0]:
+        return
+    keys, queries = plane.shape[1], query.shape[-2]
+    padding = "regard.masks.padding(lengths) or " if name == "mask" else ""
+    either = f" or for each of the {queries} queries" if rows == queries else ""
+    otherwise = f", or [1, {queries}, {keys}] for the queries" if rows == queries else ""
+    raise ShapeError(
+        f"{name} has shape [{rows}, {keys}], a row for each of the {rows} batch entries{either}:"
+        f" pass {padding}shape [{rows}, 1, {keys}] for the batch{otherwise}"
+    )
 
 
 def _fits(name: str, sequence: Tensor, width: int) -> None:

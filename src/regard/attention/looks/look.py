@@ -17,7 +17,7 @@ from regard.attention.kernels.reference import weigh, widen
 from regard.attention.kernels.request import Request
 from regard.attention.looks import learned
 from regard.attention.looks.answers import Answers
-from regard.attention.looks.entries import Entry, select, selection
+from regard.attention.looks.entries import Entry, merge, select, selection
 from regard.attention.looks.folding import Progress
 from regard.attention.looks.products import Products
 from regard.attention.looks.source import MASKED, Scored, Source, width
@@ -25,7 +25,7 @@ from regard.attention.looks.windows import Window, positions
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import DotLike
 from regard.attention.scores.prepare import prepare_both
-from regard.attention.shapes import Shape
+from regard.attention.shapes import Shape, ShapeError
 
 PLOTTER = "regard.viewing.overview"  # of the wing above, which this one works without
 BLOCK = 1 << 22  # scores held at a time where some columns are wanted with their gradient
@@ -136,6 +136,29 @@ class Look(Answers):
 
     def _at(self, entries: tuple[Entry, ...]) -> Look:
         return Look(select(self._request, self.shape[:-2], entries))
+
+    def merge_groups(self) -> Look:
+        """The look whose last two batch axes are one: the heads of grouped attention.
+
+        Grouped attention has the axes (*batch, key heads, group, queries, keys).
+
+        Raises:
+            ShapeError: there are not two batch axes.
+
+        Example:
+            >>> import torch, regard
+            >>> query, key = torch.zeros(2, 4, 3, 8), torch.zeros(2, 1, 5, 8)
+            >>> regard.look(query, key).merge_groups().shape
+            (8, 3, 5)
+        """
+        if len(self.shape) < 4:
+            raise ShapeError(
+                f"the look has shape {list(self.shape)}: there are no axes of key heads and groups"
+            )
+        return self._merged()
+
+    def _merged(self) -> Look:
+        return Look(merge(self._request, self.shape[:-2]))
 
     def mean_heads(self) -> Look:
         """The look whose weights are the mean over heads, the last batch axis.

@@ -32,6 +32,9 @@ class MeanLook(Look):
     def _at(self, entries: tuple[Entry, ...]) -> MeanLook:
         return MeanLook(self._look._at((*entries, slice(None))))
 
+    def _merged(self) -> MeanLook:
+        raise TypeError("heads were averaged already: merge the groups before mean_heads()")
+
     def _rows(self, rows: Tensor | None) -> Tensor:
         weights = self._look._rows(rows)
         count = weights.shape[-2]

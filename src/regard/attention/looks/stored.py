@@ -41,6 +41,9 @@ class StoredLook(Look):
     def _at(self, entries: tuple[Entry, ...]) -> StoredLook:
         return StoredLook(self._weights[entries])
 
+    def _merged(self) -> StoredLook:
+        return StoredLook(self._weights.flatten(-4, -3))
+
     def _rows(self, rows: Tensor | None) -> Tensor:
         return self._weights if rows is None else self._weights.index_select(-2, rows)
 

@@ -44,19 +44,25 @@ def as_score(score: ScoreLike, d_query: int, d_key: int) -> Score:
     )
 
 
-def build(score: ScoreLike, d_query: int, d_key: int, heads: Heads = None) -> Score:
+def build(
+    score: ScoreLike,
+    d_query: int,
+    d_key: int,
+    d_hidden: int | None = None,
+    heads: Heads = None,
+) -> Score:
     """The score itself, or a new one of this name for these widths, for modules that own it.
 
-    The hidden layer of an additive score is as wide as the query.
+    The hidden layer of an additive score is as wide as the query unless d_hidden says otherwise.
 
     Example:
         >>> build("additive", 3, 5)
         Additive(d_query=3, d_key=5, d_hidden=3)
     """
     if score == "general":
-        return General(d_query, d_key, heads)
+        return General(d_query, d_key, heads=heads)
     if score in OWNING:
-        return Additive(d_query, d_key, d_query, heads=heads)
+        return Additive(d_query, d_key, d_hidden or d_query, heads=heads)
     return as_score(score, d_query, d_key)
 
 

@@ -21,7 +21,7 @@ def from_keras(layer: Any) -> Any:
     Attention, "concat"         `Additive`, with scale x identity as both projections and its one scalar as v
     AdditiveAttention           `Additive`, with identities as both projections: it has none
     MultiHeadAttention          `regard.MultiHeadAttention`
-    GroupQueryAttention         `regard.MultiHeadAttention`, each key head repeated for its group of queries
+    GroupQueryAttention         `regard.MultiHeadAttention` with ``key_heads``
     ==========================  ===========================================================================
 
     Args:
@@ -110,14 +110,7 @@ def _multi_head(config: dict[str, Any], weights: Sequence[Tensor]) -> MultiHeadA
 
 
 def _grouped(config: dict[str, Any], weights: Sequence[Tensor]) -> MultiHeadAttention:
-    each = 2 if config.get("use_bias", True) else 1
-    times = config["num_query_heads"] // config["num_key_value_heads"]
-    # Query, key, value, output: of keys and values a kernel (width, heads, head) and a bias (heads, head).
-    repeated = [
-        weight.repeat_interleave(times, -2) if place // each in (1, 2) else weight
-        for place, weight in enumerate(weights)
-    ]
-    return _heads("GroupQueryAttention", config, repeated)
+    return _heads("GroupQueryAttention", config, weights)
 
 
 @torch.no_grad()
@@ -133,7 +126,7 @@ def _heads(kind: str, config: dict[str, Any], weights: Sequence[Tensor]) -> Mult
     bias = config.get("use_bias", True)
     _count(kind, weights, 8 if bias else 4)
     kernels = list(weights[::2] if bias else weights)
-    (d_query, heads, d_head), (d_key, _, _) = kernels[0].shape, kernels[1].shape
+    (d_query, heads, d_head), (d_key, key_heads, _) = kernels[0].shape, kernels[1].shape
     d_value, _, d_head_value = kernels[2].shape
     ours = MultiHeadAttention(
         d_query,
@@ -145,6 +138,7 @@ def _heads(kind: str, config: dict[str, Any], weights: Sequence[Tensor]) -> Mult
         d_output=kernels[3].shape[-1],
         bias=bias,
         dropout=config.get("dropout", 0.0),
+        key_heads=key_heads,
     ).to(kernels[0])
     for projection, kernel in zip(projections(ours), kernels, strict=True):
         projection.weight.copy_(kernel.reshape(projection.in_features, -1).T)

@@ -83,6 +83,8 @@ def _heads_to_keras(ours: MultiHeadAttention, key_heads: int | None) -> KerasLay
         raise ValueError(
             f"it turns queries and keys by their places, {ours.rotary}: Keras' does not"
         )
+    if ours.query_norm is not None:
+        raise ValueError("it normalises queries and keys: Keras' does not")
     if not (ours.score is None or ours.score == ScaledDot()):
         raise ValueError(f"score {ours.score}: Keras has scaled dot products only")
     if not (ours.normaliser is None or ours.normaliser == Softmax()) or ours.merge != "concat":
@@ -90,23 +92,22 @@ def _heads_to_keras(ours: MultiHeadAttention, key_heads: int | None) -> KerasLay
             f"normaliser {ours.normaliser} and merge {ours.merge!r}: Keras has softmax and heads side by side only"
         )
     widths = ours.d_head, ours.d_head, ours.d_head_value
+    heads = ours.heads, ours.key_heads, ours.key_heads
+    three = list(zip(projections(ours)[:3], heads, widths, strict=True))
     kernels = [
-        projection.weight.T.reshape(projection.in_features, ours.heads, width)
-        for projection, width in zip(projections(ours)[:3], widths, strict=True)
+        projection.weight.T.reshape(projection.in_features, count, width)
+        for projection, count, width in three
     ]
     last = ours.output_projection
     kernels.append(last.weight.T.reshape(ours.heads, ours.d_head_value, ours.d_output))
     weights = kernels
     bias = last.bias is not None
     if bias:
-        biases = [
-            projection.bias.view(ours.heads, width)
-            for projection, width in zip(projections(ours)[:3], widths, strict=True)
-        ]
+        biases = [projection.bias.view(count, width) for projection, count, width in three]
         weights = [each for two in zip(kernels, [*biases, last.bias], strict=True) for each in two]
     shapes = ((None, ours.d_query), (None, ours.d_value), (None, ours.d_key))
-    if key_heads is not None:
-        return _grouped_to_keras(ours, key_heads, weights, shapes)
+    if key_heads is not None or ours.group > 1:
+        return _grouped_to_keras(ours, key_heads or ours.key_heads, weights, shapes)
     config = {
         "num_heads": ours.heads,
         "key_dim": ours.d_head,
@@ -121,13 +122,15 @@ def _heads_to_keras(ours: MultiHeadAttention, key_heads: int | None) -> KerasLay
 def _grouped_to_keras(
     ours: MultiHeadAttention, key_heads: int, weights: list[Tensor], shapes: Any
 ) -> KerasLayer:
-    if key_heads < 1 or ours.heads % key_heads:
-        raise ValueError(f"key_heads is {key_heads}: pass a divisor of {ours.heads}, the heads")
+    if key_heads < 1 or ours.key_heads % key_heads:
+        raise ValueError(
+            f"key_heads is {key_heads}: pass a divisor of {ours.key_heads}, the heads of its keys"
+        )
     if ours.d_head_value != ours.d_head or ours.d_output != ours.d_query:
         raise ValueError(
             "grouped heads of Keras have values as wide as keys, and give back the width they got"
         )
-    each, times = len(weights) // 4, ours.heads // key_heads
+    each, times = len(weights) // 4, ours.key_heads // key_heads
     for place in range(each, 3 * each):
         groups = weights[place].unflatten(-2, (key_heads, times))
         if not torch.equal(groups, groups[..., :1, :].expand_as(groups)):

@@ -107,6 +107,10 @@ def _check_plain(ours: MultiHeadAttention) -> None:
         raise ValueError(
             f"it turns queries and keys by their places, {ours.rotary}: torch's does not"
         )
+    if ours.group > 1 or ours.query_norm is not None:
+        raise ValueError(
+            f"{ours.key_heads} key heads for {ours.heads} heads, or norms of queries and keys: torch's has neither"
+        )
     scaled = ours.score is None or ours.score == ScaledDot()
     if not scaled or not (ours.normaliser is None or ours.normaliser == Softmax()):
         raise ValueError(

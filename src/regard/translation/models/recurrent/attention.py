@@ -11,16 +11,8 @@ from regard.attention.attend import attend, look
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.looks.look import Look
 from regard.attention.memory.heads import HeadMemory
-from regard.attention.scores import (
-    Additive,
-    Cosine,
-    Dot,
-    General,
-    ScaledDot,
-    Score,
-    prepare,
-)
-from regard.translation.models.recurrent.settings import RecurrentConfiguration, ScoreName
+from regard.attention.scores import Score, build, prepare
+from regard.translation.models.recurrent.settings import RecurrentConfiguration
 from regard.translation.models.recurrent.source import Source
 
 __all__ = ["CrossAttention", "HeadsAttention", "OneAttention", "new_attention"]
@@ -96,23 +88,9 @@ def new_attention(settings: RecurrentConfiguration) -> CrossAttention:
     """The attention of a configuration; its contexts are as wide as the encoder's states."""
     query, memory, heads = settings.decoder_width, settings.memory_width, settings.heads
     if heads == 1:
-        return OneAttention(_score(settings.score, query, memory, settings.attention_width, None))
+        return OneAttention(build(settings.score, query, memory, settings.attention_width))
     width = query // heads
-    score = _score(settings.score, width, width, settings.attention_width, heads)
+    score = build(settings.score, width, width, settings.attention_width, heads)
     return HeadsAttention(
         MultiHeadAttention(query, heads, d_key=memory, d_output=memory, score=score)
     )
-
-
-def _score(name: ScoreName, d_query: int, d_key: int, d_hidden: int, heads: int | None) -> Score:
-    match name:
-        case "additive" | "concat":
-            return Additive(d_query, d_key, d_hidden, heads=heads)
-        case "general":
-            return General(d_query, d_key, heads=heads)
-        case "dot":
-            return Dot()
-        case "scaled_dot":
-            return ScaledDot()
-        case "cosine":
-            return Cosine()

@@ -66,5 +66,7 @@ def _is_usual(attention: MultiHeadAttention) -> bool:
         and attention.merge == "concat"
         and attention.dropout == 0
         and attention.rotary is None
+        and attention.query_norm is None
+        and attention.group == 1
         and attention.heads * attention.d_head == attention.d_query
     )
