@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
+import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,11 +83,30 @@ def test_what_is_not_utf8_is_told_with_file_line_and_byte(tmp_path, content, pla
     assert f"{path}{place}" in str(fault.value)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_utf16_is_recognised_with_and_without_its_mark(tmp_path, encoding):
-    path = written(tmp_path / "file.de", "Where is the cat?\nHere.\n".encode(encoding))
-    with pytest.raises(DataError, match=r"file\.de:1: byte \d.*iconv -f UTF-16"):
+MARKED = {
+    "utf-16": b"",
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+    "utf-32": b"",
+    "utf-32-le": codecs.BOM_UTF32_LE,
+    "utf-32-be": codecs.BOM_UTF32_BE,
+}
+
+
+@pytest.mark.skipif(shutil.which("iconv") is None, reason="this system has no iconv")
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("encoding", MARKED)
+@pytest.mark.parametrize("text", ["Das ist gut.\nJa.\n", "Łódź jest miastem.\n", "ab\n"])
+def test_utf16_and_utf32_are_recognised_and_the_advice_converts_them(
+    tmp_path, text, encoding, marked
+):
+    path = tmp_path / "file.de"
+    path.write_bytes((MARKED[encoding] if marked else b"") + text.encode(encoding))
+    with pytest.raises(DataError, match=r"file\.de:1: byte \d.*`iconv") as fault:
         list(read_lines(path))
+    advice = str(fault.value).split("`")[1].split()
+    converted = subprocess.run([*advice, str(path)], capture_output=True, check=True).stdout
+    assert converted.decode("utf-8") == text
 
 
 def test_a_nul_among_letters_is_no_utf16(tmp_path):

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 BOM = b"\xef\xbb\xbf"
+# The marks of other encodings, the longer ones first: that of UTF-32 begins like one of UTF-16.
 _FOREIGN = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
@@ -213,19 +216,29 @@ class _Unpacked(io.RawIOBase):
 
 
 def refuse_foreign(raw: bytes, name: str) -> None:
-    """UTF-16 is told by its mark or, without one, by every other byte being NUL."""
-    if len(raw) > 3 and 5 * raw.count(0) > 2 * len(raw):
-        encoding = "UTF-16LE" if raw[1] == 0 else "UTF-16BE"
+    """Raise `DataError` for UTF-16 and UTF-32, told by their marks or, without one, by their many NULs."""
+    for mark, encoding in _FOREIGN.items():
+        if raw.startswith(mark):
+            raise DataError(
+                f"{name}:1: byte {1 + (mark[0] == 0) * 2} is not UTF-8; the file begins like {encoding}: "
+                f"convert it with `iconv -f {encoding} -t UTF-8`"
+            )
+    if len(raw) > 3 and 5 * raw.count(0) >= 2 * len(raw):
+        encoding = _unmarked(raw)
         raise DataError(
             f"{name}:1: byte {raw.index(0) + 1} is NUL, as are many others; the file looks like {encoding}: "
             f"convert it with `iconv -f {encoding} -t UTF-8`"
         )
-    for mark, encoding in _FOREIGN.items():
-        if raw.startswith(mark):
-            raise DataError(
-                f"{name}:1: byte 1 is not UTF-8; the file begins like {encoding}: "
-                f"convert it with `iconv -f {encoding} -t UTF-8`"
-            )
+
+
+def _unmarked(raw: bytes) -> str:
+    """The encoding of a line with many NULs, by which bytes of a character they are."""
+    nul = [10 * raw[i::4].count(0) > 9 * len(raw[i::4]) for i in range(4)]
+    if nul[2] and nul[3]:
+        return "UTF-32LE"
+    if nul[0] and nul[1]:
+        return "UTF-32BE"
+    return "UTF-16LE" if raw[1::2].count(0) > raw[::2].count(0) else "UTF-16BE"
 
 
 def _decode(raw: bytes, name: str, number: int) -> str:
