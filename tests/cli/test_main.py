@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.journeys.commands import run
@@ -96,6 +98,27 @@ def test_failures_have_their_codes_and_one_line(capsys):
     assert failed(MemoryError(), capsys)[1].startswith("error: out of memory")
     fault = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
     assert failed(fault, capsys)[1].startswith("error: out of memory")
+
+
+def test_an_error_of_the_system_blames_no_stream_that_did_not_fail(capsys):
+    for fault, said in (
+        (OSError(28, "No space left on device"), "error: No space left on device (add --debug"),
+        (OSError("libx.so: cannot open shared object file"), "error: libx.so: cannot open shared"),
+        (OSError(28, "No space left on device", "file"), "error: file: No space left on device\n"),
+    ):
+        assert _failed(fault) == 1
+        assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_stream_that_fails_is_named(size, monkeypatch):
+    with open("/dev/full", "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(full))
+        streams.write_utf8()
+        with pytest.raises(OSError, match=r"No space left on device: 'standard output'"):
+            print("x" * size, flush=True)
+        sys.stdout.detach()
 
 
 def test_what_nobody_foresaw_is_one_line_with_advice(capsys):

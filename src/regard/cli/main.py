@@ -141,7 +141,7 @@ def _failed(fault: BaseException) -> int:
     if isinstance(fault, _ClickException):
         return _misused(fault)
     if isinstance(fault, OSError):
-        return _say(f"error: {_place(fault)}: {fault.strerror or fault}", 1)
+        return _say(f"error: {_of_system(fault)}", 1)
     if isinstance(fault, MemoryError) or _ran_out_of_memory(fault):
         return _say(
             "error: out of memory: shorter sentences take less, and a smaller --beam or batch", 1
@@ -158,8 +158,11 @@ def _misused(fault: Any) -> int:
     return _say(f"error: {message}", 2)
 
 
-def _place(fault: OSError) -> str:
-    return os.fsdecode(fault.filename) if fault.filename else "standard output"
+def _of_system(fault: OSError) -> str:
+    """What an error of the system says, with the name of the file or stream where it has one."""
+    if fault.filename is None:
+        return f"{_one_line(fault.strerror or fault)} (add --debug to see where)"
+    return f"{os.fsdecode(fault.filename)}: {fault.strerror or fault}"
 
 
 def _ran_out_of_memory(fault: BaseException) -> bool:

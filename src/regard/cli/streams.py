@@ -7,8 +7,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO, TextIO
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, TextIO
 
 from regard.translation.errors import DataError
 
@@ -31,9 +31,27 @@ def claim() -> None:
 
 def write_utf8() -> None:
     """Write UTF-8 whatever the locale says; what cannot be written at all becomes an escape."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream, name in ((sys.stdout, "standard output"), (sys.stderr, "standard error")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+            _name_faults(stream, name)
+
+
+def _name_faults(stream: io.TextIOWrapper, name: str) -> None:
+    """Have the errors of a stream name it as errors of files name theirs: other errors without a name are not its."""
+
+    def named(call: Callable[..., Any]) -> Callable[..., Any]:
+        def write(*given: Any) -> Any:
+            try:
+                return call(*given)
+            except OSError as fault:
+                fault.filename = name
+                raise
+
+        return write
+
+    for method in ("write", "flush"):
+        setattr(stream, method, named(getattr(type(stream), method).__get__(stream)))
 
 
 def printable(text: str) -> str:
