@@ -107,18 +107,53 @@ def test_a_missing_folder_and_what_is_no_file_are_named(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
 
 
-def test_a_link_is_followed(tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    files.write(tmp_path / "link", b"content")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_bytes() == b"content"
+def test_a_link_is_followed_within_its_folder_and_not_out_of_it(tmp_path):
+    folder, mine = tmp_path / "folder", tmp_path / "mine"
+    folder.mkdir()
+    mine.write_bytes(b"mine")
+    for name, target in (("near", "real"), ("far", mine), ("farther", "../mine"), ("new", "../no")):
+        (folder / name).symlink_to(target)
+    for write in (files.write, files.append):
+        write(folder / "near", b"content")
+        assert (folder / "near").is_symlink()
+        assert (folder / "real").read_bytes().startswith(b"content")
+        for name in ("far", "farther", "new"):
+            with pytest.raises(OSError, match=f"is a link to another folder.*{name}'"):
+                write(folder / name, b"content")
+    assert mine.read_bytes() == b"mine"
+    assert not (tmp_path / "no").exists()
+    (tmp_path / "alias").symlink_to(folder)  # of the folder itself: it is where its person wants it
+    files.write(tmp_path / "alias" / "file", b"content")
+    assert (folder / "file").exists()
+
+
+def test_a_folder_within_a_folder_is_no_link(tmp_path):
+    assert files.subfolder(tmp_path / "a" / "b").is_dir()
+    files.subfolder(tmp_path / "a" / "b")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with pytest.raises(OSError, match=r"is a link: .*link'"):
+        files.subfolder(tmp_path / "link")
+
+
+def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match=r"not an ordinary file.*pipe'"):
+        files.read(tmp_path / "pipe")
+    with pytest.raises(OSError, match=r"pipe'"):
+        files.append(tmp_path / "pipe", b"line")
+    with pytest.raises(IsADirectoryError):
+        files.read(tmp_path)
+    (tmp_path / "file").write_bytes(b"12345")
+    assert files.read(tmp_path / "file", 5) == b"12345"
+    with pytest.raises(OSError, match="larger than 4 bytes"):
+        files.read(tmp_path / "file", 4)
 
 
 def test_what_is_appended_is_there_as_a_whole_or_not_at_all(tmp_path):
     path = tmp_path / "lines"
     files.append(path, b"one\n")
     files.append(path, b"two\n")
-    with disk_of(10), pytest.raises(OSError, match="File too large"):
+    with disk_of(10), pytest.raises(OSError, match=r"File too large.*lines'"):
         files.append(path, b"three\n")
     assert path.read_bytes() == b"one\ntwo\n"
     files.append(path, b"four\n")

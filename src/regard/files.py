@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EEXIST, EFBIG, EINVAL
+from errno import EEXIST, EFBIG, EINVAL, ELOOP
 from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
@@ -22,20 +22,20 @@ __all__ = [
     "read",
     "remove_unused",
     "replacing",
+    "subfolder",
     "sync_folder",
     "use",
     "write",
 ]
 
 UNUSED = 30.0  # days
-_NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # for the other end of a pipe
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> Path:
     """Write a file as `replacing` does.
 
     Args:
-        path: where the file goes; one that is there is replaced. A link is followed.
+        path: where the file goes; one that is there is replaced. A link is followed within its folder.
         content: the bytes of the file.
 
     Returns:
@@ -57,12 +57,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     the old file or the new one. When the block fails there is the old one, and nothing beside it.
 
     Args:
-        path: where the file goes; one that is there is replaced. A link is followed.
+        path: where the file goes; one that is there is replaced. A link is followed within its folder.
 
     Raises:
         OSError: it cannot be written, or the block raised one; the error names `path`.
     """
-    place = Path(os.path.realpath(path))
+    place = _place(path)
     unfinished = place.with_name(f".{secrets.token_hex(6)}.tmp")
     try:
         if place.exists() and not place.is_file():
@@ -88,7 +88,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
     Raises:
         OSError: it cannot be read, or is no ordinary file.
     """
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAITING)) as file:
+    with open(path, "rb", opener=_at_once) as file:
         if not S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(EINVAL, "not an ordinary file", str(path))
         yield file
@@ -110,18 +110,47 @@ def append(path: str | os.PathLike[str], content: bytes) -> None:
     """Add to the end of a file, or leave it as it is: what a full disk took is taken back.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written; the error names `path`.
     """
-    with open(path, "ab", buffering=0) as file:
-        end = file.seek(0, os.SEEK_END)
-        try:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[file.write(rest) :]
-        except BaseException:
-            with suppress(OSError):
-                file.truncate(end)
-            raise
+    try:
+        with open(_place(path), "ab", buffering=0, opener=_at_once) as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                rest = memoryview(content)
+                while rest:
+                    rest = rest[file.write(rest) :]
+            except BaseException:
+                with suppress(OSError):
+                    file.truncate(end)
+                raise
+    except OSError as fault:
+        fault.filename = str(path)
+        raise
+
+
+def subfolder(path: str | os.PathLike[str]) -> Path:
+    """Make a folder that is part of another one, unless it is there already.
+
+    Raises:
+        OSError: it cannot be made, or is a link, through which files would be written and removed elsewhere.
+    """
+    if os.path.islink(path):
+        raise OSError(ELOOP, "is a link: use the folder that it leads to", str(path))
+    Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path)
+
+
+def _place(path: str | os.PathLike[str]) -> Path:
+    """Where the content of a file goes: a link in a folder of somebody else's must not lead out of it."""
+    place = Path(os.path.realpath(path))
+    if os.path.islink(path) and place.parent != Path(os.path.realpath(Path(path).parent)):
+        raise OSError(ELOOP, f"is a link to another folder: write to {place} itself", str(path))
+    return place
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the other end where it is a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
 def sync_folder(folder: Path) -> None:

@@ -283,6 +283,32 @@ def test_a_full_disk_keeps_the_checkpoint_there_is(corpus, tmp_path):
     assert leftovers(folder) == []
 
 
+LINKED = ["metrics.jsonl", "commands.txt", "model.safetensors", "card.md", "checksums.json"]
+
+
+@pytest.mark.parametrize("name", [*LINKED, "checkpoints"])
+def test_a_link_in_a_run_folder_leads_no_write_out_of_it(name, model, corpus, tmp_path):
+    elsewhere = tmp_path / "elsewhere" / name
+    elsewhere.parent.mkdir()
+    (model / name).rename(elsewhere)
+    (model / name).symlink_to(elsewhere)
+    before = {path: path.read_bytes() for path in elsewhere.parent.rglob("*") if path.is_file()}
+    more = ["--set", "training.max_steps=13", "--set", "training.keep_best=1"]
+    result = run("train", model, "--resume", "--data", corpus, *more)
+    check_refused(result, model / name, "is a link")
+    after = {path: path.read_bytes() for path in elsewhere.parent.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_a_shortlist_that_is_a_link_is_not_written_through(model, corpus, tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"mine")
+    (model / "shortlist.safetensors").symlink_to(mine)
+    text = ["--source", corpus / "train.es", "--target", corpus / "train.en"]
+    check_refused(run("shortlist", "--model", model, *text), "shortlist.safetensors", "is a link")
+    assert mine.read_bytes() == b"mine"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_standard_output_on_a_full_disk_is_a_clean_failure(trained):
     from tests.journeys.commands import Bytes, main, standing_in

@@ -22,8 +22,7 @@ SCORES = "Scores"
 
 def remember(folder: Path, command: str) -> None:
     """Keep the command that worked in a run folder, for its card."""
-    with (folder / COMMANDS).open("a", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(command + "\n")
+    files.append(folder / COMMANDS, (command + "\n").encode("utf-8", "backslashreplace"))
 
 
 def keep_repeating(folder: Path, command: str | None) -> None:

@@ -100,7 +100,7 @@ class Run:
         """A new run. Raises `TrainingError` when the folder is taken or cannot be written."""
         cls.check_free(folder)
         try:
-            (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+            files.subfolder(folder / CHECKPOINTS)
             for name, tokenizer in tokenizers.files().items():
                 files.write(folder / name, tokenizer.model)
             # From the start, so that no tokenizer is ever exchanged for another behind a checkpoint's back.

@@ -68,7 +68,7 @@ def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.
     final = folder / checkpoint_name(progress.step, progress.unvalidated)
     unfinished = folder / f".step-{progress.step}.{os.getpid()}.tmp"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.subfolder(folder)
         unfinished.mkdir()
         weights.save(state, unfinished / MODEL)
         weights.save(_optimiser_state(model, optimiser), unfinished / OPTIMISER)
@@ -108,7 +108,11 @@ def load(
 
 
 def clean(run: Run) -> None:
-    """Remove what a killed process never finished."""
+    """Remove what a killed process never finished. Raises `CheckpointError` where that lies in another folder."""
+    try:
+        files.subfolder(run.folder / CHECKPOINTS)
+    except OSError as fault:
+        raise CheckpointError(f"{run.folder / CHECKPOINTS}: {fault.strerror}") from None
     for unfinished in (run.folder / CHECKPOINTS).glob(".*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
     for unfinished in run.folder.glob(".*.tmp"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from regard import files
 from regard.translation.errors import ConfigurationError
 from regard.translation.training.events import Observer, Stepped, Validated
 
@@ -26,7 +27,9 @@ class TensorBoard(Observer):
         check_installed()
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer: Any = SummaryWriter(str(folder / FOLDER), purge_step=step + 1)
+        self._writer: Any = SummaryWriter(
+            str(files.subfolder(folder / FOLDER)), purge_step=step + 1
+        )
 
     def stepped(self, event: Stepped, total: int) -> None:
         self._write(
