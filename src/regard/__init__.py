@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from regard.attention.heads import MultiHeadAttention
     from regard.attention.kernels.choose import explain, kernel
     from regard.attention.looks import Look
-    from regard.attention.memory import Memory
+    from regard.attention.memory import CharacterNgrams, Memory
     from regard.attention.shapes import ShapeError
     from regard.watching import Seen, WatchError, declare, watch
 
@@ -22,6 +22,7 @@ except metadata.PackageNotFoundError:  # read from a checkout that was never ins
     __version__ = "0.1.0"
 
 __all__ = [
+    "CharacterNgrams",
     "Look",
     "Memory",
     "MultiHeadAttention",
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "CharacterNgrams": "regard.attention.memory",
     "attend": "regard.attention.attend",
     "look": "regard.attention.attend",
     "read": "regard.attention.attend",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attention import scores
 from regard.attention.attend import attend
 from regard.attention.memory import CharacterNgrams, EmptyMemoryError, Memory
-from regard.attention.normalisers import Hard, Softmax, Sparsemax
+from regard.attention.normalisers import Hard, Sparsemax
 from regard.attention.shapes import ShapeError
 
 
@@ -43,8 +43,48 @@ def test_a_soft_lookup_is_a_blend():
     assert memory[["Subject", "Date"]].shape == (2, 1)
     texts = Memory(encoder=encoder)
     texts.write(HEADERS, LINES)  # strings as values are blended as vectors
-    expected = torch.softmax(encoder(["Date"]) @ encoder(HEADERS).T / 512**0.5, -1) @ encoder(LINES)
+    expected = torch.softmax(20 * encoder(["Date"]) @ encoder(HEADERS).T, -1) @ encoder(LINES)
     torch.testing.assert_close(texts["Date"], expected[0])
+
+
+@pytest.mark.parametrize("entry", range(3))
+def test_a_memory_of_strings_is_sharp_by_default(entry):
+    memory = Memory(encoder=CharacterNgrams())
+    memory.write(["Subject", "Pronoun", "Object"], ["Professor Perry", "he", "the lecture"])
+    weights, payloads = memory.find(["Subject", "Pronoun", "Object"][entry], 1)
+    assert weights.item() > 0.99
+    assert payloads == [["Professor Perry", "he", "the lecture"][entry]]
+    weights, payloads = memory.find(["subjct", "pronuon", "objects"][entry], 1)
+    assert weights.item() > 0.95
+    assert payloads == [["Professor Perry", "he", "the lecture"][entry]]
+
+
+def test_a_memory_of_strings_is_sharp_among_hundreds_of_them():
+    keys = [f"{first}{second}" for first in "abcdefghij" for second in HEADERS + LINES[:2]] * 4
+    keys = [f"{key} {number // 50}" for number, key in enumerate(keys)]
+    memory = Memory(encoder=CharacterNgrams())
+    memory.write(keys)
+    assert memory.look(keys).weights().diagonal().median() > 0.5
+
+
+def test_vectors_without_an_encoder_are_attended_to_as_ever():
+    memory = Memory()
+    memory.write(seeded(5, 4))
+    query = seeded(2, 4, seed=1)
+    torch.testing.assert_close(memory.read(query), attend(query, seeded(5, 4), seeded(5, 4)))
+
+
+@pytest.mark.parametrize("name", ["dot", "cosine", "general", "additive"])
+def test_scores_and_normalisers_by_name(name):
+    memory = Memory(d_key=4, score=name, normaliser="hard")
+    memory.write(seeded(5, 4).float(), payloads=[*"abcde"])
+    assert memory[seeded(1, 4, seed=1).float()][0] in "abcde"
+    assert bool([*memory.parameters()]) == (name in ("general", "additive"))
+
+
+def test_a_score_that_owns_parameters_needs_the_width_of_the_keys():
+    with pytest.raises(ValueError, match=r"'additive' owns parameters: pass the width .* d_key="):
+        Memory(score="additive")
 
 
 @pytest.mark.parametrize("score", [None, scores.Dot(), scores.General(3, 4).double()])
@@ -256,7 +296,8 @@ def test_an_encoder_of_ones_own_may_be_a_module_and_train():
         def forward(self, strings: list[str]) -> list[Tensor]:
             return [self.embedding(torch.tensor([*map(ord, s)])).mean(0) for s in strings]
 
-    memory = Memory(encoder=Letters(), normaliser=Softmax(0.1))
+    torch.manual_seed(0)
+    memory = Memory(encoder=Letters())
     memory.write(["ab", "cd"], torch.eye(2))
     memory["ab"][0].backward()
     assert memory.encoder.embedding.weight.grad.ne(0).any()

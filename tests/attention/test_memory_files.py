@@ -222,3 +222,27 @@ def test_what_cannot_be_read_is_an_oserror_with_its_name(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(MemoryFileError, match="not a regular file"):
         Memory.open(tmp_path / "pipe")
+
+
+def test_a_score_by_name_takes_the_saved_parameters(tmp_path):
+    memory = Memory(d_key=3, score="general")
+    memory.write(torch.eye(3), torch.ones(3, 2))
+    memory.save(tmp_path / "m")
+    opened = Memory.open(tmp_path / "m", score="general", normaliser="hard")
+    assert torch.equal(opened.score.weight, memory.score.weight)
+    assert opened.normaliser == normalisers.Hard()
+
+
+def test_what_was_saved_with_the_default_reads_the_same_with_any_encoder(tmp_path):
+    memory = Memory()
+    memory.write(CharacterNgrams()(["Subject", "Object"]))
+    memory.save(tmp_path / "m")
+    opened = Memory.open(tmp_path / "m", encoder=CharacterNgrams())
+    query = CharacterNgrams()(["Subject"])
+    assert torch.equal(opened.look("Subject").weights(), memory.look(query).weights())
+    strings = Memory(encoder=CharacterNgrams())
+    strings.write(["Subject", "Object"])
+    strings.save(tmp_path / "s")
+    assert torch.equal(
+        Memory.open(tmp_path / "s").look(query).weights(), strings.look("Subject").weights()
+    )

@@ -120,6 +120,9 @@ def read_memory(
                 f"its encoder makes vectors of width {saved_encoder.width}, "
                 f"its keys have {key.shape[-1]}"
             )
+        if isinstance(parts["score"], str):
+            width = None if key is None else key.shape[-1]
+            parts["score"] = scores.build(parts["score"], width, width)
         _load_score(parts["score"], parameters)
         return Contents(key, value, _payloads(payloads, key), **parts)
 

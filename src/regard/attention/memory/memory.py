@@ -15,12 +15,14 @@ from regard.attention.attend import attend, look
 from regard.attention.looks import Look
 from regard.attention.memory.entries import Entries, Trainable
 from regard.attention.memory.file import Contents, read_memory, write_memory
-from regard.attention.normalisers import Hard
-from regard.attention.scores import ScaledDot
+from regard.attention.normalisers import Hard, NormaliserLike, as_normaliser
+from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
 
 __all__ = ["EmptyMemoryError", "Found", "Memory"]
 
 Strings = str | Sequence[str]
+SHARPNESS = 20.0  # weights of 0.99 for an exact key among hundreds of strings
+
 Alone = Float[Tensor, " width"]
 Encoder = Callable[[list[str]], Any]
 
@@ -58,8 +60,12 @@ class Memory(nn.Module):
     Args:
         d_key: Width of the keys; that of the first write by default.
         d_value: Width of the values; that of the first write by default.
-        score: How queries are compared with keys; scaled dot product by default.
-        normaliser: Scores to weights: softmax by default, which blends; ``Hard()`` looks up.
+        score: How queries are compared with keys, or a name. By default scaled dot product; with an
+            encoder, ``Cosine(scale=20)``: vectors of strings have like lengths, and a softmax
+            of cosines between -1 and 1 alone would be almost uniform. ``"general"`` and ``"additive"``
+            are built for ``d_key``.
+        normaliser: Scores to weights, or a name: softmax by default, which blends; ``"hard"`` looks
+            up.
         encoder: Turns a list of strings into vectors ``(strings, width)``; needed to write or
             query with strings.
         trainable: Makes ``"keys"``, ``"values"`` or both (True) parameters. A write then makes a
@@ -67,9 +73,8 @@ class Memory(nn.Module):
 
     Example:
         >>> from regard.attention.memory import CharacterNgrams
-        >>> from regard.attention.normalisers import Hard
-        >>> memory = Memory(encoder=CharacterNgrams(), normaliser=Hard())
-        >>> memory.write(["Sender", "Subject"], ["Dean Moriarty", "Professor Perry"])
+        >>> memory = Memory(encoder=CharacterNgrams(), normaliser="hard")
+        >>> memory.write(["Subject", "Pronoun"], ["Professor Perry", "he"])
         >>> memory["Subject"], memory["the subjects"]
         ('Professor Perry', 'Professor Perry')
     """
@@ -79,15 +84,17 @@ class Memory(nn.Module):
         d_key: int | None = None,
         d_value: int | None = None,
         *,
-        score: Callable[..., Any] | None = None,
-        normaliser: Callable[..., Any] | None = None,
+        score: ScoreLike | None = None,
+        normaliser: NormaliserLike | None = None,
         encoder: Encoder | None = None,
         trainable: Trainable = False,
     ) -> None:
         super().__init__()
         self.entries = Entries(d_key, d_value, trainable)
-        self.score = score
-        self.normaliser = normaliser
+        if score is None and encoder is not None:
+            score = Cosine(SHARPNESS)
+        self.score = None if score is None else build(score, d_key, d_key)
+        self.normaliser = as_normaliser(normaliser) if isinstance(normaliser, str) else normaliser
         self.encoder = encoder
 
     def __len__(self) -> int:
@@ -224,8 +231,8 @@ class Memory(nn.Module):
         cls,
         path: str | os.PathLike[str],
         *,
-        score: Callable[..., Any] | None = None,
-        normaliser: Callable[..., Any] | None = None,
+        score: ScoreLike | None = None,
+        normaliser: NormaliserLike | None = None,
         encoder: Encoder | None = None,
         trainable: Trainable = False,
     ) -> Memory:
@@ -244,7 +251,7 @@ class Memory(nn.Module):
         """
         contents = read_memory(path, score=score, normaliser=normaliser, encoder=encoder)
         memory = cls(
-            score=contents.score,
+            score=ScaledDot() if contents.score is None else contents.score,
             normaliser=contents.normaliser,
             encoder=contents.encoder,
             trainable=trainable,

@@ -46,8 +46,8 @@ def as_score(score: ScoreLike, d_query: int, d_key: int) -> Score:
 
 def build(
     score: ScoreLike,
-    d_query: int,
-    d_key: int,
+    d_query: int | None,
+    d_key: int | None,
     d_hidden: int | None = None,
     heads: Heads = None,
 ) -> Score:
@@ -59,11 +59,13 @@ def build(
         >>> build("additive", 3, 5)
         Additive(d_query=3, d_key=5, d_hidden=3)
     """
+    if score not in OWNING:
+        return as_score(score, d_query or 0, d_key or 0)
+    if d_query is None or d_key is None:
+        raise ValueError(f"score {score!r} owns parameters: pass the width of the keys, d_key=")
     if score == "general":
         return General(d_query, d_key, heads=heads)
-    if score in OWNING:
-        return Additive(d_query, d_key, d_hidden or d_query, heads=heads)
-    return as_score(score, d_query, d_key)
+    return Additive(d_query, d_key, d_hidden or d_query, heads=heads)
 
 
 def _check(name: str) -> None:
