@@ -101,3 +101,17 @@ def test_the_weights_of_a_look_can_be_trained_with(tensors: list[torch.Tensor]) 
     assert query.grad is not None
     assert query.grad[..., :2, :].any()
     assert not query.grad[..., 2:, :].any()
+
+
+def test_readable_is_what_the_mask_and_a_bias_of_minus_infinity_leave() -> None:
+    query, key = torch.zeros(2, 1, 3, 4), torch.zeros(5, 4)
+    bias = torch.zeros(3, 5)
+    bias[:, 4] = -torch.inf
+    look = regard.look(query, key, mask=regard.masks.causal(align="start"), bias=bias)
+    expected = torch.ones(3, 5, dtype=torch.bool).tril()
+    expected[:, 4] = False
+    assert torch.equal(look.readable(), expected.expand(2, 1, 3, 5))
+    assert torch.equal(look.readable([2], [0, -1]), expected[2:, [0, 4]].expand(2, 1, 1, 2))
+    assert torch.equal(look.mean_heads().readable(), expected.expand(2, 3, 5))
+    assert regard.look(query, key).readable() is None
+    assert StoredLook(torch.eye(3)).readable() is None

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import regard
 from regard.viewing.alignment import Alignment, by_head, mean, scale_of
 
 piece = st.sampled_from(["▁", "▁a", "b", "▁c", "d", "<0xE2>", "<0x82>", "<0xAC>", "</s>", "▁的"])
@@ -104,3 +105,26 @@ def test_a_look_over_several_sentences_is_refused() -> None:
 def test_only_alignments_of_the_same_words_are_averaged() -> None:
     with pytest.raises(ValueError, match="different words"):
         mean([Alignment([[1.0]], ["a"], ["x"]), Alignment([[1.0]], ["a"], ["y"])])
+
+
+def test_a_word_is_masked_where_all_its_pieces_are() -> None:
+    readable = np.array([[True, False, False], [True, True, False]])
+    alignment = Alignment(
+        [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], ["▁a", "b"], ["▁x", "y", "▁z"], readable=readable
+    )
+    words = alignment.words()
+    assert words.readable is not None
+    assert words.readable.tolist() == [[True, False]]
+    assert words.has_masked
+    assert not Alignment([[1.0]], ["a"], ["x"]).has_masked
+    with pytest.raises(ValueError, match=r"readable has shape \[1, 2\]"):
+        Alignment([[1.0]], ["a"], ["x"], readable=np.ones((1, 2), dtype=bool))
+
+
+def test_the_mask_of_a_look_travels_with_its_heads() -> None:
+    x = torch.zeros(1, 2, 3, 4)
+    look = regard.look(x, x, mask=regard.masks.causal(align="start"))
+    heads = by_head(look, list("abc"), list("abc"))
+    for each in (*heads, mean(heads)):
+        assert each.readable is not None
+        assert each.readable.tolist() == np.tril(np.ones((3, 3), dtype=bool)).tolist()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.translation.errors import ConfigurationError
-from regard.viewing import figures, pictures
+from regard.viewing import figures, fonts, pictures
 from regard.viewing.alignment import Alignment
 
 ALIGNMENT = Alignment([[0.9, 0.1], [0.2, 0.8]], ["a", "b"], ["x", "y"], "title")
@@ -24,6 +24,27 @@ def test_each_format_is_written_and_the_same_twice(tmp_path: Path, ending: str) 
     assert one.read_bytes().startswith(BEGINNINGS[ending])
     assert not re.search(rb"CreationDate|<dc:date>", one.read_bytes())
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"one.{ending}", f"two.{ending.upper()}"]
+
+
+def test_text_of_an_svg_is_text(tmp_path: Path) -> None:
+    alignment = Alignment([[1.0]], ["家"], ["gato & <b>"], "title")
+    written = figures.save(pictures.heat_map(alignment), tmp_path / "a.svg").read_text("utf-8")
+    assert re.search(r"<text[^>]*>家</text>", written)
+    assert "gato &amp; &lt;b&gt;</text>" in written
+
+
+def test_characters_without_a_font_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fonts, "families", lambda text: (fonts.FIRST,))
+    fonts._lacking.cache_clear()
+    figure = pictures.heat_map(Alignment([[1.0]], ["家"], ["é مرحبا"], "🚀"))
+    with pytest.warns(UserWarning, match=r"a\.png: no installed font has") as told:
+        figures.save(figure, tmp_path / "a.png")
+    assert "家 (U+5BB6)" in str(told[0].message)
+    assert "🚀 (U+1F680)" in str(told[0].message)
+    assert "é" not in str(told[0].message)
+    fonts._lacking.cache_clear()
 
 
 def test_an_unknown_ending_names_the_known(tmp_path: Path) -> None:

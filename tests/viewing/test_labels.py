@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.viewing.labels import cells, shorten, visible
+from regard.viewing.labels import cells, isolated, shorten, visible
 
 anything = st.text(st.characters(exclude_categories=()), max_size=40)
 
@@ -47,3 +47,12 @@ def test_shortening_keeps_to_the_width_and_to_the_beginning(text: str, width: in
 
 def test_wide_characters_take_two_columns() -> None:
     assert shorten("人工知能", 5) == "人工…"
+
+
+def test_isolates_stay_where_they_have_an_end_and_are_escaped_elsewhere() -> None:
+    pair = f"{isolated('مرحبا.')} → {isolated('Hello.')}"
+    assert pair == "\u2068مرحبا.\u2069 → \u2068Hello.\u2069"
+    assert visible(pair) == pair
+    assert visible("a\u2069b\u2068c") == "a\\u2069b\\u2068c"
+    assert isolated("a\u2069b") == "\u2068a\\u2069b\u2069"
+    assert cells(isolated("ab")) == 2

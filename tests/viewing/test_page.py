@@ -133,11 +133,33 @@ def test_it_opens_on_the_cross_attention_with_the_mean_of_heads(seen: dict[str, 
     assert opened["cells"] == ["20", "50", "30", "30", "20", "50"]
 
 
+def test_it_opens_on_the_last_layer_where_none_is_named_cross() -> None:
+    def first(*names: str | int) -> int:
+        text = page.render({name: [CROSS] for name in names})
+        return int(json.loads(_Reader(text).of("script")[0])["first"])
+
+    assert first(0, 1, 2) == 2
+    assert first("decoder.0.cross", "decoder.1.cross", "encoder.0.self") == 1
+
+
+def test_heads_keep_their_numbers() -> None:
+    data = json.loads(_Reader(page.render({1: {2: CROSS}, 2: [CROSS, OTHER]})).of("script")[0])
+    assert [layer["numbers"] for layer in data["layers"]] == [[2], [0, 1]]
+
+
+def test_a_long_title_takes_two_lines() -> None:
+    style = _Reader(page.render({"a": [CROSS]})).of("style")[0]
+    heading = re.search(r"h1 \{(.*?)\}", style, re.DOTALL)
+    assert heading is not None
+    assert "-webkit-line-clamp: 2" in heading[1]
+    assert "overflow: hidden" in heading[1]
+
+
 def test_hovering_a_word_shades_what_it_looked_at(seen: dict[str, Any]) -> None:
     assert seen["hovered"]["shares"] == ["20%", "50%", "30%"]
     strongest = seen["hovered"]["shades"]
     assert len(set(strongest)) == 3
-    assert "“my” looks most at “casa” 50%" in seen["hovered"]["readout"]
+    assert "“\u2068my\u2069” looks most at “\u2068casa\u2069” 50%" in seen["hovered"]["readout"]
     assert seen["left"]["shares"] == ["", "", ""]
 
 

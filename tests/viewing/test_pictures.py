@@ -79,8 +79,8 @@ def test_odd_words_stand_literally_and_without_a_warning(ending: str) -> None:
 @pytest.mark.parametrize("size", [(1, 1), (1, 400), (250, 300)])
 def test_the_size_of_a_figure_is_bounded(size: tuple[int, int]) -> None:
     width, height = pictures.heat_map(_random(*size)).get_size_inches()
-    assert 1 < width < 16
-    assert 1 < height < 16
+    assert 1 < width < 28
+    assert 1 < height < 28
 
 
 def test_everything_written_lies_within_the_figure() -> None:
@@ -134,3 +134,45 @@ def test_multiples_of_nothing_or_of_one_place_twice_are_refused() -> None:
     for panels in ([], [(0, 0, _random(2, 2)), (0, 0, _random(2, 2))]):
         with pytest.raises(ValueError, match="panels"):
             multiples.small_multiples(panels)
+
+
+def test_masked_cells_are_drawn_unlike_zeros() -> None:
+    weights, words = np.array([[1.0, 0.0, 0.0]]), list("abc")
+    readable = np.array([[True, True, False]])
+    figure = pictures.heat_map(Alignment(weights, ["q"], words, readable=readable))
+    plain = pictures.heat_map(Alignment(weights, ["q"], words))
+    assert "hatched: masked, may not be read" in _texts(figure)
+    assert "hatched: masked, may not be read" not in _texts(plain)
+    cells = figure.axes[0].collections[0].get_array()
+    assert np.ma.getmaskarray(cells).ravel().tolist() == [False, False, True]
+    assert figure.axes[0].patch.get_hatch()
+
+
+def test_words_of_long_sentences_can_be_read() -> None:
+    from matplotlib.text import Text
+
+    long = Alignment(np.eye(60), ["word"] * 60, ["mot"] * 60)
+    panels = [(layer, head, long) for layer in range(2) for head in range(4)]
+    for figure in (pictures.heat_map(long), multiples.small_multiples(panels)):
+        written = [text for text in figure.findobj(Text) if text.get_text() in ("word", "mot")]
+        assert min(text.get_fontsize() for text in written) >= 5.5
+        figure.draw_without_rendering()
+        rows = [text for text in written if text.get_text() == "word"][:2]
+        boxes = [row.get_window_extent() for row in rows]
+        assert abs(boxes[0].y0 - boxes[1].y0) >= 0.7 * boxes[0].height
+
+
+def test_a_subtitle_stands_below_the_title() -> None:
+    figure = multiples.small_multiples([(0, 0, _random(3, 3))], title="a → b", subtitle="es-en")
+    above, below = (text for text in figure.texts if text.get_text() in ("a → b", "es-en"))
+    assert above.get_text() == "a → b"
+    assert above.get_position()[1] > below.get_position()[1]
+
+
+@pytest.mark.parametrize("kind", ["heat_map", "small_multiples"])
+def test_a_notebook_shows_a_picture(kind: str) -> None:
+    drawn = {
+        "heat_map": lambda: pictures.heat_map(_random(2, 2)),
+        "small_multiples": lambda: multiples.small_multiples([(0, 0, _random(2, 2))]),
+    }
+    assert drawn[kind]()._repr_png_().startswith(b"\x89PNG")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard.cli.main import main
+from regard.viewing import figures
 
 MODEL = """
 import torch
@@ -17,6 +18,10 @@ def encoder():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     return nn.TransformerEncoder(layer, 2), torch.randn(1, 5, 8)
+
+def wide():
+    layer = nn.TransformerEncoderLayer(36, 18, 16, batch_first=True)
+    return nn.TransformerEncoder(layer, 1), torch.randn(2, 3, 36)
 
 def called():
     model, x = encoder()
@@ -60,6 +65,22 @@ def test_the_heads_of_a_model_are_printed_and_drawn(module, tmp_path, capsys):
     ]
     for name in ("layer.0.self.png", "layer.1.self.png"):
         assert (tmp_path / "heads" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_pictures_name_model_attention_entry_and_heads(module, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(figures, "save", lambda figure, path: drawn.update({path.name: figure}))
+    assert main(["look", "--watch", f"{module}:wide", "--out", "all"]) == 0
+    figure = drawn["layer.0.self-heads-16-17.png"]
+    assert figure.get_suptitle() == "TransformerEncoder: layer.0.self"
+    assert [axes.get_title() for axes in figure.axes[:2]] == [
+        "entry 0, head 16",
+        "entry 0, head 17",
+    ]
+    drawn.clear()
+    one = ["look", "--watch", f"{module}:encoder", "--layer", "1", "--head", "1", "--out", "one"]
+    assert main(one) == 0
+    assert drawn["layer.1.self.png"].axes[0].get_title() == "entry 0, head 1"
 
 
 def test_one_layer_and_head_of_a_model_that_is_run_by_a_function(module, capsys):

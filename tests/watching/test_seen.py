@@ -437,3 +437,42 @@ def test_a_transformed_attention_of_another_sequence_runs_as_it_does_unwatched()
     expected = run(query, key)
     with pytest.warns(RuntimeWarning, match=r"torch\.func"), regard.watch(model):
         torch.testing.assert_close(run(query, key), expected, atol=0, rtol=0)
+
+
+def test_looks_carry_the_names_of_model_attention_and_heads() -> None:
+    model, x = nn.MultiheadAttention(8, 4, batch_first=True), torch.randn(2, 5, 8)
+    with regard.watch(model) as seen:
+        model(x, x, x, need_weights=False)
+    caption = seen["self"].caption
+    assert caption.title == "MultiheadAttention: self"
+    assert caption.places is None
+    assert caption.of((1, 3)) == "entry 1, head 3"
+    assert seen.of_heads("self", [3, 1]).caption.of((0, 1)) == "entry 0, head 1"
+    with regard.watch(model, heads=[2]) as seen:
+        model(x, x, x, need_weights=False)
+    assert seen["self"].caption.of((0, 0)) == "entry 0, head 2"
+
+
+class Cached(nn.Module):
+    """Keeps the keys of earlier calls, as a decoder that generates does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = torch.zeros(1, 1, 0, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept = torch.cat([self.kept, x], dim=-2)
+        return F.scaled_dot_product_attention(x, self.kept, self.kept)
+
+
+def test_generated_queries_and_chosen_rows_have_their_own_positions() -> None:
+    model, prompt = Cached(), torch.randn(1, 1, 5, 8)
+    with regard.watch(model) as seen:
+        model(prompt)
+        for _ in range(4):
+            model(torch.randn(1, 1, 1, 8))
+    assert seen["self"].caption.places.tolist() == [5, 6, 7, 8]
+    attention, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(1, 5, 8)
+    with regard.watch(attention, rows=[1, 3]) as seen:
+        attention(x, x, x, need_weights=False)
+    assert seen["self"].caption.places.tolist() == [1, 3]

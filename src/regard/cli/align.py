@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import aligned, choosing, corpora, options, report, streams
+from regard.cli import aligned, choosing, corpora, drawing, options, report, streams
 from regard.translation.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def align(
     pairs = _texts(source, target) if text else _lines(source, target)
     forward = aligned.open_aligner(model, device, asked, to)
     backward = None if reverse_model is None else aligned.open_aligner(reverse_model, device)
-    _print(forward, backward, pairs, format, out)
+    _print(forward, backward, pairs, format, out, f"{Path(model).name}: word links")
 
 
 def _print(
@@ -141,6 +141,7 @@ def _print(
     pairs: Iterator[tuple[Words, Words]],
     format: report.Format,
     out: Path | None,
+    title: str,
 ) -> None:
     """A line of links for each pair; a picture of the only one."""
     unread = 0
@@ -150,7 +151,7 @@ def _print(
         for one, links in _link(forward, backward, some):
             unread += one.unread
             if out is not None:
-                _draw(one, links, out)
+                _draw(one, links, out, title)
             print(_written(one, links, format))
     if unread:
         report.note(f"{unread} words lie beyond what the model reads of a sentence: without links")
@@ -237,13 +238,12 @@ def _written(one: Aligned, links: set[Link], format: report.Format) -> str:
     )
 
 
-def _draw(one: Aligned, links: set[Link], out: Path) -> None:
-    from regard.viewing import figures
+def _draw(one: Aligned, links: set[Link], out: Path, title: str) -> None:
     from regard.viewing.alignment import Alignment
     from regard.viewing.links import linked
 
     if not one.source or not one.target:
         raise DataError("an empty side: there is nothing to draw")
-    alignment = Alignment(one.weights.double().numpy(), one.target, one.source, "word links")
-    figures.save(linked(alignment, links), out)
+    alignment = Alignment(one.weights.double().numpy(), one.target, one.source, title)
+    drawing.save(linked(alignment, links), out)
     report.note(f"wrote {out}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import backtranslating, corpora, options, report, splitting
+from regard.cli import backtranslating, corpora, drawing, options, report, splitting
 from regard.translation.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -220,7 +220,6 @@ def _vocabulary(sides: dict[str, dict[str, object]]) -> str:
 
 
 def _draw(found: Report, out: Path) -> None:
-    from regard.viewing import figures
     from regard.viewing.lengths import histograms
 
     unit = "pieces" if found.vocabularies else "words"
@@ -232,4 +231,4 @@ def _draw(found: Report, out: Path) -> None:
         )
         for split in found.splits
     ]
-    figures.save(histograms(splits, unit=unit), out)
+    drawing.save(histograms(splits, unit=unit), out)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard.cli import report
 from regard.translation.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from regard.translation.translator import Translation
     from regard.viewing.alignment import Alignment
 
@@ -17,7 +22,7 @@ _NAMES = {
     "encoder": r"encoder\.(\d+)\.self",
     "decoder": r"decoder\.(\d+)\.self",
 }
-_WHO = {
+WHO = {
     "cross": "what the decoder reads of the source",
     "encoder": "what the encoder reads of the source",
     "decoder": "what the decoder reads of itself",
@@ -25,21 +30,26 @@ _WHO = {
 
 
 def layers(
-    translation: Translation, attention: str = "cross", *, whole_words: bool = True
+    translation: Translation,
+    attention: str = "cross",
+    *,
+    whole_words: bool = True,
+    model: str = "",
 ) -> dict[int, list[Alignment]]:
-    """One kind of attention by layer, an alignment for each head.
+    """One kind of attention by layer, an alignment for each head, titled after `model` where it is given.
 
     Raises `ConfigurationError` when the model has none of that kind.
     """
     from regard.viewing.alignment import by_head
 
+    of = f"{model}: " if model else ""
     found: dict[int, list[Alignment]] = {}
     for name, look in translation.looks.items():
         matched = re.fullmatch(_NAMES[attention], name)
         if matched:
             layer = int(matched[1])
             heads = by_head(
-                look, *translation.labels(name), title=f"{_WHO[attention]}, layer {layer}"
+                look, *translation.labels(name), title=f"{of}{WHO[attention]}, layer {layer}"
             )
             found[layer] = [head.words() for head in heads] if whole_words else heads
     if not found:
@@ -83,6 +93,17 @@ def last_cross(translation: Translation) -> Alignment:
     """The mean of the heads with which the decoder's last layer reads the source, in whole words."""
     found = layers(translation)
     return mean_of_heads(found[max(found)])
+
+
+def save(figure: Figure, out: Path) -> None:
+    """Write a picture, and note the characters in it that no installed font has."""
+    from regard.viewing import figures
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        figures.save(figure, out)
+    for each in told:
+        report.note(str(each.message))
 
 
 def print_alignment(alignment: Alignment, theme: str | None = None) -> None:

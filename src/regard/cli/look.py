@@ -97,6 +97,8 @@ def look(
     if out is not None:
         _check_name(out)
         options.check_writable(out)
+    from regard.viewing.labels import isolated
+
     streams.output()
     sentence = streams.argument(text)
     translator = options.open_translator(model, device, to)
@@ -104,7 +106,7 @@ def look(
     translation = translator.look(sentence, given)
     if not translation.source_pieces:
         raise DataError("TEXT is empty: there is nothing to look at")
-    found = drawing.layers(translation, attention, whole_words=not pieces)
+    found = drawing.layers(translation, attention, whole_words=not pieces, model=_name(model))
     if out is None and layer is None:
         layer = max(found)
     chosen = drawing.choose(found, layer, head)
@@ -113,7 +115,9 @@ def look(
         heads = [alignment for _, alignment in chosen[max(chosen)]]
         drawing.print_alignment(drawing.mean_of_heads(heads), theme)
     else:
-        _save(chosen, out, theme or Theme.light, f"{sentence} → {translation.text}")
+        both = f"{isolated(sentence)} → {isolated(translation.text)}"
+        subtitle = f"{_name(model)}: {drawing.WHO[attention]}"
+        _save(chosen, out, theme or Theme.light, both, subtitle)
         report.say(f"wrote {out}")
 
 
@@ -135,15 +139,20 @@ def _check_name(out: Path) -> None:
         raise ConfigurationError(f"--out {out}: its name must end in {known}")
 
 
-def _save(chosen: _Chosen, out: Path, theme: Theme, title: str) -> None:
-    from regard.viewing import figures, multiples, page, pictures
+def _name(model: str) -> str:
+    """A bundled model's name, or that of a run's folder."""
+    return Path(model).name or model
+
+
+def _save(chosen: _Chosen, out: Path, theme: Theme, title: str, subtitle: str) -> None:
+    from regard.viewing import multiples, page, pictures
 
     panels = [(layer, head, one) for layer, heads in chosen.items() for head, one in heads]
     if out.suffix.lower() == ".html":
-        page.write(
-            out, {layer: [one for _, one in heads] for layer, heads in chosen.items()}, title=title
-        )
+        layers: page.Layers = {layer: dict(heads) for layer, heads in chosen.items()}
+        page.write(out, layers, title=f"{title} ({subtitle})")
     elif len(panels) == 1:
-        figures.save(pictures.heat_map(panels[0][2], theme), out)
+        drawing.save(pictures.heat_map(panels[0][2], theme), out)
     else:
-        figures.save(multiples.small_multiples(panels, theme, title=title), out)
+        figure = multiples.small_multiples(panels, theme, title=title, subtitle=subtitle)
+        drawing.save(figure, out)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import report, streams
+from regard.cli import drawing, report, streams
 from regard.translation.errors import ConfigurationError, DataError, RegardError
 
 if TYPE_CHECKING:
@@ -118,18 +118,17 @@ def _check_folder(out: Path) -> None:
 
 def _save(seen: Seen, out: Path, theme: str) -> None:
     """A picture of each attention's first batch entry, with 16 heads on each."""
-    from regard.viewing import figures
-
     out.mkdir(exist_ok=True)
     for name in seen:
-        *batch, heads, _, _ = (1, *seen[name].shape)
+        *batch, _, _ = seen[name].shape
+        heads = batch[-1] if len(batch) > 1 else 1  # a single batch axis holds the entries
         for first in range(0, heads, PANELS):
             some = range(first, min(first + PANELS, heads))
             look = seen.of_heads(name, some) if heads > PANELS else seen[name]
-            figure = look.plot(SIDE, SIDE, entry=(0,) * (len(batch) - 1), theme=theme)
+            entry = (0,) * max(len(batch) - 1, min(len(batch), 1))
             ending = f"-heads-{some.start}-{some.stop - 1}" if heads > PANELS else ""
             path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
-            figures.save(figure, path)
+            drawing.save(look.plot(SIDE, SIDE, entry=entry, theme=theme), path)
             report.say(f"wrote {path}")
 
 

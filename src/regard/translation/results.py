@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 
 import torch
 from jaxtyping import Float
@@ -16,6 +17,7 @@ from regard.translation.models.protocol import Looks
 from regard.translation.text.tokenizer import Tokenizer
 
 _SPACE = "▁"
+NOTEBOOK = "regard.viewing.notebook"  # a package above, without which translating works
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,11 @@ class Translation:
     log_probability: float = 0.0
     words: list[Word] = field(default_factory=list)
     alignment: list[Link] = field(default_factory=list)
-    source_pieces: list[str] = field(default_factory=list)
-    target_pieces: list[str] = field(default_factory=list)
-    probabilities: list[float] = field(default_factory=list)
-    looks: Looks = field(default_factory=dict)
-    alternatives: list[Candidate] = field(default_factory=list)
+    source_pieces: list[str] = field(default_factory=list, repr=False)
+    target_pieces: list[str] = field(default_factory=list, repr=False)
+    probabilities: list[float] = field(default_factory=list, repr=False)
+    looks: Looks = field(default_factory=dict, repr=False)
+    alternatives: list[Candidate] = field(default_factory=list, repr=False)
     cut: int = 0
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:
@@ -92,6 +94,10 @@ class Translation:
             return self.target_pieces, self.source_pieces
         read = ["<s>", *self.target_pieces[:-1]]
         return read, read
+
+    def _repr_html_(self) -> str:
+        shown: str = import_module(NOTEBOOK).html(self)
+        return shown
 
 
 def candidate(

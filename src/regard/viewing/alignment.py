@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from regard.viewing import pieces
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Look(Protocol):
-    """The one thing that this wing asks of a look."""
+    """What this package needs of a look; `readable()`, where there is one, tells masked cells."""
 
     def weights(self) -> Tensor: ...
 
@@ -33,9 +33,10 @@ class Alignment:
         queries: the words that look, one a row.
         keys: the words that are looked at, one a column.
         title: what the picture is called.
+        readable: (queries, keys), which keys each query may read; None where nothing was masked.
 
     Raises:
-        ValueError: the labels do not fit the weights, or a weight is not a finite number.
+        ValueError: the labels or `readable` do not fit the weights, or a weight is not a finite number.
 
     >>> Alignment(np.eye(2), ["a", "b"], ["x", "y"]).weights.shape
     (2, 2)
@@ -45,6 +46,7 @@ class Alignment:
     queries: list[str]
     keys: list[str]
     title: str = ""
+    readable: Bool[np.ndarray, "queries keys"] | None = None
 
     def __post_init__(self) -> None:
         weights = _array(self.weights)
@@ -57,6 +59,11 @@ class Alignment:
             raise ValueError(
                 f"weights cover {weights.shape[0]} queries and {weights.shape[1]} keys, the "
                 f"labels name {len(self.queries)} and {len(self.keys)}: pass one label for each"
+            )
+        if self.readable is not None and self.readable.shape != weights.shape:
+            raise ValueError(
+                f"readable has shape {list(self.readable.shape)}, the weights have"
+                f" {list(weights.shape)}: pass one boolean for each weight"
             )
         if not np.isfinite(weights).all():
             row, column = np.argwhere(~np.isfinite(weights))[0]
@@ -80,7 +87,21 @@ class Alignment:
         merged = np.stack([summed[a:b].mean(0) for a, b in rows])
         queries = [pieces.join(self.queries[a:b]) for a, b in rows]
         keys = [pieces.join(self.keys[a:b]) for a, b in columns]
-        return Alignment(merged, queries, keys, self.title)
+        readable = self.readable
+        if readable is not None:
+            columnwise = np.stack([readable[:, a:b].any(1) for a, b in columns], axis=1)
+            readable = np.stack([columnwise[a:b].any(0) for a, b in rows])
+        return Alignment(merged, queries, keys, self.title, readable)
+
+    @property
+    def masked(self) -> Float[np.ndarray, "queries keys"]:
+        """The weights as a masked array, without those of keys that must not be read."""
+        return np.ma.masked_array(self.weights, False if self.readable is None else ~self.readable)
+
+    @property
+    def has_masked(self) -> bool:
+        """Whether there is a key that some query must not read."""
+        return self.readable is not None and not self.readable.all()
 
     def scale(self) -> tuple[float, float]:
         """The ends of the colour scale: from 0 to the first of 1, 0.5, 0.2, 0.1 ... that fits.
@@ -97,7 +118,7 @@ def scale_of(alignments: Sequence[Alignment]) -> tuple[float, float]:
     """One colour scale for several alignments, so that equal colours mean equal weights."""
     low = min(float(alignment.weights.min()) for alignment in alignments)
     high = max(float(alignment.weights.max()) for alignment in alignments)
-    return (-_round_up(-low) if low < -1e-6 else 0.0), _round_up(high)
+    return (-round_up(-low) if low < -1e-6 else 0.0), round_up(high)
 
 
 def by_head(
@@ -127,9 +148,12 @@ def by_head(
     if weights.ndim != 3:
         raise ValueError(f"the look has shape {list(given)}: pass the look of one sentence")
     several = len(weights) > 1
+    readable = _readable(look, given, len(weights))
     return [
-        Alignment(matrix, list(queries), list(keys), _headed(title, head) if several else title)
-        for head, matrix in enumerate(weights)
+        Alignment(
+            matrix, list(queries), list(keys), _headed(title, head) if several else title, own
+        )
+        for head, (matrix, own) in enumerate(zip(weights, readable, strict=True))
     ]
 
 
@@ -149,11 +173,21 @@ def mean(alignments: Sequence[Alignment], *, title: str | None = None) -> Alignm
     if any((a.queries, a.keys) != (first.queries, first.keys) for a in alignments):
         raise ValueError("the alignments have different words: average heads of one layer only")
     weights = np.mean([alignment.weights for alignment in alignments], axis=0)
-    return Alignment(weights, first.queries, first.keys, first.title if title is None else title)
+    title = first.title if title is None else title
+    return Alignment(weights, first.queries, first.keys, title, first.readable)
 
 
 def _headed(title: str, head: int) -> str:
     return f"{title}, head {head}" if title else f"head {head}"
+
+
+def _readable(look: Look, shape: tuple[int, ...], heads: int) -> Sequence[np.ndarray | None]:
+    """For each head which keys may be read; None where the look knows of no mask."""
+    known = look.readable() if hasattr(look, "readable") else None
+    if known is None:
+        return [None] * heads
+    allowed: np.ndarray = known.cpu().numpy().reshape(heads, *shape[-2:])
+    return list(allowed)
 
 
 def _array(weights: Any) -> Float[np.ndarray, "..."]:
@@ -162,8 +196,13 @@ def _array(weights: Any) -> Float[np.ndarray, "..."]:
     return np.asarray(weights, dtype=np.float64)
 
 
-def _round_up(value: float) -> float:
-    if value <= 1e-6:
+def round_up(value: float) -> float:
+    """The first of 1, 2, 5, 10 times a power of ten that is no less; 1 for nothing.
+
+    >>> [round_up(value) for value in (0.0, 0.02, 0.118, 0.97)]
+    [1.0, 0.02, 0.2, 1.0]
+    """
+    if value <= 1e-12:
         return 1.0
     decade = 10.0 ** math.floor(math.log10(value * (1 - 1e-6)))
     step = next(step for step in (1, 2, 5, 10) if value * (1 - 1e-6) <= step * decade)

@@ -83,14 +83,13 @@ def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "")
     Raises:
         DataError: the file cannot be read, or no line of it is a measurement.
     """
-    from matplotlib.figure import Figure
-
+    from regard.viewing.displayed import DisplayedFigure
     from regard.viewing.pictures import write_title
 
     look, metrics = colours.theme(theme), Metrics.read(path)
     strong, pale = colours.hexadecimal(look.shade(0.65)), colours.hexadecimal(look.shade(0.4))
     with figures.quiet():
-        figure = Figure(figsize=(9.0, 5.8), facecolor=look.paper)
+        figure = DisplayedFigure(figsize=(9.0, 5.8), facecolor=look.paper)
         panels = figure.subplots(2, 2, sharex=True)
         figure.subplots_adjust(0.07, 0.09, 0.97, 0.84 if title else 0.93, 0.18, 0.32)
         (losses, scores), (rates, speeds) = panels

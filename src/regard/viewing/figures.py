@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import warnings
@@ -13,30 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from regard import files
 from regard.translation.errors import ConfigurationError
+from regard.viewing import fonts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
-_FAMILIES = (
-    "DejaVu Sans",
-    "Noto Sans",
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Noto Sans Arabic",
-    "Noto Sans Hebrew",
-    "Noto Sans Devanagari",
-    "PingFang SC",
-    "Hiragino Sans",
-    "Microsoft YaHei",
-    "Yu Gothic",
-    "WenQuanYi Zen Hei",
-    "Arial Unicode MS",
-)
 
 
 def save(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 200) -> Path:
     """Write a figure in the format that the file's name ends in.
+
+    Warns of characters that no installed font has: a png or pdf shows them as boxes.
 
     Args:
         figure: what `pictures`, `multiples` or `curves` drew.
@@ -50,7 +37,12 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 2
         ConfigurationError: the name ends in no format that is known.
         OSError: the file cannot be written; one that was there is untouched.
     """
-    return files.write(path, render(figure, format_of(path), dots_per_inch=dots_per_inch))
+    ending = format_of(path)
+    content = render(figure, ending, dots_per_inch=dots_per_inch)
+    lacking = "" if ending == "svg" else missing(figure)
+    if lacking:
+        warnings.warn(f"{os.fspath(path)}: {lacking}", UserWarning, stacklevel=2)
+    return files.write(path, content)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
@@ -70,7 +62,10 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 
 def render(figure: Figure, ending: str, *, dots_per_inch: int = 200) -> bytes:
-    """The bytes of a figure: no dates, no random names, so that equal figures are equal files."""
+    """The bytes of a figure: no dates, no random names, so that equal figures are equal files.
+
+    The text of an svg is text: whoever shows it chooses fonts for characters that this machine lacks.
+    """
     import matplotlib
 
     metadata: dict[str, Any] = {
@@ -79,7 +74,7 @@ def render(figure: Figure, ending: str, *, dots_per_inch: int = 200) -> bytes:
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     }
     content = io.BytesIO()
-    settings: Any = {"svg.hashsalt": "regard", "svg.fonttype": "path", "pdf.fonttype": 42}
+    settings: Any = {"svg.hashsalt": "regard", "svg.fonttype": "none", "pdf.fonttype": 42}
     with matplotlib.rc_context(settings), quiet():
         figure.savefig(
             content,
@@ -92,19 +87,17 @@ def render(figure: Figure, ending: str, *, dots_per_inch: int = 200) -> bytes:
     return content.getvalue()
 
 
+def missing(figure: Figure) -> str:
+    """A sentence about the characters of a figure that no installed font has; "" where none lack."""
+    from matplotlib.text import Text
+
+    return fonts.missing(each.get_text() for each in figure.findobj(Text))
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without a warning for each character that no font on this machine has: it shows as a box."""
+    """Without matplotlib's warning for each single character that no font has."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*[Gg]lyph.*")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")
         yield
-
-
-@functools.cache
-def families() -> tuple[str, ...]:
-    """The fonts to try in turn: DejaVu Sans, then whichever of other scripts are installed."""
-    from matplotlib import font_manager
-
-    installed = set(font_manager.get_font_names())
-    return tuple(family for family in _FAMILIES if family in installed)

@@ -48,7 +48,7 @@ def histograms(
     Raises:
         ValueError: there is no split, or no such theme.
     """
-    from matplotlib.figure import Figure
+    from regard.viewing.displayed import DisplayedFigure
 
     if not splits:
         raise ValueError("no splits to draw: pass at least one")
@@ -60,7 +60,7 @@ def histograms(
     bins = max(1, -(-end // width))
     height = _EDGE * (2 if title else 1) + len(splits) * _PANEL
     with figures.quiet():
-        figure = Figure(figsize=(_WIDTH, height), facecolor=look.paper)
+        figure = DisplayedFigure(figsize=(_WIDTH, height), facecolor=look.paper)
         panels = figure.subplots(len(splits), 1, sharex=True, squeeze=False)[:, 0]
         top = 1 - (_EDGE * (1.3 if title else 0.5)) / height
         figure.subplots_adjust(0.09, 0.5 / height, 0.97, top, 0.2, 0.42)
@@ -85,7 +85,7 @@ def _panel(axes: Axes, name: str, pair: Sides, look: colours.Theme, width: int, 
         axes.stairs(100 * shares / max(total, 1), edges, color=ink, fill=True, alpha=0.12)
     sentences = max((sum(lengths.values()) for lengths in pair.values()), default=0)
     heading = f"{shorten(visible(name), _LONGEST_NAME)}: {sentences:,} pairs"
-    axes.set_title(heading, loc="left", pad=6, **style(look, 9))
+    axes.set_title(heading, loc="left", pad=6, **style(look, 9, text=heading))
     axes.set_facecolor(look.paper)
     axes.grid(axis="y", color=look.rule, linewidth=0.6)
     axes.set_axisbelow(True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from regard.viewing import colours, figures
+from regard.viewing import colours, fonts
 from regard.viewing.labels import shorten, visible
 
 if TYPE_CHECKING:
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GAP = 0.08  # inches between a word and its row or column
+HATCH, MASKED = "/////", "hatched: masked, may not be read"
 _LONGEST_LABEL = 24
 
 
-def style(look: colours.Theme, size: float, colour: str | None = None) -> dict[str, Any]:
-    """The style of every text: literal (a $ is a $), in fonts that are there."""
+def style(
+    look: colours.Theme, size: float, colour: str | None = None, *, text: str = ""
+) -> dict[str, Any]:
+    """The style of a text: literal (a $ is a $), in fonts that have its characters."""
     return {
         "fontsize": size,
         "color": colour or look.ink,
-        "fontfamily": list(figures.families()),
+        "fontfamily": list(fonts.families(text)),
         "parse_math": False,
         "usetex": False,
     }
@@ -41,10 +44,18 @@ def measure(text: str, points: float, weight: str = "normal") -> float:
 
     if not text:
         return 0.0
-    font = FontProperties(family=list(figures.families()), size=points, weight=weight)
+    font = FontProperties(family=list(fonts.families(text)), size=points, weight=weight)
     renderer: Any = backend_agg.RendererAgg
     dots = renderer(1, 1, 300).get_text_width_height_descent(text, font, ismath=False)
     return float(dots[0]) / 300
+
+
+def fitted(title: str, inches: float) -> str:
+    """A title, visible, cropped to a width where it is written in bold letters of 11 points."""
+    title = visible(title)
+    while measure(title, 11.0, "bold") > inches and len(title) > 1:
+        title = shorten(title, int(len(title) * 0.9))
+    return title
 
 
 def write_queries(
@@ -58,7 +69,8 @@ def write_queries(
     width, height = inches
     left = -GAP / width * _span(axes.get_xlim())
     for place in _said(len(words), height, points):
-        place_style = {"ha": "right", "va": "center_baseline", **style(look, points)}
+        own = style(look, points, text=words[place])
+        place_style = {"ha": "right", "va": "center_baseline", **own}
         axes.text(left, place + 0.5, words[place], **place_style)
 
 
@@ -77,7 +89,8 @@ def write_keys(
     angle: dict[str, Any] = {"rotation": 45 if slanted else 90, "rotation_mode": "anchor"}
     for place in _said(len(words), width, points):
         across = "baseline" if slanted else "center"
-        place_style = {**angle, "ha": "left", "va": across, **style(look, points)}
+        own = style(look, points, text=words[place])
+        place_style = {**angle, "ha": "left", "va": across, **own}
         axes.text(place + 0.5, up, words[place], **place_style)
 
 

@@ -9,24 +9,35 @@ from typing import TYPE_CHECKING
 from regard.viewing import colours, figures
 from regard.viewing.alignment import Alignment, scale_of
 from regard.viewing.labels import shorten, visible
-from regard.viewing.lettering import GAP, label, measure, style, write_keys, write_queries
-from regard.viewing.pictures import BAR, EDGE, draw_bar, paint, write_title
+from regard.viewing.lettering import (
+    GAP,
+    MASKED,
+    label,
+    measure,
+    style,
+    write_keys,
+    write_queries,
+)
+from regard.viewing.pictures import BAR, EDGE, NOTE, draw_bar, paint, write_note, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _CELL, _SIDE = 0.18, 2.3  # inches: of a cell, and of the longest side of a panel
-_WIDEST, _TALLEST = 15.0, 18.0  # inches, of all panels together
+_SMALLEST_CELL = 0.09  # inches: room for a word that can be read, for which panels grow
+_WIDEST, _TALLEST, _LIMIT = 15.0, 18.0, 30.0  # inches, of all panels together; grown
 _BETWEEN = 0.14
 _NAME = 8.5  # points
-_SMALLEST_TYPE, _LARGEST_TYPE = 3.0, 7.5
+_SMALLEST_TYPE, _LARGEST_TYPE = 5.5, 7.5
 _LONGEST_WORD = 14
 
 Panel = tuple[int | str, int | str, Alignment]
 
 
-def small_multiples(panels: Sequence[Panel], theme: str = "light", *, title: str = "") -> Figure:
+def small_multiples(
+    panels: Sequence[Panel], theme: str = "light", *, title: str = "", subtitle: str = ""
+) -> Figure:
     """Draw many alignments on one colour scale, so that equal colours mean equal weights.
 
     Words stand to the left of the first head and above the first layer; a layer with other keys
@@ -37,6 +48,7 @@ def small_multiples(panels: Sequence[Panel], theme: str = "light", *, title: str
             it is. Layers and heads keep the order in which they come.
         theme: "light" or "dark".
         title: what the whole picture is called.
+        subtitle: written smaller below it, such as the model and the attention.
 
     Returns:
         The figure; `figures.save` writes it to a file.
@@ -44,12 +56,12 @@ def small_multiples(panels: Sequence[Panel], theme: str = "light", *, title: str
     Raises:
         ValueError: there are no panels, two for one place, or no such theme.
     """
-    from matplotlib.figure import Figure
+    from regard.viewing.displayed import DisplayedFigure
 
     look = colours.theme(theme)
     with figures.quiet():
-        sheet = _Sheet.of(panels, titled=bool(title))
-        figure = Figure(figsize=(sheet.width, sheet.height), facecolor=look.paper)
+        sheet = _Sheet.of(panels, heading=0.4 * bool(title) + 0.24 * bool(subtitle))
+        figure = DisplayedFigure(figsize=(sheet.width, sheet.height), facecolor=look.paper)
         scale = scale_of([alignment for _, _, alignment in panels])
         for (layer, head), alignment in sheet.placed.items():
             axes = figure.add_axes(sheet.box(layer, head))
@@ -59,8 +71,10 @@ def small_multiples(panels: Sequence[Panel], theme: str = "light", *, title: str
         left, top = sheet.width - EDGE - BAR - 0.42, sheet.top
         place = (left, sheet.height - top - bar_height, BAR, bar_height)
         draw_bar(figure.add_axes(sheet.shares(place)), look, scale)
-        if title:
-            write_title(figure, title, look)
+        if title or subtitle:
+            write_title(figure, title, look, subtitle)
+        if sheet.masked:
+            write_note(figure, MASKED, look)
     return figure
 
 
@@ -77,9 +91,10 @@ class _Sheet:
     left: float
     names: float
     top: float
+    masked: bool
 
     @classmethod
-    def of(cls, panels: Sequence[Panel], *, titled: bool) -> _Sheet:
+    def of(cls, panels: Sequence[Panel], *, heading: float) -> _Sheet:
         if not panels:
             raise ValueError("no panels to draw: pass at least one (layer, head, alignment)")
         layers = list(dict.fromkeys(layer for layer, _, _ in panels))
@@ -92,10 +107,9 @@ class _Sheet:
             placed[place] = alignment
         firsts = [_first(placed, row) for row in range(len(layers))]
         most_keys = max(len(alignment.keys) for alignment in firsts)
-        width = max(0.5, min(_SIDE, most_keys * _CELL, _WIDEST / len(heads)))
+        width = max(0.5, _side(most_keys, _WIDEST, len(heads)))
         heights = [
-            max(0.4, min(_SIDE, len(alignment.queries) * _CELL, _TALLEST / len(layers)))
-            for alignment in firsts
+            max(0.4, _side(len(alignment.queries), _TALLEST, len(layers))) for alignment in firsts
         ]
         above = []
         for row, alignment in enumerate(firsts):
@@ -110,8 +124,9 @@ class _Sheet:
         )
         names = max(measure(_name("layer", layer), _NAME) for layer in layers)
         left = EDGE + names + 0.2 + words + GAP
-        top = EDGE + (0.4 if titled else 0.0) + 0.22
-        return cls(layers, heads, placed, width, heights, above, left, names, top)
+        top = EDGE + heading + 0.22
+        masked = any(alignment.has_masked for alignment in placed.values())
+        return cls(layers, heads, placed, width, heights, above, left, names, top, masked)
 
     @property
     def width(self) -> float:
@@ -120,7 +135,7 @@ class _Sheet:
 
     @property
     def height(self) -> float:
-        return self.top + sum(self.above) + sum(self.panel_heights) + EDGE
+        return self.top + sum(self.above) + sum(self.panel_heights) + EDGE + NOTE * self.masked
 
     def box(self, row: int, column: int) -> tuple[float, float, float, float]:
         left = self.left + column * (self.panel_widths + _BETWEEN)
@@ -144,14 +159,21 @@ class _Sheet:
             write_queries(axes, queries, inches, _type(inches[1] / len(queries)), look)
             figure = axes.figure
             centre = axes.get_position().y0 + axes.get_position().height / 2
-            middle = {"ha": "left", "va": "center_baseline", **style(look, _NAME, look.faint)}
             name = _name("layer", self.layers[row])
+            own = style(look, _NAME, look.faint, text=name)
+            middle = {"ha": "left", "va": "center_baseline", **own}
             figure.text(EDGE / self.width, centre, name, **middle)
         if row == min(line for line, place in self.placed if place == column):
             name = _name("head", self.heads[column])
             up = (self.above[row] + 0.04) / inches[1] * len(alignment.queries)
-            over = {"ha": "left", "va": "baseline", **style(look, _NAME, look.faint)}
+            over = {"ha": "left", "va": "baseline", **style(look, _NAME, look.faint, text=name)}
             axes.text(0, -up, name, **over)
+
+
+def _side(words: int, together: float, panels: int) -> float:
+    """The side of a panel of so many words, of so many panels beside one another."""
+    ordinary = min(_SIDE, words * _CELL, together / panels)
+    return min(max(ordinary, words * _SMALLEST_CELL), max(ordinary, _LIMIT / panels))
 
 
 def _first(placed: dict[tuple[int, int], Alignment], row: int) -> Alignment:

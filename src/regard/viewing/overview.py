@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import torch
+
 from regard.attention.looks.windows import Window, positions
 from regard.attention.shapes import ShapeError
 from regard.viewing import colours, figures
+from regard.viewing.alignment import round_up
+from regard.viewing.lettering import HATCH, MASKED, fitted, label, style
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from torch import Tensor
 
     from regard.attention.looks import Look
 
 PANELS, ACROSS = 16, 4
-SIDE = 3.0  # inches
+SIDE, WORD = 3.0, 0.12  # inches: of a panel, and of the row of a word
+MOST_WORDS = 60  # of a side; above, some are left out
 
 
 def plot(
@@ -29,9 +38,15 @@ def plot(
     columns: Window = None,
     reduce: Literal["mean", "max"] = "mean",
     entry: int | tuple[int, ...] = (),
+    title: str | None = None,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
     theme: str = "light",
 ) -> Figure:
     """Draw a look's map; `look.plot(...)` is the same.
+
+    The scale ends at a round number, which its bar shows. Cells that no query may read are hatched;
+    of a cell of several weights, those at its corners and its value decide.
 
     Args:
         look: any look; only its map is computed.
@@ -41,13 +56,16 @@ def plot(
         columns: the window's keys; None for all.
         reduce: "mean" or "max" of the weights in a cell.
         entry: the batch entry to draw, by its leading axes; a panel for each below it.
+        title: what the figure is called; None for `look.caption.title`.
+        queries: a word for each query of the look; None for their positions.
+        keys: a word for each key of the look; None for their positions.
         theme: "light" or "dark".
 
     Returns:
-        The figure, with axes in positions of queries and keys.
+        The figure, with axes in positions of queries and keys. A notebook shows it.
 
     Raises:
-        ShapeError: there are more than 16 panels, or none.
+        ShapeError: there are more than 16 panels, or none, or not a word for each query or key.
         ValueError: there is no such theme.
 
     >>> import torch, regard
@@ -56,10 +74,11 @@ def plot(
     ['0', '1']
     """
     from matplotlib.colors import ListedColormap
-    from matplotlib.figure import Figure
+
+    from regard.viewing.displayed import DisplayedFigure
 
     paper = colours.theme(theme)
-    *batch, queries, keys = look.shape
+    *batch, _, _ = look.shape
     chosen = (entry,) if isinstance(entry, int) else tuple(entry)
     left = batch[len(chosen) :]
     if len(chosen) > len(batch) or not 1 <= prod(left) <= PANELS:
@@ -67,37 +86,122 @@ def plot(
             f"the look has batch axes {batch}, of which entry {list(chosen)} leaves {prod(left)}"
             f" maps to draw: pass an entry that leaves 1 to {PANELS}, or draw mean_heads()"
         )
-    down, across = positions(rows, queries, look.device), positions(columns, keys, look.device)
+    down = positions(rows, look.shape[-2], look.device)
+    across = positions(columns, look.shape[-1], look.device)
     size = min(height, max(1, len(down))), min(width, max(1, len(across)))
     pooled = look.map(*size, rows=down, columns=across, reduce=reduce)[chosen]
     cells = pooled.reshape(-1, *size).cpu().numpy()
-    wide = min(len(cells), ACROSS)
+    masked = np.ma.masked_array(cells, (cells == 0) & _closed(look, down, across, size, chosen))
+    places = look.caption.places
+    own = down if places is None else places.to(down.device)[down]
+    sides = _Side.of("query", down, own, queries), _Side.of("key", across, across, keys)
+    wide = min(left[-1] if left else 1, ACROSS)
     tall = ceil(len(cells) / wide)
-    scale = {"vmin": min(0.0, float(cells.min())), "vmax": float(cells.max()) or 1.0}
-    shades = ListedColormap([paper.shade(step / 255) for step in range(256)])
-    style: dict[str, Any] = {"cmap": shades, "aspect": "auto", "interpolation": "nearest", **scale}
+    low, high = float(cells.min()), float(cells.max())
+    scale = {"vmin": -round_up(-low) if low < 0 else 0.0, "vmax": round_up(high)}
+    shades = ListedColormap([paper.shade(step / 255) for step in range(256)], bad="none")
+    drawing: dict[str, Any] = {"cmap": shades, "aspect": "auto", "interpolation": "nearest"}
     with figures.quiet():
-        inches = (1 + SIDE * wide, SIDE * tall)
-        figure = Figure(figsize=inches, layout="constrained", facecolor=paper.paper)
+        inches = (1 + sides[1].inches * wide, 0.4 + sides[0].inches * tall)
+        figure = DisplayedFigure(figsize=inches, layout="constrained", facecolor=paper.paper)
         panels = figure.subplots(tall, wide, squeeze=False, sharex=True, sharey=True).flatten()
-        span = (*_ends(across), *reversed(_ends(down)))
-        for panel, own, place in zip(panels, cells, product(*map(range, left)), strict=False):
-            image = panel.imshow(own, extent=span, **style)
-            panel.set_title(", ".join(map(str, (*chosen, *place))), color=paper.ink)
+        span = (*sides[1].ends, *reversed(sides[0].ends))
+        for panel, values, place in zip(panels, masked, product(*map(range, left)), strict=False):
+            image = panel.imshow(values, extent=span, **drawing, **scale)
+            panel.patch.set(facecolor=paper.paper, edgecolor=paper.rule, hatch=HATCH, linewidth=0)
+            panel.set_title(look.caption.of((*chosen, *place)), **style(paper, 10))
             panel.set_xlabel("key", color=paper.faint)
             panel.set_ylabel("query", color=paper.faint)
-            panel.tick_params(colors=paper.faint)
+            panel.tick_params(colors=paper.faint, length=2)
             panel.label_outer()
+        sides[0].mark(panels[0].yaxis, paper)
+        sides[1].mark(panels[0].xaxis, paper, rotation=90)
         for panel in panels[len(cells) :]:
             panel.set_axis_off()
         bar = figure.colorbar(image, ax=list(panels))
         bar.set_label("weight" if reduce == "mean" else "highest weight", color=paper.faint)
         bar.ax.tick_params(colors=paper.faint)
+        named = fitted(look.caption.title if title is None else title, inches[0] - 0.2)
+        if named:
+            bold = {"fontweight": "bold", **style(paper, 11, text=named)}
+            figure.suptitle(named, x=0.1 / inches[0], ha="left", **bold)
+        if np.ma.is_masked(masked):
+            figure.supxlabel(MASKED, x=0.1 / inches[0], ha="left", **style(paper, 7.5, paper.faint))
     return figure
 
 
-def _ends(window: Tensor) -> tuple[float, float]:
-    """Where the axis of a window begins and ends: in positions, where those are neighbours."""
-    neighbours = len(window) > 0 and bool((window.diff() == 1).all())
-    start = int(window[0]) if neighbours else 0
-    return float(start), float(start + max(1, len(window)))
+@dataclass(frozen=True)
+class _Side:
+    """The queries or keys of a map: positions where they are neighbours, else one mark for each."""
+
+    first: int
+    count: int
+    marks: list[str] | None
+    words: bool
+
+    @classmethod
+    def of(cls, kind: str, window: Tensor, own: Tensor, words: Sequence[str] | None) -> _Side:
+        """Of the queries or keys in a window, whose own positions these are."""
+        count = max(1, len(window))
+        if words is not None:
+            named = list(words)
+            if len(window) and int(window.max()) >= len(named):
+                raise ShapeError(
+                    f"{len(named)} words for the {kind} axis: pass one for each {kind}"
+                )
+            return cls(0, count, [label(named[place]) for place in window.tolist()], True)
+        if bool((own.diff() == 1).all()):
+            return cls(int(own[0]) if len(own) else 0, count, None, False)
+        return cls(0, count, [str(place) for place in own.tolist()], False)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """A cell has its position in its middle."""
+        return self.first - 0.5, self.first + self.count - 0.5
+
+    @property
+    def inches(self) -> float:
+        return max(SIDE, WORD * min(self.count, MOST_WORDS)) if self.words else SIDE
+
+    def mark(self, axis: Axis, look: colours.Theme, rotation: int = 0) -> None:
+        """Ticks at whole positions, or at words."""
+        from matplotlib.ticker import MaxNLocator
+
+        if self.words and self.marks is not None:
+            step = ceil(self.count / MOST_WORDS)
+            some = range(0, self.count, step)
+            axis.set_ticks(some, [self.marks[place] for place in some])
+            for tick in axis.get_ticklabels():
+                tick.set(rotation=rotation, **style(look, 7, look.faint, text=tick.get_text()))
+            return
+        axis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+        axis.set_major_formatter(self._named)
+
+    def _named(self, tick: float, _: object = None) -> str:
+        place = round(tick)
+        inside = place == tick and self.first <= place < self.first + self.count
+        if not inside:
+            return ""
+        return str(place) if self.marks is None else self.marks[place]
+
+
+def _closed(
+    look: Look, down: Tensor, across: Tensor, size: tuple[int, int], chosen: tuple[int, ...]
+) -> np.ndarray | bool:
+    """(maps, height, width): whether the queries at a cell's corners may not read the keys there."""
+    if not (len(down) and len(across)):
+        return False
+    corners = (_corners(len(axis), count) for axis, count in zip((down, across), size, strict=True))
+    readable = look.readable(*(axis[at] for axis, at in zip((down, across), corners, strict=True)))
+    if readable is None:
+        return False
+    height, width = size
+    parts = readable[chosen].reshape(-1, 2, height, 2, width)
+    closed: np.ndarray = (~parts.any(3).any(1)).cpu().numpy()
+    return closed
+
+
+def _corners(length: int, count: int) -> Tensor:
+    """The first position of each bin, then the last one of each."""
+    edges = torch.arange(count + 1) * length // count
+    return torch.cat([edges[:-1], torch.maximum(edges[:-1], edges[1:] - 1)])

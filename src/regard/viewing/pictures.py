@@ -7,8 +7,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from regard.viewing import colours, figures
-from regard.viewing.labels import shorten, visible
-from regard.viewing.lettering import GAP, label, measure, style, write_keys, write_queries
+from regard.viewing.labels import visible
+from regard.viewing.lettering import (
+    GAP,
+    HATCH,
+    MASKED,
+    fitted,
+    label,
+    measure,
+    style,
+    write_keys,
+    write_queries,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,18 +27,20 @@ if TYPE_CHECKING:
     from regard.viewing.alignment import Alignment
 
 _CELL, _LONGEST_SIDE = 0.40, 11.0  # inches
-_LARGEST_TYPE, _SMALLEST_TYPE = 10.0, 3.5  # points
+_SMALLEST_CELL, _LIMIT = 0.1, 24.0  # inches: room for a word that can be read, and of the grid
+_LARGEST_TYPE, _SMALLEST_TYPE = 10.0, 6.0  # points
 _MOST_TILES = 2500  # above, the grid is an image: thousands of separate tiles are slow to open
 _MOST_NUMBERED = 16
 _SAID = 0.095
-EDGE, BAR = 0.22, 0.11  # inches
+EDGE, BAR, NOTE = 0.22, 0.11, 0.18  # inches
 
 
 def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True) -> Figure:
     """Draw an alignment as a matplotlib figure; `figures.save` writes it to a file.
 
-    Cells of equal size; a figure of long sentences has smaller ones and never grows over about
-    14 inches. The colour scale starts at 0 and ends at a round number, which its bar shows.
+    Cells of equal size; long sentences have smaller ones, until words could not be read: then the
+    figure grows, up to 24 inches, from where on words are left out. The colour scale starts at 0
+    and ends at a round number, which its bar shows. Masked cells are hatched.
 
     Args:
         alignment: what to draw.
@@ -41,12 +53,12 @@ def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True
     Raises:
         ValueError: there is no such theme.
     """
-    from matplotlib.figure import Figure
+    from regard.viewing.displayed import DisplayedFigure
 
     look = colours.theme(theme)
     with figures.quiet():
         plan = Plan.of(alignment)
-        figure = Figure(figsize=(plan.width, plan.height), facecolor=look.paper)
+        figure = DisplayedFigure(figsize=(plan.width, plan.height), facecolor=look.paper)
         axes = figure.add_axes(plan.box(plan.left, plan.bottom, plan.grid_width, plan.grid_height))
         paint(axes, alignment, look, alignment.scale())
         inches = (plan.grid_width, plan.grid_height)
@@ -55,6 +67,8 @@ def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True
         if numbers and max(alignment.weights.shape) <= _MOST_NUMBERED:
             _write_numbers(axes, alignment, look)
         write_title(figure, alignment.title, look)
+        if alignment.has_masked:
+            write_note(figure, MASKED, look)
         beside = plan.left + plan.grid_width + EDGE
         bar_height = min(plan.grid_height, 2.4)
         top = plan.bottom + plan.grid_height - bar_height
@@ -69,19 +83,19 @@ def paint(
     from matplotlib.colors import ListedColormap
 
     rows, columns = alignment.weights.shape
-    shades = ListedColormap([look.shade(step / 255) for step in range(256)])
+    shades = ListedColormap([look.shade(step / 255) for step in range(256)], bad="none")
     colouring: dict[str, Any] = {"cmap": shades, "vmin": scale[0], "vmax": scale[1]}
     if rows * columns <= _MOST_TILES:
         width = 0.8 if max(rows, columns) <= 24 else 0.25
         tiles: dict[str, Any] = {"edgecolors": look.paper, "linewidth": width, "antialiased": True}
-        axes.pcolormesh(alignment.weights, **colouring, **tiles)
+        axes.pcolormesh(alignment.masked, **colouring, **tiles)
     else:
         place = (0, columns, 0, rows)
         axes.imshow(
-            alignment.weights, **colouring, origin="lower", extent=place, interpolation="nearest"
+            alignment.masked, **colouring, origin="lower", extent=place, interpolation="nearest"
         )
     axes.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[], aspect="auto")
-    axes.set_facecolor(look.paper)
+    axes.patch.set(facecolor=look.paper, edgecolor=look.rule, hatch=HATCH, linewidth=0)
     for side in axes.spines.values():
         side.set_visible(False)
 
@@ -120,11 +134,12 @@ class Plan:
     title_height: float
     query_type: float
     key_type: float
+    bottom: float
 
     @classmethod
     def of(cls, alignment: Alignment) -> Plan:
         rows, columns = alignment.weights.shape
-        height, width = (min(_CELL, _LONGEST_SIDE / count) for count in (rows, columns))
+        height, width = map(_cell, (rows, columns))
         query_type, key_type = (
             min(_LARGEST_TYPE, max(_SMALLEST_TYPE, 72 * cell * 0.72)) for cell in (height, width)
         )
@@ -151,11 +166,8 @@ class Plan:
             0.42 if alignment.title else 0.0,
             query_type,
             key_type,
+            EDGE + (NOTE if alignment.has_masked else 0.0),
         )
-
-    @property
-    def bottom(self) -> float:
-        return EDGE
 
     @property
     def height(self) -> float:
@@ -166,6 +178,11 @@ class Plan:
     ) -> tuple[float, float, float, float]:
         """Inches as the shares of the figure that matplotlib wants."""
         return left / self.width, bottom / self.height, width / self.width, height / self.height
+
+
+def _cell(count: int) -> float:
+    """The side of a cell, of so many in a row."""
+    return min(_CELL, max(_LONGEST_SIDE / count, _SMALLEST_CELL), _LIMIT / count)
 
 
 def _write_numbers(axes: Axes, alignment: Alignment, look: colours.Theme) -> None:
@@ -180,11 +197,20 @@ def _write_numbers(axes: Axes, alignment: Alignment, look: colours.Theme) -> Non
                 axes.text(column + 0.5, row + 0.5, f"{100 * weight:.0f}", **centred)
 
 
-def write_title(figure: Figure, title: str, look: colours.Theme) -> None:
-    """The title in the upper left corner, cropped to the figure's width."""
+def write_title(figure: Figure, title: str, look: colours.Theme, subtitle: str = "") -> None:
+    """The title in the upper left corner and what is below it, cropped to the figure's width."""
     width, height = figure.get_size_inches()
-    title = visible(title)
-    while measure(title, 11.0, "bold") > width - 2 * EDGE and len(title) > 1:
-        title = shorten(title, int(len(title) * 0.9))
-    bold = {"ha": "left", "va": "top", "fontweight": "bold", **style(look, 11.0)}
-    figure.text(EDGE / width, 1 - EDGE / height, title, **bold)
+    at = EDGE / height
+    for text, points, colour in ((title, 11.0, look.ink), (subtitle, 9.0, look.faint)):
+        shown = fitted(text, width - 2 * EDGE)
+        placed = {"ha": "left", "va": "top", **style(look, points, colour, text=shown)}
+        strong = "bold" if points == 11.0 else "normal"
+        figure.text(EDGE / width, 1 - at, shown, fontweight=strong, **placed)
+        at += 0.24 / height
+
+
+def write_note(figure: Figure, text: str, look: colours.Theme) -> None:
+    """A line in the lower left corner."""
+    width, height = figure.get_size_inches()
+    low = {"ha": "left", "va": "bottom", **style(look, 7.5, look.faint, text=text)}
+    figure.text(EDGE / width, 0.5 * EDGE / height, text, **low)

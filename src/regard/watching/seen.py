@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.looks import Look
+from regard.attention.looks.caption import Caption
 from regard.watching.errors import WatchError
 from regard.watching.kept import Generated, Held, Place
 from regard.watching.parts import Parts, Sample
@@ -50,6 +51,7 @@ class Seen(Mapping[str, Look]):
     def __init__(self) -> None:
         self._places: dict[str, Place] = {}
         self._looks: dict[tuple[str, int], tuple[int, Look]] = {}
+        self.model = ""  # the name of its class
         self.unseen: dict[str, str] = {}
         self.ran = False  # whether the model, or a part of it, was called
         self.tokens: list[Asked] = []
@@ -115,7 +117,10 @@ class Seen(Mapping[str, Look]):
 
     def of_heads(self, name: str, heads: Iterable[int], step: int = -1) -> Look:
         """A look at some heads of an attention."""
-        return self.parts(name, step).sampled(Sample(heads=tuple(heads))).look()
+        chosen = tuple(heads)
+        parts = self.parts(name, step).sampled(Sample(heads=chosen))
+        numbers = chosen if self.heads is None else tuple(self.heads[head] for head in chosen)
+        return self._captioned(self._place(name), parts, numbers)
 
     def table(self, tokens: Tensor | None = None) -> HeadTable:
         """Entropy, distance, sink, diagonal and copy scores of every head.
@@ -146,9 +151,25 @@ class Seen(Mapping[str, Look]):
     def _look(self, place: Place, step: int) -> Look:
         parts = place.calls[step].parts()
         with torch.inference_mode(False):
-            look = parts.look()
+            look = self._captioned(place, parts, self.heads)
         if parts.witness is not None:
             _agree(place.path, look, parts.witness)
+        return look
+
+    def _captioned(self, place: Place, parts: Parts, heads: tuple[int, ...] | None) -> Look:
+        """The look at these parts, which pictures name after the model and the attention."""
+        look = parts.look()
+        *batch, queries, keys = look.shape
+        axes: list[Sequence[int]] = [range(size) for size in batch]
+        headed = len(batch) > 1  # a single batch axis holds the entries
+        if headed and heads is not None:
+            axes[-1] = heads
+        places = parts.rows
+        if places is None and place.kind != "cross" and keys > queries:
+            places = torch.arange(keys - queries, keys)  # tokens that follow what was read before
+        names = [name for name, each in self._names().items() if each is place]
+        title = ": ".join([self.model] * bool(self.model) + names)
+        look.caption = Caption(title, tuple(axes), headed, places)
         return look
 
     def _names(self) -> dict[str, Place]:

@@ -113,7 +113,7 @@ class Watch:
     ) -> None:
         self._layers, self._sample, self._budget, self._group = layers, sample, budget, group
         self._model, self._seen, self._lock, self._held = model, Seen(), Lock(), Held()
-        self._seen.heads = sample.heads
+        self._seen.heads, self._seen.model = sample.heads, type(model).__name__
         self.is_open = False
         self._called: dict[str, nn.Module] = {}
         self._paths = Paths(model)

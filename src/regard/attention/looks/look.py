@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -17,6 +17,7 @@ from regard.attention.kernels.reference import weigh, widen
 from regard.attention.kernels.request import Request
 from regard.attention.looks import learned
 from regard.attention.looks.answers import Answers
+from regard.attention.looks.caption import Caption
 from regard.attention.looks.entries import Entry, merge, select, selection
 from regard.attention.looks.folding import Progress
 from regard.attention.looks.products import Products
@@ -53,6 +54,8 @@ class Look(Answers):
         >>> look.weights(rows=range(1), columns=slice(3))
         tensor([[0.2000, 0.2000, 0.2000]])
     """
+
+    caption = Caption()
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -96,6 +99,33 @@ class Look(Answers):
         ]
         return torch.cat(parts, dim=-2)
 
+    def readable(
+        self, rows: Window = None, columns: Window = None
+    ) -> Bool[Tensor, "*batch rows columns"] | None:
+        """Which keys each query may read, by the mask and a bias of -inf; None where nothing forbids.
+
+        Args:
+            rows: positions of queries, as for `weights`.
+            columns: positions of keys, likewise.
+
+        Example:
+            >>> import torch, regard
+            >>> x = torch.zeros(2, 4)
+            >>> regard.look(x, x, mask=regard.masks.causal(align="start")).readable()
+            tensor([[ True, False],
+                    [ True,  True]])
+        """
+        batch, queries, keys = self.shape[:-2], *self.shape[-2:]
+        down, across = (
+            positions(window, length, self.device)
+            for window, length in ((rows, queries), (columns, keys))
+        )
+        allowed = self._readable(down, across)
+        return None if allowed is None else allowed.expand(*batch, len(down), len(across))
+
+    def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
+        return self._request.readable(rows, columns)
+
     @torch.no_grad()
     def _window(self, down: Tensor, across: Tensor | None, progress: Progress | None) -> Tensor:
         keys = self.shape[-1]
@@ -132,7 +162,10 @@ class Look(Answers):
             >>> look[0].shape, look[:, 1].shape, look[..., 2:4].shape
             ((8, 3, 5), (2, 3, 5), (2, 2, 3, 5))
         """
-        return self._at(selection(entries, self.shape))
+        chosen = selection(entries, self.shape)
+        look = self._at(chosen)
+        look.caption = self.caption.chosen(chosen, self.shape)
+        return look
 
     def _at(self, entries: tuple[Entry, ...]) -> Look:
         return Look(select(self._request, self.shape[:-2], entries))
@@ -176,11 +209,14 @@ class Look(Answers):
     def plot(self, height: int = 64, width: int = 64, **how: Any) -> Any:
         """The map as a figure of matplotlib's: a panel for each head, all on one scale.
 
+        A notebook shows it, with or without `%matplotlib inline`.
+
         Args:
             height: rows of a map, at most.
             width: columns of a map, at most.
             how: `rows`, `columns` and `reduce` of `map`; `entry`, the batch entry to draw by its
-                leading axes; `theme`, "light" or "dark".
+                leading axes; `title`; `queries` and `keys`, a word for each query and key; `theme`,
+                "light" or "dark".
 
         Raises:
             ShapeError: there are more than 16 panels, or none.

@@ -19,7 +19,7 @@ class MeanLook(Look):
             raise ShapeError(
                 f"the look has shape {list(look.shape)}: there is no axis of heads to average"
             )
-        self._look = look
+        self._look, self.caption = look, look.caption.averaged()
 
     @property
     def shape(self) -> Shape:
@@ -39,6 +39,10 @@ class MeanLook(Look):
         weights = self._look._rows(rows)
         count = weights.shape[-2]
         return weights.expand(*self._look.shape[:-2], count, self.shape[-1]).mean(-3)
+
+    def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
+        allowed = self._look.readable(rows, columns)
+        return None if allowed is None else allowed.any(-3)
 
     def _scores(self, rows: Tensor) -> Tensor:
         raise NotImplementedError

@@ -47,6 +47,9 @@ class StoredLook(Look):
     def _rows(self, rows: Tensor | None) -> Tensor:
         return self._weights if rows is None else self._weights.index_select(-2, rows)
 
+    def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
+        return None  # a weight of 0 does not tell
+
     def _scores(self, rows: Tensor) -> Tensor:
         raise NotImplementedError
 

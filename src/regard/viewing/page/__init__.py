@@ -21,13 +21,16 @@ from regard.viewing import colours
 from regard.viewing.alignment import Alignment, scale_of
 from regard.viewing.labels import visible
 
+Heads = Sequence[Alignment] | Mapping[int, Alignment]
+Layers = Mapping[str | int, Heads]
+
 _SHADES = 33
 _DIGITS = 5
 
 
 def write(
     path: str | os.PathLike[str],
-    alignments: Mapping[str | int, Sequence[Alignment]],
+    alignments: Layers,
     *,
     title: str = "",
 ) -> Path:
@@ -35,7 +38,9 @@ def write(
 
     Args:
         path: where it goes; a file that is there is replaced.
-        alignments: for each layer, by the name it is picked by, the alignment of each head.
+        alignments: for each layer, by the name it is picked by, the alignment of each head, in the
+            order of the heads from 0, or by the heads' numbers. The page
+            opens on the last layer named after cross attention, else on the last one.
         title: the page's heading.
 
     Returns:
@@ -48,7 +53,7 @@ def write(
     return files.write(path, render(alignments, title=title).encode("utf-8"))
 
 
-def render(alignments: Mapping[str | int, Sequence[Alignment]], *, title: str = "") -> str:
+def render(alignments: Layers, *, title: str = "") -> str:
     """The page as one string of HTML; arguments as for `write`."""
     style, script = _part("page.css"), _part("page.js")
     heading = visible(title) or "What each word looked at"
@@ -68,8 +73,8 @@ def render(alignments: Mapping[str | int, Sequence[Alignment]], *, title: str = 
     return "".join([*pieces, page])
 
 
-def _data(alignments: Mapping[str | int, Sequence[Alignment]], title: str) -> dict[str, Any]:
-    layers = [_layer(name, list(heads)) for name, heads in alignments.items()]
+def _data(alignments: Layers, title: str) -> dict[str, Any]:
+    layers = [_layer(name, heads) for name, heads in alignments.items()]
     if not layers:
         raise ValueError("no layers to show: pass at least one with at least one head")
     steps = [step / (_SHADES - 1) for step in range(_SHADES)]
@@ -77,10 +82,14 @@ def _data(alignments: Mapping[str | int, Sequence[Alignment]], title: str) -> di
         name: [colours.hexadecimal(theme.shade(step)) for step in steps]
         for name, theme in colours.THEMES.items()
     }
-    return {"title": title, "layers": layers, "shades": shades}
+    crossing = [place for place, layer in enumerate(layers) if "cross" in layer["name"]]
+    first = max(crossing, default=len(layers) - 1)
+    return {"title": title, "first": first, "layers": layers, "shades": shades}
 
 
-def _layer(name: str | int, heads: list[Alignment]) -> dict[str, Any]:
+def _layer(name: str | int, given: Heads) -> dict[str, Any]:
+    numbered = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
+    heads = list(numbered.values())
     if not heads:
         raise ValueError(f"layer {name!r} has no heads: pass at least one alignment")
     first = heads[0]
@@ -91,6 +100,7 @@ def _layer(name: str | int, heads: list[Alignment]) -> dict[str, Any]:
         "queries": first.queries,
         "keys": first.keys,
         "scale": scale_of(heads),
+        "numbers": list(numbered),
         "heads": [head.weights.round(_DIGITS).tolist() for head in heads],
     }
 

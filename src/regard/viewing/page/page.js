@@ -143,7 +143,7 @@
   }
 
   function sentenceOf(query, key) {
-    const quoted = (text) => `“${visible(text.slice(0, 80))}”`;
+    const quoted = (text) => `“\u2068${visible(text.slice(0, 80))}\u2069”`;
     const { queries, keys } = layer;
     if (query === null && key === null) return "Point at a word, or step through the words with the arrow keys. Enter holds it, Escape lets go.";
     if (query !== null && key !== null) return `${quoted(queries[query])} looks at ${quoted(keys[key])}: ${said(weights[query][key])}`;
@@ -226,7 +226,7 @@
   function pickLayer(place) {
     view.layer = place;
     layer = data.layers[place];
-    const heads = layer.heads.map((_, head) => [head, `head ${head}`]);
+    const heads = layer.numbers.map((number, head) => [head, `head ${number}`]);
     if (heads.length === 1) view.head = 0;
     else if (view.head >= heads.length) view.head = MEAN;
     options(at("head"), heads.length > 1 ? [[MEAN, "mean of heads"], ...heads] : heads, view.head);
@@ -256,15 +256,13 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
-  at("title").textContent = data.title;
+  at("title").textContent = at("title").title = data.title;
   options(at("layer"), data.layers.map(({ name }, place) => [place, name]), 0);
   at("layer").addEventListener("change", (event) => pickLayer(Number(event.target.value)));
   at("head").addEventListener("change", (event) => pickHead(Number(event.target.value)));
   at("download").addEventListener("click", download);
   at("map").addEventListener("pointerleave", clear);
   dark.addEventListener("change", () => { map(); show(); });
-  const crossing = data.layers.map(({ name }) => name.includes("cross")).lastIndexOf(true);
-  const first = Math.max(crossing, 0);
-  at("layer").value = String(first);
-  pickLayer(first);
+  at("layer").value = String(data.first);
+  pickLayer(data.first);
 })();

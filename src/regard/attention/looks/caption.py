@@ -1,0 +1,66 @@
+"""What a picture of a look says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from regard.attention.looks.entries import Entry
+from regard.attention.shapes import Shape
+
+
+@dataclass(frozen=True, eq=False)
+class Caption:
+    """What is known of a look beside its weights: `regard.watch` writes it, pictures show it.
+
+    Attributes:
+        title: the model and the attention, such as "BertModel: encoder.1.self".
+        axes: for each batch axis the numbers of its entries, a single number for an axis that an index
+            took away; None for 0, 1, 2, ... along each.
+        headed: whether the last of them are heads.
+        places: (queries,), the position of each query; None for 0, 1, 2, ...
+    """
+
+    title: str = ""
+    axes: tuple[Sequence[int] | int, ...] | None = None
+    headed: bool = False
+    places: Tensor | None = None
+
+    def of(self, place: tuple[int, ...]) -> str:
+        """The name of one matrix, by its indices along the batch axes of the look.
+
+        >>> Caption("model: self", axes=(range(2), (4, 9)), headed=True).of((0, 1))
+        'entry 0, head 9'
+        """
+        left = iter(place)
+        axes = [range(1 + each) for each in place] if self.axes is None else self.axes
+        numbers = [axis if isinstance(axis, int) else axis[next(left)] for axis in axes]
+        entry = numbers[:-1] if self.headed else numbers
+        shown = str(entry[0]) if len(entry) == 1 else str(entry)
+        named = f"entry {shown}" if self.title else shown
+        heads = [f"head {number}" for number in numbers[len(entry) :]]
+        return ", ".join([named] * bool(entry) + heads)
+
+    def chosen(self, entries: tuple[Entry, ...], shape: Shape) -> Caption:
+        """Of a look of this shape, the caption of these entries.
+
+        >>> Caption().chosen((1, slice(2, 4)), (3, 4, 5, 5)).of((0,))
+        '[1, 2]'
+        """
+        axes = tuple(map(range, shape[:-2])) if self.axes is None else self.axes
+        wanted = iter(entries)
+        left = tuple(axis if isinstance(axis, int) else axis[next(wanted)] for axis in axes)
+        return replace(self, axes=left)
+
+    def averaged(self) -> Caption:
+        """The caption of the mean over the last batch axis that is left."""
+        axes = self.axes or ()
+        last = max((n for n, axis in enumerate(axes) if not isinstance(axis, int)), default=None)
+        if last is None:
+            return self
+        heads = self.headed and last == len(axes) - 1
+        title = f"{self.title}, mean of {'heads' if heads else 'entries'}" if self.title else ""
+        left = (*axes[:last], *axes[last + 1 :])
+        return replace(self, title=title, axes=left, headed=self.headed and not heads)

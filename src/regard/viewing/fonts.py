@@ -1,0 +1,91 @@
+"""Fonts that have the characters of a text, out of those installed on this machine."""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Iterable
+
+FIRST = "DejaVu Sans"  # comes with matplotlib
+_PREFERRED = (
+    "Noto Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans Arabic",
+    "Noto Sans Hebrew",
+    "Noto Sans Devanagari",
+    "Noto Emoji",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "WenQuanYi Zen Hei",
+    "Arial Unicode MS",
+)
+_NO_GLYPH = {"Cc", "Cf", "Mn", "Me", "Zs", "Zl", "Zp"}  # boxes of these are not drawn or not missed
+_NAMED = 5
+
+
+@functools.lru_cache(4096)
+def families(text: str) -> tuple[str, ...]:
+    """DejaVu Sans, then the families that have the characters it lacks, the preferred ones first."""
+    chosen, wanted = [FIRST], _needed(text) - _characters(FIRST)
+    for family in _installed() if wanted else ():
+        found = wanted & _characters(family)
+        if found:
+            chosen.append(family)
+            wanted -= found
+        if not wanted:
+            break
+    return tuple(chosen)
+
+
+def missing(texts: Iterable[str]) -> str:
+    """A sentence about the characters that no installed font has; "" where there are none."""
+    lacking = {
+        character: None for text in texts for character in text if ord(character) in _lacking(text)
+    }
+    if not lacking:
+        return ""
+    named = ", ".join(f"{each} (U+{ord(each):04X})" for each in list(lacking)[:_NAMED])
+    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    return (
+        f"no installed font has {named}{more}: they are drawn as boxes;"
+        " install a font that has them, such as Noto Sans CJK or Noto Emoji, or write an .svg"
+    )
+
+
+@functools.lru_cache(4096)
+def _lacking(text: str) -> frozenset[int]:
+    return _needed(text).difference(*(_characters(family) for family in families(text)))
+
+
+def _needed(text: str) -> frozenset[int]:
+    return frozenset(ord(each) for each in text if unicodedata.category(each) not in _NO_GLYPH)
+
+
+@functools.cache
+def _installed() -> dict[str, str]:
+    """The file of each family's upright font of normal weight, the preferred families first."""
+    from matplotlib import font_manager
+
+    upright = {
+        font.name: font.fname
+        for font in font_manager.fontManager.ttflist
+        if font.style == "normal"
+        and font.weight in (400, "normal", "regular")
+        and "lastresort" not in font.name.lower().replace(" ", "")  # has a box for everything
+    }
+    order = {family: place for place, family in enumerate((FIRST, *_PREFERRED))}
+    return dict(sorted(upright.items(), key=lambda item: (order.get(item[0], len(order)), item)))
+
+
+@functools.cache
+def _characters(family: str) -> frozenset[int]:
+    """The characters of a family; none of a font that matplotlib cannot draw, such as bitmaps."""
+    from matplotlib import font_manager
+
+    try:
+        return frozenset(font_manager.get_font(_installed()[family]).get_charmap())
+    except (KeyError, OSError, RuntimeError):
+        return frozenset()

@@ -1,0 +1,66 @@
+"""A translation in a notebook: its two sentences, its word links, and what each word looked at."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from regard.viewing import colours
+from regard.viewing.alignment import Alignment, by_head, mean
+from regard.viewing.labels import visible
+
+if TYPE_CHECKING:
+    from regard.translation.results import Translation
+
+MOST = 40  # words of a side of the table
+_SAID = 0.095
+_CELL = "width:2.2em;padding:2px;text-align:center;font-size:85%"
+
+
+def html(translation: Translation) -> str:
+    """Markup that needs nothing from outside; every text of the translation in it is escaped."""
+    parts = [f"{_text(translation.source)} → <b>{_text(translation.text)}</b>"]
+    if translation.alignment:
+        sources, targets = translation.source.split(), translation.text.split()
+        links = (
+            f"{_text(targets[target])} ← {_text(sources[source])}"
+            for source, target in translation.alignment
+            if source < len(sources) and target < len(targets)
+        )
+        parts.append(" &nbsp; ".join(links))
+    crossing = [name for name in translation.looks if name.endswith("cross")]
+    if crossing:
+        parts.append(_table(translation, crossing[-1]))
+    return "".join(f"<div>{part}</div>" for part in parts)
+
+
+def _table(translation: Translation, name: str) -> str:
+    """The weights of one attention, the mean of its heads, in whole words."""
+    heads = by_head(translation.looks[name], *translation.labels(name))
+    alignment = mean([head.words() for head in heads])
+    rows, columns = alignment.weights.shape
+    if max(rows, columns) > MOST:
+        return f"{rows} by {columns} words: too many for a table here"
+    caption = f"{escape(name)}, mean of {len(heads)} heads, in percent"
+    top = "".join(f'<th style="{_CELL}">{_text(key)}</th>' for key in alignment.keys)
+    lines = "".join(
+        f'<tr><th style="text-align:right;padding:2px">{_text(query)}</th>{_cells(alignment, row)}</tr>'
+        for row, query in enumerate(alignment.queries)
+    )
+    return f"<table><caption>{caption}</caption><tr><td></td>{top}</tr>{lines}</table>"
+
+
+def _cells(alignment: Alignment, row: int) -> str:
+    look, (low, high) = colours.theme("light"), alignment.scale()
+    cells = []
+    for weight in alignment.weights[row].tolist():
+        share = (weight - low) / (high - low)
+        colour = f"background:{colours.hexadecimal(look.shade(share))};color:{look.ink_on(share)}"
+        said = f"{100 * weight:.0f}" if weight >= _SAID else ""
+        cells.append(f'<td style="{_CELL};{colour}">{said}</td>')
+    return "".join(cells)
+
+
+def _text(text: str) -> str:
+    """Of any direction, without a change to what stands beside it."""
+    return f"<bdi>{escape(visible(text))}</bdi>"

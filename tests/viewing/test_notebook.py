@@ -1,0 +1,59 @@
+"""A translation in a notebook: its words and weights, and no markup of its own."""
+
+from __future__ import annotations
+
+import torch
+
+from regard.attention.looks import StoredLook
+from regard.translation.results import Translation
+from regard.viewing import notebook
+
+EVIL = "<script>alert(1)</script>"
+
+
+def _translation(**given: object) -> Translation:
+    look = StoredLook(torch.tensor([[[[0.9, 0.1], [0.2, 0.8]], [[0.7, 0.3], [0.4, 0.6]]]]))
+    fields = {
+        "source": EVIL,
+        "text": "the cat",
+        "alignment": [(0, 1)],
+        "source_pieces": [f"▁{EVIL}", "</s>"],
+        "target_pieces": ["▁the", "▁cat"],
+        "looks": {"decoder.0.cross": look, "decoder.0.self": look},
+    }
+    return Translation(**{**fields, **given})  # type: ignore[arg-type]
+
+
+def test_it_shows_sentences_links_and_the_mean_of_the_heads() -> None:
+    shown = _translation()._repr_html_()
+    assert "<b><bdi>the cat</bdi></b>" in shown
+    assert "<bdi>cat</bdi> ← <bdi>&lt;script&gt;" in shown
+    assert "decoder.0.cross, mean of 2 heads" in shown
+    assert ">80</td>" in shown
+    assert ">70</td>" in shown
+    assert "decoder.0.self" not in shown
+
+
+def test_no_text_becomes_markup() -> None:
+    assert "<script" not in _translation()._repr_html_()
+    assert "<script" not in _translation(text=EVIL, target_pieces=[f"▁{EVIL}", "x"])._repr_html_()
+
+
+def test_a_translation_without_looks_or_links_is_two_sentences() -> None:
+    shown = notebook.html(Translation("hola", "hello"))
+    assert shown == "<div><bdi>hola</bdi> → <b><bdi>hello</bdi></b></div>"
+
+
+def test_a_long_sentence_has_no_table() -> None:
+    count = notebook.MOST + 1
+    look = StoredLook(torch.full((1, 1, 1, count), 1 / count))
+    long = _translation(
+        source_pieces=["▁a"] * count, target_pieces=["▁b"], looks={"decoder.0.cross": look}
+    )
+    assert "1 by 41 words" in long._repr_html_()
+    assert "<table" not in long._repr_html_()
+
+
+def test_the_representation_leaves_out_tensors_and_pieces() -> None:
+    assert "looks" not in repr(_translation())
+    assert "target_pieces" not in repr(_translation())
