@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numba
 import pytest
 import torch
 from torch import Tensor
@@ -104,20 +108,55 @@ def test_two_processes_never_take_each_others_code(tmp_path: Path) -> None:
         assert files.load("double") in (None, "code for double")
 
 
-def test_half_a_file_is_compiled_anew(tmp_path: Path) -> None:
-    files = cache._Files(str(tmp_path), "kernel", "stamp")
-    files.save("single", "code")
-    (data,) = tmp_path.glob("*.nbc")
-    data.write_bytes(data.read_bytes()[:-3])
-    assert files.load("single") is None
-    files.save("single", "code")
-    assert files.load("single") == "code"
-    (index,) = tmp_path.glob("*.nbi")
-    for half in (b"", index.read_bytes()[:-3]):
-        index.write_bytes(half)
-        assert files.load("single") is None
-    files.save("single", "code")
-    assert files.load("single") == "code"
+def test_half_a_file_or_a_changed_one_is_compiled_anew(tmp_path: Path) -> None:
+    files, dice = cache._Files(str(tmp_path), "kernel", "stamp"), random.Random(1)
+    for ending in ("nbc", "nbi"):
+        files.save("single", "code")
+        (path,) = tmp_path.glob(f"*.{ending}")
+        whole = path.read_bytes()
+        cut = [whole[: len(whole) * part // 9] for part in range(9)]
+        for content in [*cut, *(_flipped(whole, dice) for _ in range(50))]:
+            path.write_bytes(content)
+            told = f"^{tmp_path}: {path.name} is corrupted or truncated"
+            with pytest.warns(RuntimeWarning, match=told):
+                assert files.load("single") is None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            files.save("single", "code")
+        assert files.load("single") == "code"
+
+
+def _flipped(whole: bytes, dice: random.Random) -> bytes:
+    flipped = bytearray(whole)
+    flipped[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+    return bytes(flipped)
+
+
+def test_machine_code_that_was_changed_is_compiled_again(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
+    cache._begin.cache_clear()
+
+    def kernel(number: float) -> float:
+        return 2 * number + 1
+
+    def compiled() -> Any:
+        return cache.keep(numba.njit(kernel))
+
+    assert compiled()(3.0) == 7
+    kept = compiled()
+    assert kept(3.0) == 7
+    assert kept.stats.cache_hits
+    dice = random.Random(2)
+    for path in (*tmp_path.rglob("*.nbc"), *tmp_path.rglob("*.nbi")):
+        path.write_bytes(_flipped(path.read_bytes(), dice))
+        again = compiled()
+        with pytest.warns(RuntimeWarning, match="is compiled again"):
+            assert again(3.0) == 7
+        assert not again.stats.cache_hits
+        mended = compiled()
+        assert mended(3.0) == 7
+        assert mended.stats.cache_hits
+    cache._begin.cache_clear()
 
 
 def test_a_full_disk_stops_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import warnings
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numba.core
+import numba
 import numba.core.caching
 import numba.core.config
 
@@ -24,14 +25,13 @@ caching: Any = numba.core.caching
 config: Any = numba.core.config
 
 
-# What reading half of a file raises.
-_HALF = (EOFError, caching.pickle.UnpicklingError, ValueError, IndexError, TypeError)
+_DIGEST = hashlib.sha256().digest_size
 
 
 @cache
 def stamp(beside: Path | None = None) -> str:
-    """A digest of every source file of the kernels, and of those in a folder that builds on them."""
-    digest = hashlib.sha256()
+    """A digest of numba's version and of the source files of the kernels and of a folder that builds on them."""
+    digest = hashlib.sha256(numba.__version__.encode())
     own = Path(__file__).parent
     for place in [own] if beside in (None, own) else [own, beside]:
         for path in sorted(place.glob("*.py")):
@@ -95,8 +95,10 @@ class _Files(caching.IndexDataCacheFile):
     """An index, and a file for each signature, of a name that no other process takes.
 
     numba numbers them: of two processes that compile different signatures at once, either might
-    write over what the other's index calls something else. Half a file, as a crash may leave, is
-    none.
+    write over what the other's index calls something else.
+
+    Each file begins with the sha256 of the rest. Half a file, as a crash may leave, and a changed
+    one, which may crash the process, are none: the code is compiled again and takes their place.
     """
 
     def _data_name(self, number: int) -> Any:
@@ -104,15 +106,37 @@ class _Files(caching.IndexDataCacheFile):
 
     def _load_index(self) -> Any:
         try:
-            return super()._load_index()
-        except _HALF:
+            stamp, overloads = _unsealed(Path(self._index_path))
+        except OSError:
             return {}
+        return overloads if stamp == self._source_stamp else {}
+
+    def _save_index(self, overloads: Any) -> None:
+        self._seal(self._index_path, (self._source_stamp, overloads))
 
     def _load_data(self, name: str) -> Any:
-        try:
-            return super()._load_data(name)
-        except _HALF as fault:
-            raise OSError(f"{name}: {fault}") from None  # which numba takes for a missing file
+        return _unsealed(Path(self._data_path(name)))  # numba takes an OSError for a missing file
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._seal(self._data_path(name), data)
+
+    def _seal(self, path: str, content: Any) -> None:
+        dumped = self._dump(content)
+        with self._open_for_write(path) as file:
+            file.write(hashlib.sha256(dumped).digest() + dumped)
+
+
+def _unsealed(path: Path) -> Any:
+    """What a file holds. Raises `OSError` where it cannot be read or is not as it was written."""
+    content = path.read_bytes()
+    if hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]:
+        warnings.warn(
+            f"{path.parent}: {path.name} is corrupted or truncated: its code is compiled again",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        raise OSError(f"{path}: not as it was written")
+    return caching.pickle.loads(content[_DIGEST:])
 
 
 class _Cache(caching.FunctionCache):
