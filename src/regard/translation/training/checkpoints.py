@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from regard import files
@@ -30,6 +31,11 @@ VERSION = 1
 RANDOM, RANDOM_CUDA = "random.cpu", "random.cuda"
 
 
+# pydantic checks what comes from a file: counts are not negative, and numbers finite.
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
 @dataclass
 class Progress:
     """Where a training stands.
@@ -37,19 +43,23 @@ class Progress:
     `unvalidated`: at a step whose validation was stopped; `since`: the sums for the next report so far.
     """
 
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
+    step: Count = 0
+    epoch: Count = 0
+    batch: Count = 0
     precision: str = ""
-    best_score: float | None = None
-    best: list[tuple[float, int]] = field(default_factory=list)
-    without_progress: int = 0
-    plateaus: int = 0
+    best_score: Number | None = None
+    best: list[tuple[Number, Count]] = field(default_factory=list)
+    without_progress: Count = 0
+    plateaus: Count = 0
     unvalidated: bool = False
-    target_tokens: int = 0
-    seconds: float = 0.0
-    since: list[float] = field(default_factory=list)
+    target_tokens: Count = 0
+    seconds: Number = 0.0
+    since: Annotated[list[Number], Field(max_length=3)] = field(default_factory=list)
     version: int = VERSION
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+
+_PROGRESS = TypeAdapter(Progress)
 
 
 def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.Optimizer) -> Path:
@@ -224,29 +234,18 @@ def _set_cuda(state: Tensor) -> None:
 
 
 def _progress(path: Path, checksum: str) -> Progress:
+    content = checksums.content(path, checksum)
     try:
-        table = json.loads(checksums.content(path, checksum))
+        table = json.loads(content)
         if table.get("version") != VERSION:
             raise CheckpointError(
                 f"{path}: written in format {table.get('version')}, this program reads format {VERSION}"
             )
-        table["best"] = [(float(score), int(step)) for score, step in table["best"]]
         table.pop("finished", None)  # of checkpoints until 0.1, which nobody read
-        progress = Progress(**table)
-        for each in fields(Progress):
-            _check_number(each.name, getattr(progress, each.name), each.default)
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as fault:
-        raise CorruptedError(f"{path}: corrupted or truncated: {fault}") from None
-    return progress
-
-
-def _check_number(name: str, value: object, like: object) -> None:
-    """Raise ValueError unless a value is of the kind that a new training begins with, and no negative count."""
-    if like is None or isinstance(like, float):
-        sound = isinstance(value, float | int | None.__class__) and math.isfinite(value or 0)
-    elif isinstance(like, int | str):
-        sound = type(value) is type(like) and not (isinstance(value, int) and value < 0)
-    else:
-        sound = True
-    if not sound:
-        raise ValueError(f"{name} is {value!r}")
+        return _PROGRESS.validate_json(json.dumps(table), strict=True)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        why = f"{'.'.join(map(str, first['loc']))} is {first['input']!r}: {first['msg']}"
+    except (ValueError, TypeError, AttributeError, RecursionError) as fault:
+        why = str(fault)
+    raise CorruptedError(f"{path}: corrupted or truncated: {' '.join(why.split())[:200]}")
