@@ -11,6 +11,7 @@ import torch
 
 from regard.interop import kept
 from regard.translation.decoding.search import Search
+from regard.translation.errors import ModelError
 from regard.translation.models.transformer import Transformer, TransformerSettings
 
 SETTINGS = TransformerSettings(width=8, heads=2, feed_forward=8, encoder_layers=1, decoder_layers=1)
@@ -40,12 +41,16 @@ def test_weights_shape_search_and_precision_have_places_of_their_own():
 def test_what_is_exported_is_kept_for_as_long_as_it_is_used(monkeypatch, tmp_path):
     def export(given: Any, place: Path, quantization: str) -> None:
         place.mkdir()
-        (place / "model.bin").touch()
+
+    def opened(place: Path, tokenizers: Any) -> Path:
+        if not place.exists():
+            raise ModelError("not there")
+        return place
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(kept.exporter, "library", lambda: SimpleNamespace(__version__="4.0"))
     monkeypatch.setattr(kept.exporter, "export", export)
-    monkeypatch.setattr(kept, "Engine", lambda place, tokenizers: place)
+    monkeypatch.setattr(kept, "Engine", opened)
     models = [translator(Transformer(SETTINGS, 9, 9), Search(beam=n)) for n in (1, 2, 3)]
     first, second = (kept.engine(given, "int8") for given in models[:2])
     for place in (first, second):

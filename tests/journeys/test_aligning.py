@@ -9,6 +9,8 @@ import threading
 import pytest
 from tests.journeys.commands import check_refused, leftovers, run
 
+from regard.translation import weights
+
 PAIR = ["--text", "El gato ve niño hoy.", "The cat sees child today."]
 
 
@@ -126,6 +128,16 @@ def test_a_choice_for_other_weights_says_so(model, gold):
     assert "for other weights than these: choose again" in later.err
     file.write_text("layer = 0", encoding="utf-8")
     check_refused(run("align", *PAIR, "--model", model), "alignment.toml")
+
+
+def test_weights_that_overflow_are_told_and_not_read_as_no_links(model, tmp_path):
+    (model / "checksums.json").unlink()
+    path = model / "model.safetensors"
+    large = {name: tensor * 1e30 for name, tensor in weights.load(path).items()}
+    weights.save(large, path)
+    result = run("align", "--model", model, "--text", "El gato", "The cat")
+    check_refused(result, "not finite")
+    assert not result.out
 
 
 def test_nothing_is_kept_unless_wanted_or_where_nothing_can_be(model, gold):

@@ -50,6 +50,27 @@ def test_it_says_what_our_own_search_says_and_exports_once(cache):
     assert (made / "model.bin").stat().st_mtime_ns == when
 
 
+def test_an_export_that_was_damaged_is_made_again(cache):
+    asked = ("--beam", "1")
+    expected = lines(*asked, *ENGINE)
+    (made,) = cache.iterdir()
+    path = made / "model.bin"
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:-9] + bytes([whole[-9] ^ 64]) + whole[-8:]):
+        path.write_bytes(damaged)
+        assert lines(*asked, *ENGINE) == expected
+        assert path.read_bytes() == whole
+
+
+def test_an_exported_folder_that_was_damaged_is_refused(tmp_path):
+    assert run("export", "--to", "ctranslate2", tmp_path / "made").code == 0
+    path = tmp_path / "made" / "model.bin"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 64]) + whole[-8:])
+    result = run("translate", "--model", tmp_path / "made", *ENGINE, stdin=TEXT)
+    check_refused(result, path, "corrupted or truncated")
+
+
 def test_an_exported_folder_is_a_model_too(tmp_path):
     assert run("export", "--to", "ctranslate2", tmp_path / "made").code == 0
     own = lines()

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from regard import files
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias, sinusoidal
+from regard.translation import checksums
 from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.folders import new_folder
 from regard.translation.models.transformer import (
@@ -83,6 +84,7 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
         filled.save(str(unfinished))
         for name, tokenizer in tokenizers.files().items():
             files.write(unfinished / name, tokenizer.model)
+        checksums.sign(unfinished, [path.name for path in unfinished.iterdir()])
 
 
 @torch.no_grad()

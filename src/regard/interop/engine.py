@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
+from regard.translation import checksums
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search
 from regard.translation.errors import ModelError
@@ -57,6 +58,7 @@ class Engine:
         compute_type: str = "default",
     ) -> None:
         folder = Path(folder)
+        checksums.check(folder)
         said = _configuration(folder)
         own = said.get(exporter.SEARCH, {})
         self.beam = own.get("beam", 5) if beam is None else beam

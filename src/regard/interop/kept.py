@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +38,17 @@ def engine(translator: Translator, quantization: Quantization) -> Engine:
     except (OSError, RuntimeError):  # it cannot be made, or this person has no home
         return Engine.of(translator, quantization=quantization)
     files.use(place)
-    if not (place / "model.bin").is_file():
-        files.remove_unused(place.parent, "[0-9a-f]{32}")
-        try:
-            exporter.export(translator, place, quantization)
-        except ModelError:
-            # Another process may have been quicker, or the folder may not be written to.
-            if not (place / "model.bin").is_file():
-                return Engine.of(translator, quantization=quantization)
-    return Engine(place, translator.tokenizers)
+    try:
+        return Engine(place, translator.tokenizers)
+    except ModelError:  # not there yet, or damaged
+        shutil.rmtree(place, ignore_errors=True)
+    files.remove_unused(place.parent, "[0-9a-f]{32}")
+    with suppress(ModelError):  # another process was quicker, or the folder may not be written to
+        exporter.export(translator, place, quantization)
+    try:
+        return Engine(place, translator.tokenizers)
+    except ModelError:
+        return Engine.of(translator, quantization=quantization)
 
 
 def _folder() -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -38,6 +39,18 @@ def write(folder: Path, sums: Mapping[str, str]) -> None:
     files.write(folder / SUMS, (json.dumps(dict(sorted(sums.items())), indent=1) + "\n").encode())
 
 
+def check(folder: Path) -> None:
+    """Compare every file that the checksums of a folder name, where it has any. Raises `CheckpointError`."""
+    if (folder / SUMS).exists():
+        for name, expected in read(folder, os.listdir(folder)).items():
+            try:
+                _compare(of(folder / name), expected, folder / name)
+            except OSError as fault:
+                raise CheckpointError(
+                    f"{folder / name}: cannot be read: {fault.strerror}"
+                ) from None
+
+
 def read(folder: Path, known: Collection[str]) -> dict[str, str]:
     """The checksums kept in a folder.
 
@@ -62,10 +75,14 @@ def read(folder: Path, known: Collection[str]) -> dict[str, str]:
 
 def compare(content: bytes, expected: str | None, path: Path) -> None:
     """Raise `CorruptedError` unless the content of a file has the expected checksum; None expects nothing."""
-    if expected is not None and (found := sha256(content)) != expected:
+    if expected is not None:
+        _compare(sha256(content), expected, path)
+
+
+def _compare(found: str, expected: str, path: Path) -> None:
+    if found != expected:
         raise CorruptedError(
-            f"{path}: corrupted or truncated: its sha256 is {found[:12]}..., "
-            f"{SUMS} says {expected[:12] or 'nothing'}..."
+            f"{path}: corrupted or truncated: its sha256 is {found[:12]}..., {SUMS} says {expected[:12]}..."
         )
 
 

@@ -116,6 +116,12 @@ def test_a_choice_is_found_again(run: Run, choice: Choice):
         ("balanced = false", "balance = false"),
         ("[choice]", "[chosen]"),
         ("sentences = 41", "sentences = 'x'"),
+        ("sentences = 41", "sentences = inf"),
+        ("aer = 47.41", "aer = inf"),
+        ("aer = 47.41", "aer = nan"),
+        ('gold = "gold"', "gold = 5"),
+        ("[choice]", "choice = [1]\n[other]"),
+        ("[choice]", "choice = 1\n[other]"),
         ("threshold = 0.25", "threshold = 7.0"),
         ("aer", "\x00"),
     ],
@@ -127,3 +133,11 @@ def test_a_file_that_is_no_choice_is_told(run: Run, old: str, new: str):
     path.write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(ModelError, match=r"alignment\.toml"):
         choices.find(run)
+
+
+def test_the_name_of_the_gold_is_one_line(run: Run):
+    path = choices.keep(run, Kept(Choice(), "gold", 41, 47.41))
+    path.write_text(path.read_text().replace('"gold"', '"one\\ntwo"'), encoding="utf-8")
+    found = choices.find(run)
+    assert found is not None
+    assert found.gold == "one_two"

@@ -122,11 +122,12 @@ def find(run: Run) -> Kept | None:
         return None
     try:
         table = tomllib.loads(run.content(ALIGNMENT, _LARGEST_FILE).decode("utf-8"))
-        choice = _choice(table["choice"])
+        _check_types(table, {"choice": dict, "gold": str, "sentences": int, "aer": float})
+        if not 0 <= table["aer"] <= 100:
+            raise ValueError(f"aer = {table['aer']}")
         current = table["weights"] == fingerprint(run)
-        return Kept(
-            choice, str(table["gold"]), int(table["sentences"]), float(table["aer"]), current
-        )
+        choice = _choice(table["choice"])
+        return Kept(choice, _plain(table["gold"]), table["sentences"], table["aer"], current)
     except KeyError as fault:
         raise ModelError(
             f"{path}: has no {fault}: choose again with regard align --choose"
@@ -146,13 +147,17 @@ def fingerprint(run: Run) -> str:
     return run.checksum(MODEL) or checksums.of(path)
 
 
+def _check_types(table: dict[str, Any], kinds: dict[str, type]) -> None:
+    for name, kind in kinds.items():
+        if type(table[name]) is not kind:
+            raise ValueError(f"{name} = {table[name]!r}")
+
+
 def _choice(table: dict[str, Any]) -> Choice:
     kinds = {"layer": int, "head": int, "rows": str, "balanced": bool, "method": str}
-    for name, value in table.items():
-        if name not in {*kinds, "threshold"}:
-            raise ValueError(f"unknown key {name}")
-        if type(value) is not kinds.get(name, float):
-            raise ValueError(f"{name} = {value!r}")
+    for name in table.keys() - {*kinds, "threshold"}:
+        raise ValueError(f"unknown key {name}")
+    _check_types(table, {name: kinds.get(name, float) for name in table})
     if table.get("rows", "read") not in get_args(Rows):
         raise ValueError(f"rows = {table['rows']!r}")
     if table.get("method", "argmax") not in METHODS:
@@ -167,5 +172,9 @@ def _toml(value: str | float | bool) -> str:
 
 
 def _quoted(text: str) -> str:
-    plain = "".join(c if c.isprintable() and c not in '"\\' else "_" for c in text)
-    return f'"{plain}"'
+    return f'"{_plain(text)}"'
+
+
+def _plain(text: str) -> str:
+    """Text that stands in quotes and on one line."""
+    return "".join(c if c.isprintable() and c not in '"\\' else "_" for c in text)

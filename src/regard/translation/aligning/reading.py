@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.translation.aligning.words import Words, in_pieces
 from regard.translation.decoding import forced
-from regard.translation.errors import ConfigurationError
+from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import sources
@@ -58,6 +58,7 @@ def readings(
 
     Raises:
         ConfigurationError: the model has no attention to the source, or no such layer.
+        ModelError: what its words looked at are numbers that are not finite.
     """
     most = min(_LONGEST, model.longest - 1) if model.longest else _LONGEST
     sides = [
@@ -96,6 +97,11 @@ def _read(
     for layer in sorted(by_layer) if layers is None else layers:
         with torch.inference_mode():
             weights = by_layer[layer].weights().float().cpu()
+        if not bool(weights.isfinite().all()):
+            raise ModelError(
+                f"layer {layer} of the decoder: its attention is not finite: the model is damaged, or its "
+                "weights are too large"
+            )
         for reading, of_sentence in zip(found, weights, strict=True):
             rows = len(reading.target.ids)
             piecewise = of_sentence[:, : rows + 1, : len(reading.source.ids)]
