@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from tests.journeys.commands import run
 
 import regard
 from regard.cli import models, shipped, streams
-from regard.cli.main import _failed, _take_debug
+from regard.cli.main import _failed, _take_debug, app
 from regard.cli.signals import Interrupted, Signals
 from regard.translation.errors import ConfigurationError, DataError
 
@@ -37,6 +38,38 @@ def test_each_command_has_help_that_ends_with_examples(command):
     examples = result.out.partition("Examples:\n")[2].rstrip("\n").split("\n")
     assert len(examples) >= 3
     assert all(re.match("(torchrun .* -- )?regard ", line.strip()) for line in examples)
+
+
+def every_command(group=None, *path: str) -> list[tuple[str, ...]]:
+    group = group or typer.main.get_command(app)
+    found = [path]
+    for name, command in group.commands.items():
+        below = getattr(command, "commands", None)
+        found += every_command(command, *path, name) if below else [(*path, name)]
+    return found
+
+
+@pytest.mark.parametrize("path", every_command(), ids=" ".join)
+def test_h_is_help_everywhere(path):
+    short, long = run(*path, "-h"), run(*path, "--help")
+    assert (short.code, short.out) == (0, long.out)
+    assert long.out.startswith(f"Usage: {' '.join(('regard', *path))} ")
+
+
+@pytest.mark.parametrize("path", every_command(), ids=" ".join)
+def test_no_help_is_cut_off(path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run(*path, "--help").out
+    assert not re.search(r"(?<!\])\.\.\.|…", shown), shown
+    assert max(map(len, shown.partition("Examples:")[0].splitlines())) <= 80
+
+
+def test_each_command_is_listed_with_its_first_sentence(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = " ".join(run("--help").out.split())
+    for name, command in typer.main.get_command(app).commands.items():
+        first = " ".join(command.help.split()).partition(". ")[0].rstrip(".")
+        assert f" {name} {first}. " in shown
 
 
 def test_help_and_lists_import_nothing_heavy():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli import backtranslating, corpora, drawing, options, report, splitting
+from regard.cli.group import Group
 from regard.translation.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ Examples:
   regard data back-translate news.en --model runs/en-es --out news.tsv"""
 
 app = typer.Typer(
+    cls=Group,
     help="Look at data before training on it, part it, add to it.",
     rich_markup_mode=None,
     epilog=ALL,

@@ -25,6 +25,7 @@ from regard.cli import (
     train,
     translate,
 )
+from regard.cli.group import Group
 from regard.cli.options import Invocation
 from regard.cli.signals import Interrupted
 from regard.translation.errors import ConfigurationError, RegardError
@@ -34,6 +35,8 @@ _UsageError, _ClickException = typer.BadParameter.__mro__[1:3]
 
 app = typer.Typer(
     name="regard",
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -130,7 +133,7 @@ def _failed(fault: BaseException) -> int:
     if isinstance(fault, KeyboardInterrupt):
         return _say("interrupted", 130)
     if isinstance(fault, Interrupted):
-        return _say("stopped by a signal; nothing was lost", 128 + fault.number)
+        return _say("stopped by a signal; no file was left half written", 128 + fault.number)
     if isinstance(fault, RegardError):
         # A configuration may have several faults, a line each; what else has line ends names something with them.
         lines = [" ".join(str(each).splitlines()) for each in fault.args]
