@@ -15,9 +15,10 @@ from regard.translation.models import compiling
 from regard.translation.text.tokenizer import EOS
 
 CPU = torch.device("cpu")
+NOTHING = torch.empty(1, 1, 0, dtype=torch.int64)
 
 
-def plainly(logits: Tensor, limits: Limits, written: int, count: int) -> tuple[Tensor, Tensor]:
+def plainly(logits: Tensor, limits: Limits, written: Tensor, count: int) -> tuple[Tensor, Tensor]:
     compiling.want(False)
     try:
         return best_words(logits, limits, written, count)
@@ -32,17 +33,26 @@ def plainly(logits: Tensor, limits: Limits, written: int, count: int) -> tuple[T
     st.integers(1, 3),
     st.integers(0, 3),
     st.booleans(),
+    st.integers(0, 2),
 )
 def test_both_ways_find_the_same(
-    seed: int, vocabulary: int, count: int, each: int, written: int, begun: bool
+    seed: int, vocabulary: int, count: int, each: int, written: int, begun: bool, ngram: int
 ):
     generator = torch.Generator().manual_seed(seed)
     # Halves: many are equal, and of equals the first comes first.
     logits = torch.randint(-6, 7, (3 * each, vocabulary), generator=generator) / 2.0
     prefix = [[4, 4], [], [1, 4, 4]] if begun else None
-    limits = Limits.of(3, torch.tensor([0, 2, 9]), min_length=1, prefix=prefix, device=CPU)
-    log_p, words = best_words(logits, limits, written, count)
-    expected, places = plainly(logits, limits, written, count)
+    limits = Limits.of(
+        3,
+        torch.tensor([0, 2, 9]),
+        min_length=1,
+        prefix=prefix,
+        no_repeat_ngram=ngram,
+        device=CPU,
+    )
+    before = torch.randint(4, vocabulary, (3, each, written), generator=generator)
+    log_p, words = best_words(logits, limits, before, count)
+    expected, places = plainly(logits, limits, before, count)
     possible = expected.isfinite()
     assert torch.equal(log_p.isfinite(), possible)
     assert torch.equal(words[possible], places[possible])
@@ -53,14 +63,14 @@ def test_logits_are_left_as_they_were():
     logits = torch.randn(2, 70)
     before = logits.clone()
     limits = Limits.of(2, 5, prefix=[[4], [5]], device=CPU)
-    assert best_words(logits, limits, 0, 1)[1].flatten().tolist() == [4, 5]
+    assert best_words(logits, limits, NOTHING.expand(2, 1, 0), 1)[1].flatten().tolist() == [4, 5]
     assert torch.equal(logits, before)
 
 
 def test_a_word_without_probability_is_never_found():
     logits = torch.full((1, 100), -torch.inf)
     logits[0, [EOS, 70]] = 0.0
-    log_p, words = best_words(logits, Limits.of(1, 5, device=CPU), 0, 4)
+    log_p, words = best_words(logits, Limits.of(1, 5, device=CPU), NOTHING, 4)
     assert words[0, :2].tolist() == [EOS, 70]
     assert log_p.isfinite().tolist() == [[True, True, False, False]]
 
@@ -71,4 +81,4 @@ def test_what_is_no_number_is_told(fault: float, place: int):
     logits = torch.zeros(2, 130)
     logits[1, place] = fault
     with pytest.raises(ModelError, match="not a number"):
-        best_words(logits, Limits.of(2, 5, device=CPU), 0, 2)
+        best_words(logits, Limits.of(2, 5, device=CPU), NOTHING.expand(2, 1, 0), 2)

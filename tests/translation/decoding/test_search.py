@@ -47,6 +47,7 @@ def test_each_kind_of_search_is_the_function_of_its_name():
         {"length_penalty": 3.0},
         {"coverage_penalty": 3.0},
         {"min_length": 4},
+        {"no_repeat_ngram": 1},
         {"max_length": 1},
         {"length_ratio": 0.0, "length_margin": 1},
         {"patience": 3.0},
@@ -71,6 +72,10 @@ def test_the_prefix_reaches_every_kind_of_search():
 def test_a_long_source_may_have_a_long_translation_up_to_the_greatest():
     search = Search(max_length=50, length_ratio=1.5, length_margin=2)
     assert search.longest(torch.tensor([1, 4, 21, 1000])).tolist() == [4, 8, 34, 50]
+
+
+def test_the_default_bound_grows_with_the_source_and_leaves_room():
+    assert Search().longest(torch.tensor([2, 60, 130])).tolist() == [14, 130, 256]
 
 
 @pytest.mark.parametrize(

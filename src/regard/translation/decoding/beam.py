@@ -27,6 +27,7 @@ def beam(
     max_length: int | Int[Tensor, " batch"],
     min_length: int = 0,
     prefix: Prefixes | Sequence[Sequence[int]] | None = None,
+    no_repeat_ngram: int = 0,
     length_penalty: float = 1.0,
     nbest: int = 1,
     patience: float = 1.0,
@@ -46,6 +47,7 @@ def beam(
             gets that far is ended there.
         min_length: tokens of a translation at least.
         prefix: the tokens each translation must begin with.
+        no_repeat_ngram: no sequence of so many tokens may occur twice, except in the prefix; 0 allows all.
         length_penalty: alpha, at least 0.
         nbest: translations wanted for each sentence, at most `size`.
         patience: above 0; math.inf stops only when nothing can get better.
@@ -60,7 +62,12 @@ def beam(
     """
     _check(size, nbest, length_penalty, patience)
     limits = Limits.of(
-        len(source), max_length, min_length=min_length, prefix=prefix, device=source.device
+        len(source),
+        max_length,
+        min_length=min_length,
+        prefix=prefix,
+        no_repeat_ngram=no_repeat_ngram,
+        device=source.device,
     )
     if not len(source):
         return []

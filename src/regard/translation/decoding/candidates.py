@@ -13,7 +13,10 @@ from regard.translation.models import compiling
 
 
 def best_words(
-    logits: Float[Tensor, "rows vocabulary"], limits: Limits, written: int, count: int
+    logits: Float[Tensor, "rows vocabulary"],
+    limits: Limits,
+    written: Int[Tensor, "batch hypotheses tokens"],
+    count: int,
 ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
     """The log-probabilities of the `count` best words that may follow, and the words; of equals the first.
 
@@ -30,18 +33,18 @@ def best_words(
     return top(limits.restrict(allowed, written).flatten(0, 1), few)
 
 
-def _compiled(logits: Tensor, limits: Limits, written: int, few: int) -> tuple[Tensor, Tensor]:
+def _compiled(logits: Tensor, limits: Limits, written: Tensor, few: int) -> tuple[Tensor, Tensor]:
     from regard.translation.decoding import loops
 
     rows, vocabulary = logits.shape
     allowed = logits
-    if limits.prefix is not None:
+    if limits.names_words:
         allowed = logits.clone()
-        limits.prefix.restrict(allowed.view(len(limits.longest), -1, vocabulary), written)
+        limits.forbid(allowed.view(len(limits.longest), -1, vocabulary), written)
     values, words = torch.empty(rows, few), torch.empty(rows, few, dtype=torch.int64)
     tops = torch.empty(vocabulary // loops.STRIP)
     given, room = (logits.numpy(), allowed.numpy()), (tops, values, words)
-    rules = limits.rules(written, rows)
+    rules = limits.rules(written.shape[2], rows)
     if not loops.best_few(*given, rules, *(each.numpy() for each in room)):
         raise ModelError(DAMAGED)
     return values, words

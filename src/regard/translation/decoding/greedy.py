@@ -23,6 +23,7 @@ def greedy(
     max_length: int | Int[Tensor, " batch"],
     min_length: int = 0,
     prefix: Prefixes | Sequence[Sequence[int]] | None = None,
+    no_repeat_ngram: int = 0,
     length_penalty: float = 1.0,
 ) -> list[list[Hypothesis]]:
     """Translate a batch greedily: y_t = argmax p(y | y_1 ... y_(t-1), source), first of equals.
@@ -36,6 +37,7 @@ def greedy(
             far is ended there.
         min_length: tokens of a translation at least.
         prefix: the tokens each translation must begin with.
+        no_repeat_ngram: no sequence of so many tokens may occur twice, except in the prefix; 0 allows all.
         length_penalty: alpha of the score; it changes the score only.
 
     Returns:
@@ -46,13 +48,18 @@ def greedy(
         ModelError: logits that are not numbers.
     """
     limits = Limits.of(
-        len(source), max_length, min_length=min_length, prefix=prefix, device=source.device
+        len(source),
+        max_length,
+        min_length=min_length,
+        prefix=prefix,
+        no_repeat_ngram=no_repeat_ngram,
+        device=source.device,
     )
     return [[one] for one in unroll(model, source, lengths, limits, _best, length_penalty)]
 
 
 def _best(
-    logits: Float[Tensor, "batch vocabulary"], limits: Limits, written: int
+    logits: Float[Tensor, "batch vocabulary"], limits: Limits, written: Int[Tensor, "batch tokens"]
 ) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
-    log_p, words = best_words(logits, limits, written, 1)
+    log_p, words = best_words(logits, limits, written.unsqueeze(1), 1)
     return words[:, 0], log_p[:, 0]

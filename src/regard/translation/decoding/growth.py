@@ -87,7 +87,7 @@ def advance(
     live: Live, logits: Float[Tensor, "rows vocabulary"], limits: Limits, size: int
 ) -> tuple[Grown, Live, Int[Tensor, "batch beginnings"]]:
     """What grew, the beginnings that go on, and the rows of the model's state that they grew from."""
-    best, words = best_words(logits, limits, live.written.shape[2], size + 1)
+    best, words = best_words(logits, limits, live.written, size + 1)
     if compiling.serves(logits.device) and best.dtype == torch.float32 and size <= _FEW:
         return _compiled(live, best, words, size)
     grown = grow(live, best, words, size)

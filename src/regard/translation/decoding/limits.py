@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.translation.decoding.prefix import Prefixes
+from regard.translation.decoding.repetition import completing
 from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
@@ -46,11 +47,13 @@ class Limits:
         longest: tokens a translation may have at most, the end of the sentence not counted.
         shortest: tokens it must have at least; where `longest` is less, `longest` counts.
         prefix: how it must begin; None for anyhow.
+        no_repeat_ngram: no sequence of so many tokens may occur twice, except in the prefix; 0 allows all.
     """
 
     longest: Int[Tensor, " batch"]
     shortest: int = 0
     prefix: Prefixes | None = None
+    no_repeat_ngram: int = 0
 
     @classmethod
     def of(
@@ -60,6 +63,7 @@ class Limits:
         *,
         min_length: int = 0,
         prefix: Prefixes | Sequence[Sequence[int]] | None = None,
+        no_repeat_ngram: int = 0,
         device: torch.device,
     ) -> Self:
         """The limits of a batch. A prefix longer than `max_length` makes room for itself.
@@ -74,17 +78,21 @@ class Limits:
             )
         if (sentences and int(longest.min()) < 0) or min_length < 0:
             raise ConfigurationError("a length limit is negative: use 0 or more")
+        if no_repeat_ngram < 0:
+            raise ConfigurationError(
+                f"no_repeat_ngram {no_repeat_ngram}: use 1 or more, or 0 for no limit"
+            )
         longest = longest.expand(sentences)
         if prefix is None:
-            return cls(longest, min_length)
+            return cls(longest, min_length, None, no_repeat_ngram)
         begun = prefix if isinstance(prefix, Prefixes) else Prefixes.of(prefix, device)
         if len(begun.tokens) != sentences:
             raise ConfigurationError(f"{len(begun.tokens)} prefixes for {sentences} sentences")
-        return cls(torch.maximum(longest, begun.lengths), min_length, begun)
+        return cls(torch.maximum(longest, begun.lengths), min_length, begun, no_repeat_ngram)
 
     def select(self, sentences: Int[Tensor, " kept"]) -> Limits:
         prefix = None if self.prefix is None else self.prefix.select(sentences)
-        return Limits(self.longest[sentences], self.shortest, prefix)
+        return replace(self, longest=self.longest[sentences], prefix=prefix)
 
     def rules(self, written: int, rows: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """What may follow `written` tokens in each row, whatever its prefix; on a processor."""
@@ -92,17 +100,39 @@ class Limits:
         each = np.where(self.longest.numpy() <= written, ONLY_END, end)
         return np.repeat(each, rows // len(each))
 
+    @property
+    def names_words(self) -> bool:
+        """Whether `forbid` forbids anything."""
+        return self.prefix is not None or self.no_repeat_ngram > 0
+
     def restrict(
-        self, log_p: Float[Tensor, "batch hypotheses vocabulary"], written: int
+        self,
+        log_p: Float[Tensor, "batch hypotheses vocabulary"],
+        written: Int[Tensor, "batch hypotheses tokens"],
     ) -> Float[Tensor, "batch hypotheses vocabulary"]:
-        """Set what may not follow `written` tokens to -inf, in place; the rest keeps its value."""
+        """Set what may not follow these tokens to -inf, in place; the rest keeps its value."""
+        count = written.shape[2]
         log_p[..., PAD] = _NEVER
         log_p[..., BOS] = _NEVER
-        if written < self.shortest:
-            log_p[..., EOS].masked_fill_((written < self.longest)[:, None], _NEVER)
-        full = self.longest <= written
+        if count < self.shortest:
+            log_p[..., EOS].masked_fill_((count < self.longest)[:, None], _NEVER)
+        full = self.longest <= count
         if bool(full.any()):
             end = log_p[full, :, EOS]
             log_p[full] = _NEVER
             log_p[full, :, EOS] = end
-        return log_p if self.prefix is None else self.prefix.restrict(log_p, written)
+        return self.forbid(log_p, written)
+
+    def forbid(
+        self,
+        log_p: Float[Tensor, "batch hypotheses vocabulary"],
+        written: Int[Tensor, "batch hypotheses tokens"],
+    ) -> Float[Tensor, "batch hypotheses vocabulary"]:
+        """The part of `restrict` that depends on which tokens were written, not on their number alone."""
+        if self.no_repeat_ngram:
+            rows, words = completing(written.flatten(0, 1), self.no_repeat_ngram)
+            if self.prefix is not None:
+                free = self.prefix.lengths[rows // written.shape[1]] <= written.shape[2]
+                rows, words = rows[free], words[free]
+            log_p.view(-1, log_p.shape[-1])[rows, words] = _NEVER
+        return log_p if self.prefix is None else self.prefix.restrict(log_p, written.shape[2])

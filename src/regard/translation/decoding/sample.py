@@ -31,6 +31,7 @@ def sample(
     draws: int = 1,
     min_length: int = 0,
     prefix: Prefixes | Sequence[Sequence[int]] | None = None,
+    no_repeat_ngram: int = 0,
     length_penalty: float = 1.0,
 ) -> list[list[Hypothesis]]:
     """Translate a batch by drawing y_t from p(y | y_1 ... y_(t-1), source)^(1 / temperature).
@@ -50,6 +51,7 @@ def sample(
         draws: translations of each sentence; they may be alike.
         min_length: tokens of a translation at least.
         prefix: the tokens each translation must begin with.
+        no_repeat_ngram: no sequence of so many tokens may occur twice, except in the prefix; 0 allows all.
         length_penalty: alpha of the score; it changes the score only.
 
     Returns:
@@ -69,10 +71,12 @@ def sample(
         raise ConfigurationError(f"draws {draws}: use 1 or more")
 
     def drawn(
-        logits: Float[Tensor, "batch vocabulary"], limits: Limits, written: int
+        logits: Float[Tensor, "batch vocabulary"],
+        limits: Limits,
+        written: Int[Tensor, "batch tokens"],
     ) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
         log_p = log_probabilities(logits).unsqueeze(1)
-        log_p = limits.restrict(log_p, written).squeeze(1)
+        log_p = limits.restrict(log_p, written.unsqueeze(1)).squeeze(1)
         kept = keep_probable(log_p / temperature, top_k, top_p)
         if bool((kept.amax(-1) == -math.inf).any()):
             raise ModelError(IMPOSSIBLE)
@@ -80,7 +84,12 @@ def sample(
         return words.squeeze(1), log_p.gather(1, words).squeeze(1)
 
     limits = Limits.of(
-        len(source), max_length, min_length=min_length, prefix=prefix, device=source.device
+        len(source),
+        max_length,
+        min_length=min_length,
+        prefix=prefix,
+        no_repeat_ngram=no_repeat_ngram,
+        device=source.device,
     )
     each = torch.arange(len(source), device=source.device).repeat_interleave(draws)
     found = unroll(model, source[each], lengths[each], limits.select(each), drawn, length_penalty)

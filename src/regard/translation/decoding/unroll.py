@@ -17,9 +17,9 @@ from regard.translation.text.tokenizer import BOS, EOS
 
 IMPOSSIBLE = "the model gives every translation within the limits probability 0"
 
-# From the logits, and what may follow so many tokens, to the word that is written and its log-probability.
+# From the logits, the limits and the tokens written so far to the next word and its log-probability.
 Choice = Callable[
-    [Float[Tensor, "batch vocabulary"], Limits, int],
+    [Float[Tensor, "batch vocabulary"], Limits, Int[Tensor, "batch tokens"]],
     tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]],
 ]
 
@@ -62,7 +62,7 @@ def unroll(
         history = torch.empty(written.shape, device=source.device)
         while len(sentences):
             logits, state = model.step(words, state)
-            words, chosen = choose(logits, limits, written.shape[1])
+            words, chosen = choose(logits, limits, written)
             if bool((chosen == float("-inf")).any()):
                 raise ModelError(IMPOSSIBLE)
             history = torch.cat([history, chosen.unsqueeze(1)], 1)
