@@ -85,6 +85,9 @@ def test_json_says_no_more_than_was_asked_for():
         "score": 0.0,
         "log_probability": 0.0,
         "words": [],
+        "unknown": [],
+        "repeats": False,
+        "unfinished": False,
     }
 
 

@@ -63,6 +63,12 @@ SHAPES = {
 }
 
 
+LOOPING = (
+    "Por lo cual, Sancho Panza, conviene que estés advertido en esto que ahora te diré, "
+    "porque importa mucho a la salud de entrambos;"
+)
+
+
 @pytest.fixture(scope="module")
 def spanish() -> Translator:
     return Translator.open("es-en")
@@ -119,7 +125,8 @@ def test_the_bundled_model_translates_a_corpus_the_same(spanish, exported, data_
 
 def test_the_engine_needs_no_folder_and_searches_as_the_model_was_told(spanish):
     engine = Engine.of(spanish, quantization="int8", workers=1)
-    assert (engine.beam, engine.length_penalty) == (5, 1.4)
+    assert engine.search == spanish.search
+    assert (engine.search.beam, engine.search.length_penalty) == (5, 1.4)
     texts = ["", SPANISH[0], " \t"]
     found = engine.translate(texts)
     assert [one.source for one in found] == texts
@@ -130,6 +137,20 @@ def test_the_engine_needs_no_folder_and_searches_as_the_model_was_told(spanish):
         engine.translate(texts, beam=0)
     with pytest.raises(TypeError, match="pass a list of sentences"):
         engine.translate("hola")
+
+
+def test_loops_end_and_are_forbidden_as_by_our_own_search(spanish, exported):
+    texts = ["Hace frío.", LOOPING, LOOPING.replace("Sancho Panza, ", "")]
+    engine = Engine(exported, workers=1)
+    for settings in ({}, {"no_repeat_ngram": 3}):
+        ours = spanish.translate(texts, search=Search(beam=1, **settings))
+        theirs = engine.translate(texts, beam=1, **settings)
+        for one, other in zip(theirs, ours, strict=True):
+            assert one.target_pieces == other.target_pieces
+            assert (one.repeats, one.unfinished) == (other.repeats, other.unfinished)
+            assert one.unknown == other.unknown
+        assert [one.repeats for one in theirs] == [False, not settings, not settings]
+        assert not ours[0].unfinished
 
 
 def test_a_source_without_end_is_cut(spanish, exported):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
@@ -57,6 +58,36 @@ def test_an_empty_sentence_has_an_empty_translation(translator):
         assert found == Translation(text, "")
         assert translator.look(text, target="something").source_pieces == []
     assert translator.translate([]) == []
+
+
+def test_each_translation_says_what_makes_it_doubtful(translator):
+    plain, strange, empty = translator.translate(["one two", "one 日本 é", ""])
+    assert (plain.unknown, empty.unknown) == ([], [])
+    assert strange.unknown == ["日", "本", "é"]
+    assert translator.look("日", target="one").unknown == ["日"]
+    short = translator.translate(["one two", ""], search=Search(max_length=1, min_length=1))
+    assert [one.unfinished for one in short] == [True, False]
+    assert [one.unfinished for one in (plain, empty)] == [False, False]
+    long = Search(beam=1, max_length=40, length_margin=40, min_length=40)
+    (looping,) = translator.translate(["one two"], search=long)
+    assert looping.repeats
+    assert not plain.repeats
+    (bound,) = translator.translate(
+        ["one two"], search=dataclasses.replace(long, no_repeat_ngram=2)
+    )
+    assert not bound.repeats
+
+
+def test_a_configuration_says_how_to_search(translator):
+    section = translator.run.configuration.search
+    assert translator.search == Search(**dict(section))
+    changed = section.model_copy(update={"no_repeat_ngram": 2, "length_ratio": 0.5})
+    run = dataclasses.replace(
+        translator.run,
+        configuration=translator.run.configuration.model_copy(update={"search": changed}),
+    )
+    other = Translator(run, translator.model, translator.tokenizers)
+    assert (other.search.no_repeat_ngram, other.search.length_ratio) == (2, 0.5)
 
 
 def test_batches_change_nothing(translator, monkeypatch):

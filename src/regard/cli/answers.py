@@ -59,7 +59,13 @@ class JsonLines(Answers):
     alignment: bool = False
 
     def lines(self, translation: Translation, number: int) -> Iterator[str]:
-        answer = {"source": translation.source, **self._told(translation)}
+        answer = {
+            "source": translation.source,
+            **self._told(translation),
+            "unknown": translation.unknown,
+            "repeats": translation.repeats,
+            "unfinished": translation.unfinished,
+        }
         if self.nbest > 1:
             answer["nbest"] = [self._told(one) for one in translation.alternatives[: self.nbest]]
         # JSON allows line ends of Unicode and a terminal's controls within a string; what reads it by lines, or shows

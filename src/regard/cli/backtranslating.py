@@ -57,6 +57,7 @@ def back_translate(
     ] = False,
     beam: options.Beam = None,
     length_penalty: options.LengthPenalty = None,
+    no_repeat_ngram: options.NoRepeatNgram = None,
     sample: options.Sample = False,
     temperature: options.Temperature = None,
     top_k: options.TopK = None,
@@ -93,8 +94,13 @@ def back_translate(
     from regard.translation.decoding.search import Search
     from regard.translation.text.corpora import opened
 
-    given = {"beam": beam, "length_penalty": length_penalty, "sampling": sample or None}
-    given |= drawing
+    given = {
+        "beam": beam,
+        "length_penalty": length_penalty,
+        "no_repeat_ngram": no_repeat_ngram,
+        "sampling": sample or None,
+        **drawing,
+    }
     changes = {name: value for name, value in given.items() if value is not None}
     # What is out of range or missing is refused before a model is opened.
     dataclasses.replace(Search(), **changes)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from regard.cli import report, shipped
+from regard.cli.group import Group
 from regard.translation.errors import ConfigurationError
 
 EXAMPLES = """\b
@@ -19,6 +20,7 @@ Examples:
   regard config keys training"""
 
 app = typer.Typer(
+    cls=Group,
     help="List and show configurations; explain their keys.",
     rich_markup_mode=None,
     epilog=EXAMPLES,

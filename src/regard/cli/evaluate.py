@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.cli import corpora, linking, options, report, testsets
+from regard.cli.doubts import Doubts
 from regard.cli.testsets import Searching, TestSet
 from regard.translation.errors import ConfigurationError
 
@@ -46,6 +47,7 @@ def evaluate(
     beam: options.Beam = None,
     length_penalty: options.LengthPenalty = None,
     coverage_penalty: options.CoveragePenalty = None,
+    no_repeat_ngram: options.NoRepeatNgram = None,
     batch_tokens: options.BatchTokens = None,
     quantization: options.Quantization = None,
     shortlist: options.Shortlist = False,
@@ -79,7 +81,13 @@ def evaluate(
     Every line counts, an empty one too. A file that is not here is looked for in REGARD_DATA.
     """
     searching = Searching(
-        beam, length_penalty, coverage_penalty, batch_tokens, quantization, shortlist
+        beam,
+        length_penalty,
+        coverage_penalty,
+        no_repeat_ngram,
+        batch_tokens,
+        quantization,
+        shortlist,
     )
     searching.check()
     if hypotheses is not None:
@@ -106,7 +114,7 @@ def evaluate(
     from regard.translation.evaluation.scores import measure
 
     significance.check(resamples, seed)
-    pairs = given.files()
+    pairs, doubts = given.files(), None
     if hypotheses is not None:
         pairs = given.with_translations() if pairs is None else pairs
         texts, how = testsets.translations_in(hypotheses, len(pairs)), str(hypotheses)
@@ -115,10 +123,13 @@ def evaluate(
             model, device, to, shortlist=shortlist, stored=quantization
         )
         pairs = given.of(translator, model) if pairs is None else pairs
-        texts = testsets.translate(translator, pairs, searching)
+        doubts = Doubts(translator.longest)
+        texts = testsets.translate(translator, pairs, searching, doubts)
         how = searching.told(translator.search)
     if out is not None:
         testsets.write(texts, out)
+    if doubts is not None:
+        doubts.say()
     references = [pair.target for pair in pairs]
     scores = measure(texts, references)
     found = None
@@ -128,7 +139,7 @@ def evaluate(
         found = significance.compare(texts, others, references, resamples=resamples, seed=seed)
     empty = sum(not pair.target or (hypotheses is None and not pair.source) for pair in pairs)
     if format == report.Format.json:
-        print(report.as_json(testsets.as_object(scores, found, baseline, empty, how)))
+        print(report.as_json(testsets.as_object(scores, found, baseline, empty, how, doubts)))
         return
     report.say(f"{len(pairs)} sentence pairs, {empty} with an empty side; {how}")
     report.say(str(scores))

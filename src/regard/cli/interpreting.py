@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from regard.cli.answers import Answers
+from regard.cli.doubts import Doubts
 
 if TYPE_CHECKING:
     from regard.cli.serving import Served
@@ -23,16 +23,17 @@ class Interpreter:
         settings: what `Translator.translate` is given each time.
         out: where translations are written.
         seed: of sampling; each part of the text has the one after it.
-        sentences: how many were translated, and
-        cut: of how many the end was left out.
+        doubts: what was noticed about the translations.
     """
 
     translator: Translator | Served
     settings: dict[str, Any]
     out: TextIO
     seed: int | None = None
-    sentences: int = 0
-    cut: int = 0
+    doubts: Doubts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.doubts = Doubts(self.translator.longest)
 
     def lines(
         self,
@@ -50,8 +51,8 @@ class Interpreter:
                 columns = [line.partition("\t") for line in chunk]
                 texts, begun = [text for text, _, _ in columns], [words for _, _, words in columns]
             for translation in self._translate(texts, prefix=begun):
-                self.sentences += 1
-                for line in answers.lines(translation, self.sentences):
+                self.doubts.add([translation])
+                for line in answers.lines(translation, self.doubts.seen):
                     self.out.write(line + "\n")
                 if draw:
                     _draw(translation)
@@ -61,26 +62,18 @@ class Interpreter:
         """Each chunk is text to be cut into sentences; what is between them is written as it is."""
         from regard.translation.text import sentences
 
+        self.doubts.unit = "sentence"
         for chunk in chunks:
             parts = sentences.split("".join(chunk), self.translator.source_language)
             found = self._translate([part.text for part in parts])
-            self.sentences += sum(part.text != "" for part in parts)
+            self.doubts.add(one for one in found if one.source)
             self.out.write(sentences.join(parts, [one.text for one in found]))
             self.out.flush()
-
-    def say_what_was_cut(self) -> None:
-        if self.cut:
-            print(
-                f"note: {self.cut} of {self.sentences} sentences were longer than "
-                f"{self.translator.longest} pieces and were cut",
-                file=sys.stderr,
-            )
 
     def _translate(self, texts: list[str], **more: Any) -> list[Translation]:
         found = self.translator.translate(texts, seed=self.seed, **self.settings, **more)
         if self.seed is not None:
             self.seed = (self.seed + 1) % 2**63
-        self.cut += sum(one.cut > 0 for one in found)
         return found
 
 

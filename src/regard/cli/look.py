@@ -100,6 +100,7 @@ def look(
     from regard.viewing.labels import isolated
 
     streams.output()
+    options.check_sentences([text], "give the sentence itself")
     sentence = streams.argument(text)
     translator = options.open_translator(model, device, to)
     given = None if target is None else streams.argument(target)

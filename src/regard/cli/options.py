@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -61,6 +62,12 @@ LengthPenalty = Annotated[
 CoveragePenalty = Annotated[
     float | None,
     typer.Option(help="Beta: more favours translations that looked at the whole sentence."),
+]
+NoRepeatNgram = Annotated[
+    int | None,
+    typer.Option(
+        help="No sequence of so many pieces may occur twice in a translation: stops loops. [default: the model's own]"
+    ),
 ]
 BatchTokens = Annotated[
     int | None,
@@ -153,6 +160,14 @@ def check_batch_tokens(count: int | None) -> None:
     """Raises `ConfigurationError` for a --batch-tokens out of range."""
     if count is not None and not 1 <= count <= 2**31:
         raise ConfigurationError(f"--batch-tokens {count}: use a whole number, 1 to 2^31")
+
+
+def check_sentences(texts: Sequence[str], advice: str) -> None:
+    """Raises `ConfigurationError` for a sentence that is the name of a file: the file is meant, not its name."""
+    for text in texts:
+        if os.path.isfile(text):
+            name = shlex.quote(text)
+            raise ConfigurationError(f"TEXT {name} is the name of a file: {advice.format(name)}")
 
 
 def check_writable(path: Path) -> None:

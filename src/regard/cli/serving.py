@@ -34,16 +34,18 @@ class Served:
 
     @property
     def search(self) -> Search:
-        from regard.translation.decoding.search import Search
-
-        return Search(beam=self.engine.beam, length_penalty=self.engine.length_penalty)
+        return self.engine.search
 
     def translate(
         self, texts: Sequence[str], *, search: Search, **nothing: Any
     ) -> list[Translation]:
         """Settings besides the search are those that were refused before they got here."""
         return self.engine.translate(
-            texts, beam=search.beam, length_penalty=search.length_penalty, nbest=search.nbest
+            texts,
+            beam=search.beam,
+            length_penalty=search.length_penalty,
+            nbest=search.nbest,
+            no_repeat_ngram=search.no_repeat_ngram,
         )
 
 

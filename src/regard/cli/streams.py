@@ -8,8 +8,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from regard import files
 from regard.translation.errors import DataError
 
 # What a terminal obeys instead of showing it: escapes, and marks that turn text round or cut lines.
@@ -86,12 +88,30 @@ def output() -> TextIO:
     return sys.stdout
 
 
+@contextlib.contextmanager
+def destination(path: Path | None) -> Iterator[TextIO]:
+    """Standard output, or a file: it gets its name when the block has ended without a fault, and not before.
+
+    Raises:
+        DataError: standard output is closed.
+        OSError: the file cannot be written; the error names it.
+    """
+    if path is None:
+        yield output()
+        return
+    with (
+        files.replacing(path) as unfinished,
+        open(unfinished, "x", encoding="utf-8", errors="backslashreplace", newline="\n") as out,
+    ):
+        yield out
+
+
 def standard_input() -> BinaryIO:
     """The bytes of standard input. Raises `DataError` when it is closed."""
     if sys.stdin is None or sys.stdin.closed:
         raise DataError(
             "standard input is closed: give sentences as arguments, or a file: "
-            "regard translate < text"
+            "regard translate --input text"
         )
     return sys.stdin.buffer
 

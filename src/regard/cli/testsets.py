@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import corpora, options, report, streams
+from regard.cli.doubts import Doubts
 from regard.translation.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Searching:
     beam: int | None = None
     length_penalty: float | None = None
     coverage_penalty: float | None = None
+    no_repeat_ngram: int | None = None
     batch_tokens: int | None = None
     quantization: options.Stored | None = None
     shortlist: bool = False
@@ -135,6 +137,7 @@ class Searching:
             "beam": self.beam,
             "length_penalty": self.length_penalty,
             "coverage_penalty": self.coverage_penalty,
+            "no_repeat_ngram": self.no_repeat_ngram,
         }
         named = {name: value for name, value in changes.items() if value is not None}
         return replace(own, **named)  # type: ignore[arg-type]
@@ -144,7 +147,7 @@ class Searching:
         penalties = [
             f"{name.replace('_', ' ')} {value:g}"
             for name, value in vars(self).items()
-            if name.endswith("_penalty") and value is not None
+            if name.endswith(("_penalty", "_ngram")) and value is not None
         ]
         stored = [self.quantization] if self.quantization is options.Stored.int8 else []
         listed = ["shortlist"] if self.shortlist else []
@@ -174,8 +177,13 @@ def translations_of(
     return translate(options.open_translator(system, device, to), pairs, searching)
 
 
-def translate(translator: Translator, pairs: Sequence[Pair], searching: Searching) -> list[str]:
-    """What a model makes of the sources."""
+def translate(
+    translator: Translator,
+    pairs: Sequence[Pair],
+    searching: Searching,
+    doubts: Doubts | None = None,
+) -> list[str]:
+    """The translations of the sources by a model; `doubts` is told about each."""
     from regard.translation.translator import BATCH_TOKENS
 
     sources = [pair.source for pair in pairs]
@@ -192,6 +200,8 @@ def translate(translator: Translator, pairs: Sequence[Pair], searching: Searchin
     for chunk in chunks:
         found = translator.translate(chunk, search=search, batch_tokens=most)
         texts += [translation.text for translation in found]
+        if doubts is not None:
+            doubts.add(found)
     return texts
 
 
@@ -224,10 +234,17 @@ def compared(found: Significance, baseline: str) -> str:
 
 
 def as_object(
-    scores: Scores, found: Significance | None, baseline: str | None, empty: int, how: str
+    scores: Scores,
+    found: Significance | None,
+    baseline: str | None,
+    empty: int,
+    how: str,
+    doubts: Doubts | None,
 ) -> dict[str, Any]:
     """The same for machines."""
     made: dict[str, Any] = {**asdict(scores), "empty": empty, "translations": how}
+    if doubts is not None:
+        made["doubts"] = doubts.as_object()
     if found is not None:
         made["baseline"] = {"system": baseline, **asdict(found)}
     return made

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import secrets
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from regard.cli import answers, options, serving, streams
+from regard.cli import answers, corpora, options, serving, streams
 from regard.cli.answers import Columns, Format, JsonLines
 from regard.cli.interpreting import Interpreter
+from regard.cli.signals import Signals
 from regard.translation.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ EXAMPLES = """\b
 Examples:
   regard translate "El gato negro duerme." --look
   regard translate < text.es > text.en
+  regard translate --input text.es --output text.en
   regard translate --paragraphs < book.es > book.en
   regard translate "Hace frío." --nbest 3 --scores
   regard translate "Hace frío." --prefix "The weather"
@@ -40,6 +45,18 @@ def translate(
     texts: Annotated[
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Sentences; without any, lines of standard input."),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", metavar="FILE", help="Translate the lines of a file, plain or gzip."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE", help="Write there, once all is translated; not before."
+        ),
     ] = None,
     model: options.Models = None,
     to: options.To = None,
@@ -100,6 +117,7 @@ def translate(
     seed: Annotated[int | None, typer.Option(help="Of --sample: the same draws again.")] = None,
     length_penalty: options.LengthPenalty = None,
     coverage_penalty: options.CoveragePenalty = None,
+    no_repeat_ngram: options.NoRepeatNgram = None,
     batch_tokens: options.BatchTokens = None,
     line_buffered: Annotated[
         bool, typer.Option("--line-buffered", help="Answer each line before the next is read.")
@@ -116,8 +134,8 @@ def translate(
 ) -> None:
     """Translate sentences.
 
-    Each TEXT is one sentence. Without any, each line of standard input is one, and gives one line: an empty
-    line an empty one. Only a line feed ends a line; control characters within one become spaces.
+    Each TEXT is one sentence. Without any, each line of --input or of standard input is one, and gives one line:
+    an empty line an empty one. Only a line feed ends a line; control characters within one become spaces.
     """
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     options.check_drawing(drawing, seed, sample)
@@ -142,7 +160,11 @@ def translate(
     if prefixes:
         _exclude("--prefixes", {"--prefix": prefix is not None}, "give each sentence its own")
     if look:
-        several = {"--format json": json, "several models": len(models) > 1}
+        several = {
+            "--format json": json,
+            "several models": len(models) > 1,
+            "--output": out is not None,
+        }
         _exclude("--look", several, "a drawing is of one model, among lines of text")
     elsewhere = engine is serving.EngineName.ctranslate2
     if elsewhere:
@@ -156,8 +178,20 @@ def translate(
                 "--shortlist": shortlist,
             }
         )
-    out = streams.output()
-    if not texts:
+    if texts:
+        _exclude("TEXT", {"--input": source is not None}, "give sentences, or a file of them")
+        options.check_sentences(
+            texts,
+            "translate its lines with `regard translate --input {0}` or `regard translate < {0}`; "
+            "to translate the name itself, give it on standard input",
+        )
+    if source is not None:
+        source = corpora.found(source)
+    if out is None:
+        streams.output()
+    else:
+        options.check_writable(out)
+    if not texts and source is None:
         streams.standard_input()
     given = {
         "nbest": nbest,
@@ -167,6 +201,7 @@ def translate(
         "top_p": top_p,
         "length_penalty": length_penalty,
         "coverage_penalty": coverage_penalty,
+        "no_repeat_ngram": no_repeat_ngram,
     }
 
     from regard.translation.decoding.search import Search
@@ -177,7 +212,7 @@ def translate(
     if paragraphs:
         sentences.split("", "")
     prefix = None if prefix is None else streams.argument(prefix)
-    lines, at_once = _lines(texts, line_buffered)
+    lines, at_once = _lines(texts, source, out, line_buffered)
     translator: Translator | serving.Served
     if elsewhere:
         translator = serving.served(models, to, quantization or options.Stored.float32, paragraphs)
@@ -197,17 +232,19 @@ def translate(
         at_once = at_once if at_once == 1 else max(at_once, batch_tokens // 32)
     if sample and seed is None:
         seed = secrets.randbelow(2**62)
-    interpreter = Interpreter(translator, settings, out, seed)
-    if paragraphs:
-        blocks = (f"{text}\n" for text in lines) if texts else sentences.paragraphs(lines)
-        interpreter.paragraphs(streams.chunks(blocks, min(at_once, _PARAGRAPHS)))
-    else:
-        settings.update(looks=look, alignments=alignment)
-        show = answers.confidences(out) if confidence else None
-        style = JsonLines(nbest, alignment) if json else Columns(nbest, scores, alignment, show)
-        chunks = streams.chunks(lines, at_once)
-        interpreter.lines(chunks, style, prefix=prefix, own_prefixes=prefixes, draw=look)
-    interpreter.say_what_was_cut()
+    # A signal must not leave the unfinished file behind.
+    with contextlib.nullcontext() if out is None else Signals(), streams.destination(out) as result:
+        interpreter = Interpreter(translator, settings, result, seed)
+        if paragraphs:
+            blocks = (f"{text}\n" for text in lines) if texts else sentences.paragraphs(lines)
+            interpreter.paragraphs(streams.chunks(blocks, min(at_once, _PARAGRAPHS)))
+        else:
+            settings.update(looks=look, alignments=alignment)
+            show = answers.confidences(result) if confidence else None
+            style = JsonLines(nbest, alignment) if json else Columns(nbest, scores, alignment, show)
+            chunks = streams.chunks(lines, at_once)
+            interpreter.lines(chunks, style, prefix=prefix, own_prefixes=prefixes, draw=look)
+    interpreter.doubts.say()
 
 
 def _search(own: Search, beam: int | None, given: dict[str, int | float | bool | None]) -> Search:
@@ -218,18 +255,33 @@ def _search(own: Search, beam: int | None, given: dict[str, int | float | bool |
     return dataclasses.replace(own, **{**changes, "beam": size})  # type: ignore[arg-type]
 
 
-def _lines(texts: list[str] | None, line_buffered: bool) -> tuple[Iterator[str], int]:
-    """The sentences, and how many of them to translate together."""
+def _lines(
+    texts: list[str] | None, path: Path | None, out: Path | None, line_buffered: bool
+) -> tuple[Iterator[str], int]:
+    """The sentences, and how many of them to translate together.
+
+    Raises `ConfigurationError` where the output would replace the input.
+    """
     if texts:
         return map(streams.argument, texts), streams.LINES
-    from regard.translation.text.corpora import decoded_lines
+    from regard.translation.text.corpora import decoded_lines, opened
 
-    source = streams.standard_input()
-    by_hand = source.isatty()
+    source = streams.standard_input() if path is None else opened(path)
+    if out is not None and _is_same(source, out):
+        raise ConfigurationError(f"--output {out}: is the input: choose another name")
+    by_hand = path is None and source.isatty()
     if by_hand:
         print("one sentence a line; Ctrl-D ends", file=sys.stderr)
-    lines = decoded_lines(source, "standard input")
+    lines = decoded_lines(source, "standard input" if path is None else str(path))
     return lines, 1 if line_buffered or by_hand else streams.LINES
+
+
+def _is_same(file: BinaryIO, path: Path) -> bool:
+    """Whether an open file is the one of this name, whatever links lead there."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except (OSError, ValueError):  # nothing is there, or the input is no file
+        return False
 
 
 def _exclude(option: str, others: dict[str, bool], why: str) -> None:

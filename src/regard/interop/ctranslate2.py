@@ -20,6 +20,7 @@ from regard import files
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias, sinusoidal
 from regard.translation import checksums
+from regard.translation.configuration.training import SearchSection
 from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.folders import new_folder
 from regard.translation.models.transformer import (
@@ -76,7 +77,7 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
     tokenizers = translator.tokenizers
     filled = specification(translator.model, tokenizers.source, tokenizers.target)
     search = translator.search
-    own = {"beam": search.beam, "length_penalty": search.length_penalty}
+    own = {name: getattr(search, name) for name in SearchSection.model_fields}
     filled.config.add_attribute(SEARCH, own)
     filled.validate()
     filled.optimize(quantization=quantization)

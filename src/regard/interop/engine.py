@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
+
+import torch
 
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums
 from regard.translation.decoding.hypothesis import penalty
+from regard.translation.decoding.repetition import loops
 from regard.translation.decoding.search import Search
 from regard.translation.errors import ModelError
 from regard.translation.runs import Tokenizers
 from regard.translation.text.tokenizer import EOS, Tokenizer
 from regard.translation.translator import Candidate, Translation, Translator
 
-# As of our own search: pieces of a source that are read, pieces of a translation, pieces at a time.
+# Pieces of a source that are read, as by our own search, and pieces at a time.
 _LONGEST_SOURCE = 512
-_LONGEST_TARGET = 256
 _BATCH_PIECES = 2048
 
 
@@ -60,19 +63,19 @@ class Engine:
         folder = Path(folder)
         checksums.check(folder)
         said = _configuration(folder)
-        own = said.get(exporter.SEARCH, {})
-        self.beam = own.get("beam", 5) if beam is None else beam
-        self.length_penalty = (
-            own.get("length_penalty", 1.0) if length_penalty is None else length_penalty
+        learned = _learned(said)
+        self.longest = min(_LONGEST_SOURCE, learned)
+        own = _search(said)
+        self.search = _changed(
+            replace(own, max_length=min(own.max_length, learned)),
+            beam=beam,
+            length_penalty=length_penalty,
         )
         self.workers = workers or _cores()
         self.tokenizers = _tokenizers(folder) if tokenizers is None else tokenizers
         target = self.tokenizers.target
         self._ids = {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
         self._engine = _open(folder, self.workers, compute_type)
-        learned = _learned(said)
-        self.longest = min(_LONGEST_SOURCE, learned)
-        self._longest_target = min(_LONGEST_TARGET, learned)
 
     @classmethod
     def of(
@@ -95,6 +98,7 @@ class Engine:
         beam: int | None = None,
         length_penalty: float | None = None,
         nbest: int = 1,
+        no_repeat_ngram: int | None = None,
     ) -> list[Translation]:
         """Translate sentences, in their order; an empty one gives an empty one.
 
@@ -103,41 +107,73 @@ class Engine:
             beam: hypotheses kept; 1 is greedy.
             length_penalty: alpha of ((5 + n) / 6)^alpha.
             nbest: candidates of each sentence, at most `beam`.
+            no_repeat_ngram: no sequence of so many pieces may occur twice in a translation; 0 allows all.
 
         Raises:
             ConfigurationError: settings out of range.
         """
         if isinstance(texts, str):
             raise TypeError("got one text: pass a list of sentences, [text]")
-        size = self.beam if beam is None else beam
-        alpha = self.length_penalty if length_penalty is None else length_penalty
-        Search(beam=size, length_penalty=alpha, nbest=nbest)  # refuses what is out of range
+        search = _changed(
+            self.search,
+            beam=beam,
+            length_penalty=length_penalty,
+            nbest=nbest,
+            no_repeat_ngram=no_repeat_ngram,
+        )
         source = self.tokenizers.source
         encoded = [source.encode(text) for text in texts]
         pieces = [source.pieces(ids[: self.longest]) for ids in encoded]
         rows = [row for row, found in enumerate(pieces) if found]
+        lengths = torch.tensor([len(found) + 1 for found in pieces], dtype=torch.int64)
+        most = search.longest(lengths).tolist()
+        found = {
+            row: self._ranked(answer, search.length_penalty)[:nbest]
+            for row, answer in self._searched(pieces, rows, most, search).items()
+        }
+        return [
+            replace(
+                self._translation(text, pieces[row], len(ids) - len(pieces[row]), found[row]),
+                repeats=loops(self._numbers(found[row][0][0]), ids),
+                unfinished=len(found[row][0][0]) >= most[row],
+            )
+            if row in found
+            else Translation(text, "")
+            for row, (text, ids) in enumerate(zip(texts, encoded, strict=True))
+        ]
+
+    def _searched(
+        self, pieces: list[list[str]], rows: list[int], most: list[int], search: Search
+    ) -> dict[int, Any]:
+        """The library's answer for each of the rows.
+
+        It knows one bound for all sentences of a call. The few that exceed their own are translated again, under it.
+        """
+        if not rows:
+            return {}
+        longest = max(most[row] for row in rows)
         answers = self._engine.translate_batch(
             [pieces[row] for row in rows],
-            beam_size=size,
-            num_hypotheses=size,
+            beam_size=search.beam,
+            num_hypotheses=search.beam,
             length_penalty=0,
             min_decoding_length=0,
-            max_decoding_length=self._longest_target,
+            max_decoding_length=longest,
+            no_repeat_ngram_size=search.no_repeat_ngram,
             max_input_length=0,
             max_batch_size=_BATCH_PIECES,
             batch_type="tokens",
             return_scores=True,
         )
-        found = {
-            row: self._ranked(answer, alpha)[:nbest]
-            for row, answer in zip(rows, answers, strict=True)
-        }
-        return [
-            self._translation(text, pieces[row], len(ids) - len(pieces[row]), found[row])
-            if row in found
-            else Translation(text, "")
-            for row, (text, ids) in enumerate(zip(texts, encoded, strict=True))
-        ]
+        found = dict(zip(rows, answers, strict=True))
+        over = [row for row in rows if max(map(len, found[row].hypotheses)) > most[row]]
+        for bound in {most[row] for row in over}:
+            again = [row for row in over if most[row] == bound]
+            found |= self._searched(pieces, again, most, search)
+        return found
+
+    def _numbers(self, pieces: list[str]) -> list[int]:
+        return [self._ids[piece] for piece in pieces]
 
     def _ranked(self, answer: Any, alpha: float) -> list[tuple[list[str], Candidate]]:
         """The pieces of each hypothesis and what they say, best first."""
@@ -146,7 +182,7 @@ class Engine:
             (
                 tokens,
                 Candidate(
-                    text=target.decode([self._ids[piece] for piece in tokens]),
+                    text=target.decode(self._numbers(tokens)),
                     score=total / penalty(len(tokens) + 1, alpha),
                     log_probability=total,
                 ),
@@ -169,7 +205,21 @@ class Engine:
             target_pieces=[*target, *end[1]],
             alternatives=[candidate for _, candidate in found],
             cut=cut,
+            unknown=self.tokenizers.source.unknown(text),
         )
+
+
+def _search(said: dict[str, Any]) -> Search:
+    """The search that the exporter wrote down; what another version wrote beside it is left out."""
+    own = said.get(exporter.SEARCH)
+    known = {each.name for each in fields(Search)}
+    given = own if isinstance(own, dict) else {}
+    return Search(**{name: value for name, value in given.items() if name in known})
+
+
+def _changed(search: Search, **changes: Any) -> Search:
+    """The settings with those changes that are not None."""
+    return replace(search, **{name: to for name, to in changes.items() if to is not None})
 
 
 def _open(folder: Path, workers: int, compute_type: str) -> Any:

@@ -68,6 +68,10 @@ class Translation:
             "1.decoder.2.cross") a look of shape (1, heads, queries, keys); empty unless asked for.
         alternatives: the n-best candidates, best first, this one among them.
         cut: source pieces left out because the sentence was too long.
+        unknown: the parts of the source that are in no piece of the vocabulary, mostly single characters, in their
+            order. The model reads them as bytes or as one unknown piece.
+        repeats: whether the translation repeats itself and the source does not (see `decoding.repetition.loops`).
+        unfinished: whether the search ended it because it had the most pieces allowed.
     """
 
     source: str
@@ -82,6 +86,9 @@ class Translation:
     looks: Looks = field(default_factory=dict, repr=False)
     alternatives: list[Candidate] = field(default_factory=list, repr=False)
     cut: int = 0
+    unknown: list[str] = field(default_factory=list)
+    repeats: bool = False
+    unfinished: bool = False
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:
         """What the queries and the keys of a look stand for: `queries, keys`.

@@ -15,7 +15,8 @@ from regard.translation.decoding.cross import cross
 from regard.translation.decoding.ensemble import Ensemble
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.prefix import Prefixes
-from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.decoding.repetition import loops
+from regard.translation.decoding.search import Search, bounds, translate_batch
 from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.opening import bundled, find, open_runs
@@ -92,8 +93,7 @@ class Translator:
     @property
     def search(self) -> Search:
         """The search this model was configured for."""
-        section = self.run.configuration.search
-        return Search(beam=section.beam, length_penalty=section.length_penalty)
+        return Search(**dict(self.run.configuration.search))
 
     @property
     def source_language(self) -> str:
@@ -148,6 +148,7 @@ class Translator:
         kept = [ids[: self.longest] for ids in encoded]
         begun = self._prefixes(prefix, len(texts))
         found: dict[int, _Found] = {}
+        most: dict[int, int] = {}
         for rows, bound in self._batches(kept, begun, search.hypotheses, batch_tokens):
             source, lengths = (each.to(self._device) for each in sources([kept[r] for r in rows]))
             best = translate_batch(
@@ -164,8 +165,14 @@ class Translator:
             )
             for row, hypotheses, weights in zip(rows, best, looked, strict=False):
                 found[row] = list(zip(hypotheses, weights, strict=False))
+            most.update(zip(rows, bounds(self.model, search, lengths).tolist(), strict=True))
         return [
-            self._translation(text, kept[row], len(ids) - len(kept[row]), found.get(row), looks)
+            dataclasses.replace(
+                self._translation(text, kept[row], len(ids) - len(kept[row]), found[row], looks),
+                unfinished=len(found[row][0][0].tokens) >= most[row],
+            )
+            if row in found
+            else Translation(text, "")
             for row, (text, ids) in enumerate(zip(texts, encoded, strict=True))
         ]
 
@@ -317,10 +324,8 @@ class Translator:
             yield batch, bound(batch)
 
     def _translation(
-        self, text: str, ids: list[int], cut: int, found: _Found | None, looks: bool
+        self, text: str, ids: list[int], cut: int, found: _Found, looks: bool
     ) -> Translation:
-        if not found:
-            return Translation(text, "")
         target, best = self.tokenizers.target, found[0][0]
         source_pieces = self.tokenizers.source.pieces([*ids, EOS])
         tags = len(self.tokenizers.source.prefix)  # they are no words
@@ -342,6 +347,8 @@ class Translator:
             looks=self._looks(ids, best.tokens) if looks else {},
             alternatives=candidates,
             cut=cut,
+            unknown=self.tokenizers.source.unknown(text),
+            repeats=loops(best.tokens, ids[tags:]),
         )
 
     def _looks(self, ids: list[int], words: list[int]) -> Looks:

@@ -46,11 +46,14 @@ class NumberedTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text after what every text is to begin with, without begin and end; of an empty text nothing."""
-        ids = self._cut(normalise(text))
+        ids = self._numbered(text)
         return [*self.prefix, *ids] if ids else ids
 
-    def _cut(self, text: str) -> list[int]:
-        return [self._ids.get(piece, UNK) for piece in self._pieces.encode(text, out_type=str)]
+    def _numbered(self, text: str) -> list[int]:
+        return [self._ids.get(piece, UNK) for piece in self._cut(normalise(text))]
+
+    def _knows(self, name: str) -> bool:
+        return name in self._ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special ones are left out."""

@@ -13,8 +13,8 @@ _LANGUAGE = re.compile(r"\s*(>>[^<>\s]+<<)\s*(.*)", re.DOTALL)
 class MarianTokenizer(NumberedTokenizer):
     """A language code before the text, ">>fra<<", is one piece where the table has it."""
 
-    def _cut(self, text: str) -> list[int]:
+    def _cut(self, text: str) -> list[str]:
         found = _LANGUAGE.fullmatch(text)
         if found is not None and found[1] in self._ids:
-            return [self._ids[found[1]], *super()._cut(found[2])]
+            return [found[1], *super()._cut(found[2])]
         return super()._cut(text)

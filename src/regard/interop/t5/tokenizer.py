@@ -13,7 +13,6 @@ from regard.interop.huggingface.tokenizer import NumberedTokenizer, read_bytes
 from regard.interop.huggingface.words import Words
 from regard.interop.t5.configuration import T5Configuration
 from regard.translation.errors import ModelError
-from regard.translation.text.normalisation import normalise
 
 # A piece that asks for a language (MADLAD-400), and the name of a task that does, with their languages.
 _TAG = re.compile(r"<2([A-Za-z]{2,3}(?:[_-][0-9A-Za-z]{1,8})*)>")
@@ -26,7 +25,7 @@ class T5Tokenizer(NumberedTokenizer):
     def prefixed(self, text: str) -> Self:
         """The same tokenizer, whose every text begins with this one: "translate English to German:", say."""
         other = copy.copy(self)
-        other.prefix = tuple(self._cut(normalise(text)))
+        other.prefix = tuple(self._numbered(text))
         return other
 
     def decode(self, ids: Sequence[int]) -> str:

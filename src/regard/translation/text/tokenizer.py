@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self
@@ -24,6 +26,7 @@ _ALWAYS = "0123456789"
 _BYTES = 256
 # Sentencepiece leaves longer lines out.
 _LONGEST_LINE = 16384
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 class Tokenizer:
@@ -181,6 +184,29 @@ class Tokenizer:
         kept = [int(i) for i in ids if EOS + len(self.tags) < i < len(self)]
         return normalise(self._pieces.decode(kept))
 
+    def unknown(self, text: str) -> list[str]:
+        """The parts of a text that are in no piece, in their order: mostly single characters.
+
+        They are encoded as their bytes, or as the unknown piece where a tokenizer of others has no bytes.
+
+        >>> Tokenizer.train(["a cat"], vocabulary_size=300).unknown("a báté")
+        ['b', 'á', 'é']
+        """
+        parts: list[str] = []
+        for are_bytes, run in groupby(self._cut(normalise(text)), key=_is_byte):
+            if are_bytes:
+                parts += bytes(int(name[3:5], 16) for name in run).decode("utf-8", "replace")
+            else:
+                parts += [name.strip("▁") for name in run if not self._knows(name)]
+        return [part for part in parts if part]
+
+    def _cut(self, text: str) -> list[str]:
+        """The pieces of a normalised text as the library names them; it names one that it lacks by its text."""
+        return list(self._pieces.encode(text, out_type=str))
+
+    def _knows(self, name: str) -> bool:
+        return bool(self._pieces.piece_to_id(name) != UNK)
+
     def is_text(self, id: int) -> bool:
         """Whether an id stands for some text: it is neither special, nor a tag, nor a byte."""
         return EOS + len(self.tags) < id < len(self) and not self._pieces.is_byte(id)
@@ -198,6 +224,10 @@ def _check_size(size: int, characters: set[str], tags: int) -> None:
             f"tokenizer.vocabulary_size = {size}: this text needs at least {least} pieces ({special} special ones, "
             f"{_BYTES} bytes, {least - special - _BYTES} characters): raise it, or lower tokenizer.character_coverage"
         )
+
+
+def _is_byte(name: str) -> bool:
+    return _BYTE.fullmatch(name) is not None
 
 
 def _line(fault: Exception) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from regard.translation.text.tokenizer import UNK, Tokenizer
 
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 # Characters that are not known are counted one by one up to so many different ones.
 _MOST_UNKNOWN = 10_000
 
@@ -28,29 +28,22 @@ class Vocabulary:
     pieces: Counter[int] = field(default_factory=Counter)
     words: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
-    _bytes: dict[int, int] = field(default_factory=dict)
+    _bytes: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         names = self.tokenizer.pieces(range(len(self.tokenizer)))
-        for place, name in enumerate(names):
-            if match := _BYTE.fullmatch(name):
-                self._bytes[place] = int(match[1], 16)
+        self._bytes.update(place for place, name in enumerate(names) if _BYTE.fullmatch(name))
 
     def add(self, text: str) -> int:
         """Count a sentence. Returns its number of pieces."""
         ids = self.tokenizer.encode(text)
         self.pieces.update(ids)
         self.words += len(text.split())
-        if not self._bytes.keys().isdisjoint(ids):
-            self._count_unknown(ids)
+        if not self._bytes.isdisjoint(ids):
+            for character in self.tokenizer.unknown(text):
+                if character in self.unknown or len(self.unknown) < _MOST_UNKNOWN:
+                    self.unknown[character] += 1
         return len(ids)
-
-    def _count_unknown(self, ids: list[int]) -> None:
-        raw = bytes(self._bytes.get(i, 0) for i in ids)
-        for character in raw.decode("utf-8", "replace"):
-            known = character in self.unknown or len(self.unknown) < _MOST_UNKNOWN
-            if character != "\0" and known:
-                self.unknown[character] += 1
 
     def summary(self) -> dict[str, object]:
         """Sizes and shares, and the ten most frequent characters that are not known."""
