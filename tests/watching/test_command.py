@@ -27,6 +27,9 @@ def called():
     model, x = encoder()
     return model, lambda model: model(src=x)
 
+def worded():
+    return *encoder(), list("abcde")
+
 def wrong():
     return 3
 
@@ -123,3 +126,20 @@ def test_a_sentence_and_a_model_are_not_looked_at_together(module, capsys):
         assert f"{option[0]} and --watch" in capsys.readouterr().err
     Path("file").write_text("")
     assert main(["look", "--watch", f"{module}:encoder", "--out", "file"]) == 1
+
+
+def test_a_page_has_the_words_that_the_function_gives(module, tmp_path, capsys):
+    assert main(["look", "--watch", f"{module}:worded", "--out", "heads.html"]) == 0
+    assert "wrote heads.html" in capsys.readouterr().out
+    page = (tmp_path / "heads.html").read_text()
+    assert "layer.1.self" in page
+    assert '"keys":["a","b","c","d","e"]' in page
+
+
+def test_a_picture_is_no_place_for_all_attentions(module, capsys):
+    assert main(["look", "--watch", f"{module}:encoder", "--out", "heads.png"]) == 2
+    assert "name a folder for them, or a page (.html)" in capsys.readouterr().err
+    assert not Path("heads.png").exists()
+    Path("made.html").mkdir()
+    assert main(["look", "--watch", f"{module}:encoder", "--out", "made.html"]) == 1
+    assert "is a folder" in capsys.readouterr().err

@@ -75,6 +75,33 @@ def test_without_tokens_there_is_nothing_to_copy_and_given_ones_will_do():
     assert head.copy == pytest.approx(1 - head.diagonal)
 
 
+def test_a_notebook_shows_tables():
+    class Evil(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = torch.nn.ModuleDict({"<b>": Fused()})
+
+        def forward(self, x):
+            return self.parts["<b>"](x, x)
+
+    model = Evil()
+    with regard.watch(model) as seen:
+        model(torch.randn(1, 300, 4, 8))
+    shown = seen.table()._repr_html_()
+    assert shown.startswith("<table><tr><th>name</th><th>kind</th><th>head</th>")
+    assert shown.count("<tr>") == 201
+    assert "100 more rows" in shown
+    assert "<td>parts.&lt;b&gt;.self</td><td>self</td><td>0</td><td>" in shown
+    assert shown.split("</tr>")[1].count("<td>-</td>") == 2
+    seen.unseen["a<i>"] = "<reason>"
+    shown = seen._repr_html_()
+    assert "<td>parts.&lt;b&gt;.self</td><td>self</td><td>1 x 300 x 4 x 4</td>" in shown
+    assert "<div>not seen: a&lt;i&gt;: &lt;reason&gt;</div>" in shown
+    with pytest.warns(RuntimeWarning), regard.watch(model) as nothing:
+        pass
+    assert "seen no attention" in nothing._repr_html_()
+
+
 def test_a_sample_of_rows_stands_where_it_stood():
     query, key = torch.randn(1, 2, 9, 8), torch.randn(1, 2, 9, 8)
     model = Fused()

@@ -62,7 +62,7 @@ def look(
         typer.Option(
             metavar="MODULE:CALL",
             help="Look inside a model of your own instead: CALL() of MODULE, which is imported and run,"
-            " returns the model and its inputs. --out then names a folder.",
+            " returns the model and its inputs. --out then names a folder of pictures, or a page (.html).",
         ),
     ] = None,
     theme: Annotated[

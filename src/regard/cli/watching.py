@@ -1,4 +1,4 @@
-"""`regard look --watch MODULE:CALL`: the heads of any model, as a table and as pictures."""
+"""`regard look --watch MODULE:CALL`: the heads of any model, as a table, as pictures or as a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import drawing, report, streams
+from regard.cli import drawing, options, report, streams
 from regard.translation.errors import ConfigurationError, DataError, RegardError
 
 if TYPE_CHECKING:
@@ -21,22 +21,29 @@ if TYPE_CHECKING:
     from regard.watching import Seen
 
 PANELS, SIDE = 16, 128
-WANTED = "it must return the model and what to call it with: (model, inputs)"
+WANTED = (
+    "it must return the model and what to call it with, (model, inputs), and for the words of a page"
+    " also tokens or a tokenizer, (model, inputs, tokens)"
+)
 
 
 def show(asked: str, layer: int | None, head: int | None, out: Path | None, theme: str) -> None:
-    """Run what `asked` names, print the table of its heads, and save a picture of each attention."""
+    """Run what `asked` names, print the table of its heads, and save pictures or a page of them."""
     if out is not None:
-        _check_folder(out)
+        _check(out)
     with _running(asked):
         made = _function(asked)()
-    model, run = _model(asked, made)
+    model, run, words = _model(asked, made)
     with _running(asked):
         seen = _watched(model, run, layer, head)
     report.say(str(seen.table()))
     for path, why in seen.unseen.items():
         print(streams.printable(f"not seen: {path or 'the model'}: {why}"), file=sys.stderr)
-    if out is not None:
+    if out is None:
+        return
+    if _is_page(out):
+        _write(seen, out, words, asked)
+    else:
         _save(seen, out, theme)
 
 
@@ -52,21 +59,24 @@ def _running(asked: str) -> Iterator[None]:
         raise DataError(f"--watch {asked}: {what} (add --debug to see where)") from fault
 
 
-def _model(asked: str, made: Any) -> tuple[nn.Module, Callable[[], Any]]:
-    """The model that the user's function gave, and how to run it once."""
+def _model(asked: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[str, Any]]:
+    """The model that the user's function gave, how to run it once, and the words of a page."""
     from torch import Tensor, nn
 
-    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
+    if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module)):
         raise DataError(f"--watch {asked}: returned {_kind(made)}; {WANTED}")
-    model, inputs = made
+    model, inputs, *given = made
+    words = {
+        "tokens" if isinstance(each, list | tuple | dict) else "tokenizer": each for each in given
+    }
     if isinstance(inputs, Mapping):
-        return model, lambda: model(**inputs)
+        return model, lambda: model(**inputs), words
     if isinstance(inputs, Tensor):
-        return model, lambda: model(inputs)
+        return model, lambda: model(inputs), words
     if isinstance(inputs, tuple | list):
-        return model, lambda: model(*inputs)
+        return model, lambda: model(*inputs), words
     if callable(inputs):
-        return model, lambda: inputs(model)
+        return model, lambda: inputs(model), words
     raise DataError(
         f"--watch {asked}: returned inputs of type {_kind(inputs)}: pass a tensor, a tuple of"
         " arguments, a mapping of names to arguments, or a function of the model"
@@ -107,13 +117,38 @@ def _watched(model: nn.Module, run: Callable[[], Any], layer: int | None, head: 
     return seen
 
 
-def _check_folder(out: Path) -> None:
+def _is_page(out: Path) -> bool:
+    return out.suffix.lower() == ".html"
+
+
+def _check(out: Path) -> None:
+    """Raises `RegardError` where neither a page nor a folder of pictures can be put there."""
+    from regard.viewing import figures
+
+    if _is_page(out):
+        options.check_writable(out)
+        return
+    if out.suffix.lower().removeprefix(".") in figures.FORMATS and not out.is_dir():
+        raise ConfigurationError(
+            f"--out {out}: a watched model has several pictures: name a folder for them, or a page"
+            " (.html)"
+        )
     if out.exists() and not out.is_dir():
         raise RegardError(f"{out}: is a file, expected the name of a folder for the pictures")
     if not out.parent.is_dir():
         raise RegardError(f"{out}: cannot be made: there is no folder {out.parent}")
     if not os.access(out if out.exists() else out.parent, os.W_OK | os.X_OK):
         raise RegardError(f"{out}: cannot be written: permission denied")
+
+
+def _write(seen: Seen, out: Path, words: dict[str, Any], title: str) -> None:
+    """A page with all heads, or with their means, which is reported."""
+    with warnings.catch_warnings(record=True) as told, _running(title):
+        warnings.simplefilter("always", RuntimeWarning)
+        seen.page(out, title=title, **words)
+    for each in told:
+        print(streams.printable(str(each.message)), file=sys.stderr)
+    report.say(f"wrote {out}")
 
 
 def _save(seen: Seen, out: Path, theme: str) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import NamedTuple
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +17,8 @@ from regard.attention.looks import Look
 from regard.attention.looks.caption import Caption
 from regard.watching.errors import WatchError
 from regard.watching.kept import Generated, Held, Place
+from regard.watching.notebook import html
+from regard.watching.pages import Tokens, write
 from regard.watching.parts import Parts, Sample
 from regard.watching.table import HeadTable, Subject, table
 from regard.watching.tokens import Asked
@@ -83,14 +88,27 @@ class Seen(Mapping[str, Look]):
     def __repr__(self) -> str:
         if not self._places:
             return f"Seen(nothing; unseen: {self.unseen})"
-        lines = [
-            f"{name:24} {self.kind(name):7} "
-            + ", ".join(" x ".join(map(str, step.shape)) for step in self.steps(name))
+        lines = [f"{name:24} {kind:7} {shapes}" for name, kind, shapes in self._rows()]
+        return "\n".join([*lines, *self._missing()])
+
+    def _repr_html_(self) -> str:
+        missing = "".join(f"<div>{escape(line)}</div>" for line in self._missing())
+        if not self._places:
+            return f"<div>{escape(self._nothing())}</div>"
+        return html(["name", "kind", "shapes of the looks"], self._rows()) + missing
+
+    def _rows(self) -> list[list[str]]:
+        return [
+            [
+                name,
+                self.kind(name),
+                ", ".join(" x ".join(map(str, step.shape)) for step in self.steps(name)),
+            ]
             for name in self
         ]
-        return "\n".join(
-            [*lines, *(f"not seen: {path}: {why}" for path, why in self.unseen.items())]
-        )
+
+    def _missing(self) -> list[str]:
+        return [f"not seen: {path or 'the model'}: {why}" for path, why in self.unseen.items()]
 
     def path(self, name: str) -> str:
         """The path of the module that computed it."""
@@ -130,6 +148,48 @@ class Seen(Mapping[str, Look]):
                 with the largest vocabulary was asked for.
         """
         return table(map(self._subject, self), self.tokens, tokens, self.heads)
+
+    def page(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        tokens: Tokens | None = None,
+        tokenizer: Any = None,
+        names: Iterable[str] | None = None,
+        entry: int = 0,
+        title: str = "Attention",
+    ) -> Path:
+        """Write a page to hover over, one HTML file that opens without a network.
+
+        It has the last look of each attention. Where all heads would be more than 10 MB, it has
+        their mean, and a `RuntimeWarning` says so.
+
+        Args:
+            path: a file that ends in .html; one that is there is replaced.
+            tokens: the strings at the positions, special tokens included; for an encoder and a
+                decoder {"encoder": [...], "decoder": [...]}. Positions are numbered by default.
+            tokenizer: one of Hugging Face's, or a function of a list of ids that returns a list of
+                strings, for the ids that the model's embedding was called with.
+            names: the attentions to show; None for all.
+            entry: the number of the batch entry.
+            title: the heading of the page.
+
+        Returns:
+            The path.
+
+        Raises:
+            WatchError: nothing was seen, it does not fit a page, or the tokens fit no attention.
+        """
+        return write(
+            Path(path),
+            [self._subject(name) for name in (self if names is None else names)],
+            self.tokens,
+            tokens=tokens,
+            tokenizer=tokenizer,
+            entry=entry,
+            title=title,
+            heads=self.heads,
+        )
 
     @property
     def nbytes(self) -> int:

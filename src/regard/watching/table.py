@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.looks import Look
+from regard.watching.notebook import html
 from regard.watching.parts import Parts
 from regard.watching.tokens import Asked, tokens_of
 
@@ -51,6 +52,9 @@ class Head:
     induction: float
 
 
+COLUMNS = [field.name for field in fields(Head)]
+
+
 @dataclass(frozen=True)
 class HeadTable:
     """The heads of what a watch saw, in the order they were computed in; `str` of it is a table."""
@@ -64,16 +68,21 @@ class HeadTable:
         return len(self.heads)
 
     def __str__(self) -> str:
-        names = [field.name for field in fields(Head)]
         width = max([len("name"), *(len(head.name) for head in self.heads)])
-        lines = [
-            f"{'name':{width}} {'kind':6} {'head':>4} " + " ".join(f"{n:>9}" for n in names[3:])
+        return "\n".join(
+            f"{name:{width}} {kind:6} {number:>4} " + " ".join(f"{cell:>9}" for cell in cells)
+            for name, kind, number, *cells in [COLUMNS, *self._rows()]
+        )
+
+    def _repr_html_(self) -> str:
+        return html(COLUMNS, self._rows())
+
+    def _rows(self) -> list[list[str]]:
+        return [
+            [head.name, head.kind, str(head.head)]
+            + ["-" if number != number else f"{number:.3f}" for number in astuple(head)[3:]]
+            for head in self.heads
         ]
-        for head in self.heads:
-            name, kind, number, *numbers = astuple(head)
-            cells = " ".join("        -" if n != n else f"{n:9.3f}" for n in numbers)
-            lines.append(f"{name:{width}} {kind:6} {number:4} {cells}")
-        return "\n".join(lines)
 
 
 @torch.no_grad()
@@ -93,7 +102,7 @@ def table(
     """
     rows = []
     for subject in subjects:
-        known = _tokens(subject, asked, tokens)
+        known = tokens_read(subject, asked, tokens)
         numbers = _measured(subject, known).T.tolist()
         labels = range(len(numbers)) if heads is None else heads
         for label, row in zip(labels, numbers, strict=True):
@@ -168,7 +177,7 @@ def places(subject: Subject) -> Tensor:
     return here * keys // max(1, queries) if across else here + keys - queries
 
 
-def _tokens(
+def tokens_read(
     subject: Subject, asked: list[Asked], given: Tensor | None
 ) -> tuple[Tensor, Tensor] | None:
     """The tokens of the queries and of the keys, where embeddings were asked for as many."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+POSITIONS = re.compile(r"(^|[._])(pos(?!t)|wpe)|positions?$")
 
 
 class Asked(NamedTuple):
@@ -18,9 +21,8 @@ class Asked(NamedTuple):
 
 def tokens_of(tokens: list[Asked], length: int, last: bool) -> Tensor | None:
     """The tokens of a sequence as long as this: of one call, or of a prompt and what followed it."""
-    if not tokens:
-        return None
-    largest = max(each.vocabulary for each in tokens)
+    tokens = [each for each in tokens if not POSITIONS.search(each.path)]
+    largest = max((each.vocabulary for each in tokens), default=0)
     found: list[Tensor] = []
     for path in dict.fromkeys(each.path for each in tokens if each.vocabulary == largest):
         run: list[Tensor] = []

@@ -1,0 +1,184 @@
+"""The page of a watch: one HTML file with the heads of each attention, over the tokens they read."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.watching.errors import WatchError
+from regard.watching.table import Subject, places, tokens_read
+from regard.watching.tokens import Asked
+
+PAGE, ALIGNMENT = "regard.viewing.page", "regard.viewing.alignment"  # of the layer above
+LARGEST = 10 * 10**6  # bytes of a page, about
+LONGEST = 60  # characters of a token
+NUMBER = 8  # bytes of a weight on it
+ROOM = 1 << 22  # weights held at a time
+
+Tokens = Sequence[str] | Mapping[str, Sequence[str]]
+
+
+def write(
+    path: str | os.PathLike[str],
+    subjects: Iterable[Subject],
+    asked: list[Asked],
+    *,
+    tokens: Tokens | None = None,
+    tokenizer: Any = None,
+    entry: int = 0,
+    title: str = "",
+    heads: tuple[int, ...] | None = None,
+) -> Path:
+    """Write the page; arguments as for `Seen.page`."""
+    shown = [subject for subject in subjects if prod(subject.look.shape)]
+    if not shown:
+        raise WatchError("every attention that was seen has no query or no key: nothing to show")
+    labels = _labels(shown, asked, tokens, tokenizer, entry)
+    mean = _is_reduced(shown, labels)
+    layers: dict[str, Any] = {}
+    for subject, (queries, keys) in zip(shown, labels, strict=True):
+        weights, averaged = _weights(subject, entry, mean), mean and subject.heads > 1
+        name = f"{subject.name}, mean of {subject.heads} heads" if averaged else subject.name
+        alignment = import_module(ALIGNMENT).Alignment
+        try:
+            own = [alignment(each, queries, keys) for each in weights]
+        except ValueError as fault:
+            raise WatchError(f"{subject.name}: {fault}") from None
+        numbered = heads is not None and not averaged
+        layers[name] = dict(zip(heads or (), own, strict=True)) if numbered else own
+    written: Path = import_module(PAGE).write(path, layers, title=title)
+    return written
+
+
+def _is_reduced(shown: list[Subject], labels: list[tuple[list[str], list[str]]]) -> bool:
+    """Whether the page must show the mean of heads, for all of them do not fit."""
+    words = sum(len(json.dumps(each)) for each in labels)
+    cells = [prod(subject.look.shape[-2:]) for subject in shown]
+    every = sum(n * subject.heads for n, subject in zip(cells, shown, strict=True))
+    if words + NUMBER * every <= LARGEST:
+        return False
+    size, most = f"{(words + NUMBER * every) / 1e6:,.0f} MB", f"{LARGEST / 1e6:.0f} MB"
+    if words + NUMBER * sum(cells) > LARGEST:
+        raise WatchError(
+            f"the page would have {size}, {most} at most: pass names= with a few of the"
+            f" {len(shown)} attentions, or watch with layers= or rows=; map() and plot() take any length"
+        )
+    warnings.warn(
+        f"the page of all heads would have {size}, {most} at most: it shows the mean of the heads of"
+        " each attention; pass names=, or watch with layers= or heads=, for single heads",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    return True
+
+
+def _weights(subject: Subject, entry: int, mean: bool) -> Tensor:
+    """(heads, queries, keys) of one batch entry, or (1, queries, keys) of the mean."""
+    *batch, queries, keys = subject.look.shape
+    entries = prod(batch) // subject.heads
+    if not -entries <= entry < entries:
+        raise WatchError(f"{subject.name} has {entries} batch entries, there is no entry {entry}")
+    height, parts = max(1, ROOM // (prod(batch) * keys)), []
+    for start in range(0, queries, height):
+        rows = range(start, min(start + height, queries))
+        with torch.no_grad():
+            some = subject.look.weights(rows=rows)
+        some = some.reshape(entries, subject.heads, len(rows), keys)[entry]
+        parts.append(some.mean(0, keepdim=True) if mean else some)
+    return torch.cat(parts, -2)
+
+
+def _labels(
+    shown: list[Subject],
+    asked: list[Asked],
+    tokens: Tokens | None,
+    tokenizer: Any,
+    entry: int,
+) -> list[tuple[list[str], list[str]]]:
+    """The words of the queries and of the keys of each attention; positions where none are known."""
+    if tokens is None:
+        found = [_decoded(subject, asked, tokenizer, entry) for subject in shown]
+    else:
+        sides = _sides(tokens, shown)
+        found = [_given(subject, sides) for subject in shown]
+        if not any(map(any, found)):
+            given = ", ".join(sorted({str(len(words)) for words in sides.values()}))
+            lengths = sorted({length for subject in shown for length in subject.look.shape[-2:]})
+            raise WatchError(
+                f"tokens has {given} strings, the attentions have {lengths} queries and keys:"
+                " pass one string for each position, special tokens included"
+            )
+    return [
+        (
+            _short(query) or _positions(places(subject)),
+            _short(key) or _positions(range(subject.look.shape[-1])),
+        )
+        for subject, (query, key) in zip(shown, found, strict=True)
+    ]
+
+
+def _sides(tokens: Tokens, shown: list[Subject]) -> dict[str, list[str]]:
+    """The words of the encoder and of the decoder; the same where there is no cross attention."""
+    if isinstance(tokens, Mapping):
+        if not tokens.keys() <= {"encoder", "decoder"}:
+            raise WatchError(
+                f'tokens has the names {list(tokens)}: expected "encoder" and "decoder"'
+            )
+        return {side: list(map(str, words)) for side, words in tokens.items()}
+    if any(subject.kind == "cross" for subject in shown):
+        raise WatchError(
+            'the model reads two sequences: pass tokens={"encoder": [...], "decoder": [...]}'
+        )
+    words = list(map(str, tokens))
+    return {"encoder": words, "decoder": words}
+
+
+def _given(subject: Subject, sides: dict[str, list[str]]) -> tuple[list[str], list[str]]:
+    """The words that fit, none where their number is another."""
+    queries, keys = subject.look.shape[-2:]
+    crosses = subject.kind == "cross"
+    late = crosses or "decoder" in subject.path
+    own = sides.get("decoder" if late else "encoder", [])
+    if crosses:
+        source = sides.get("encoder", [])
+        query = own[-queries:] if len(own) >= queries else []
+        return query, source if len(source) == keys else []
+    if len(own) != keys:
+        return [], []
+    return [own[place] for place in places(subject).tolist()], own
+
+
+def _decoded(
+    subject: Subject, asked: list[Asked], tokenizer: Any, entry: int
+) -> tuple[list[str], list[str]]:
+    """The tokenizer's names of the ids that the model's embedding was called with."""
+    if tokenizer is None:
+        return [], []
+    decode = getattr(tokenizer, "convert_ids_to_tokens", tokenizer)
+    if not callable(decode):
+        raise TypeError(
+            f"tokenizer is a {type(tokenizer).__name__}: pass one with convert_ids_to_tokens,"
+            " or a function of a list of ids that returns a list of strings"
+        )
+    ids = tokens_read(subject, asked, None)
+    if ids is None or not -len(ids[0]) <= entry < len(ids[0]):
+        return [], []
+    query, key = (list(map(str, decode(side[entry].tolist()))) for side in ids)
+    return query, key
+
+
+def _short(words: list[str]) -> list[str]:
+    return [word if len(word) <= LONGEST else word[: LONGEST - 1] + "…" for word in words]
+
+
+def _positions(numbers: Iterable[Any]) -> list[str]:
+    return [str(int(number)) for number in numbers]
