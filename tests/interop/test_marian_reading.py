@@ -261,7 +261,11 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "untyped": (config(d_model="16"), "d_model is '16': input should be a valid integer"),
     "odd": (config(d_model=15), "d_model is 15: input should be a multiple of 2"),
     "heads": (config(encoder_attention_heads=3, decoder_attention_heads=3), "no multiple of 3"),
-    "unequal": (config(decoder_attention_heads=2), "decoder_attention_heads is 2: our encoder"),
+    "unequal": (
+        config(decoder_attention_heads=2),
+        r"decoder_attention_heads is 2: expected 4, as in the encoder; .* regard\.watch",
+    ),
+    "uneven": (config(decoder_ffn_dim=8), "decoder_ffn_dim is 8: expected 24, as in the encoder"),
     "activation": (
         config(activation_function="relu6"),
         "known are relu, gelu, gelu_new, silu, swish",

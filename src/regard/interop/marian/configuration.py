@@ -68,12 +68,12 @@ class MarianConfiguration(Described):
             (
                 heads != self.decoder_attention_heads,
                 "decoder_attention_heads",
-                "our encoder and decoder have the same number of heads",
+                f"expected {heads}, as in the encoder; {_ONE_NUMBER}",
             ),
             (
                 self.encoder_ffn_dim != self.decoder_ffn_dim,
                 "decoder_ffn_dim",
-                "our encoder and decoder have feed-forward layers of one width",
+                f"expected {self.encoder_ffn_dim}, as in the encoder; {_ONE_NUMBER}",
             ),
             (self.d_model % heads != 0, "d_model", f"it is no multiple of {heads} heads"),
             *((getattr(self, key), key, _NORMS) for key in _OTHER_NORMS),
@@ -82,6 +82,10 @@ class MarianConfiguration(Described):
 
 
 _KNOWN = f"known are {', '.join(ACTIVATIONS)}"
+_ONE_NUMBER = (
+    "this library has one setting for both sides: run the model with transformers, where"
+    " regard.watch can look into it"
+)
 _OTHER_NORMS = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
 _NORMS = "Marian normalises after each sublayer and nowhere else"
 # By whether both sides share their embeddings, and whether the output layer is those of the target.
