@@ -63,6 +63,27 @@ def test_grouped_heads_are_seen_as_heads(pair):
     assert seen.parts("cross").key.shape[1] == 2
 
 
+@pytest.mark.parametrize("score", [None, "additive"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_grouped_heads_of_our_own_are_heads(score, padded):
+    torch.manual_seed(0)
+    attention = regard.MultiHeadAttention(8, 6, d_head=4, key_heads=2, score=score)
+    model, x = torch.nn.Sequential(attention), torch.randn(3, 5, 8)
+    mask = regard.masks.padding([5, 2, 4]) if padded else None
+    _, expected = attention.read(x, mask=mask)
+    with regard.watch(model) as seen:
+        attention(x, mask=mask)
+    (name,) = seen
+    assert seen[name].shape == (3, 6, 5, 5)
+    torch.testing.assert_close(seen[name].weights(), expected.weights(), **CLOSE)
+    assert [head.head for head in seen.table()] == list(range(6))
+    assert seen.parts(name).key.shape == (3, 2, 5, 4)
+    if not padded:
+        with regard.watch(model, heads=[4, 1]) as some:
+            attention(x)
+        torch.testing.assert_close(some[name].weights(), expected.weights()[:, [4, 1]], **CLOSE)
+
+
 def test_a_row_shut_by_lowest_numbers_is_read_evenly_as_the_model_does(pair):
     query, key = pair
     closed = torch.zeros(5, 6)

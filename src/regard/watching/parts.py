@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.attention.attend import look
 from regard.attention.kernels.request import Request
 from regard.attention.looks import Look
+from regard.attention.looks.entries import ChangedScore, merge
 from regard.attention.masks import Mask, MaskLike, as_mask
 from regard.attention.masks.mask import Both, Either, Given, pick
 from regard.attention.normalisers import Normaliser
@@ -178,10 +179,15 @@ class OfHeads:
 
 
 def from_request(request: Request) -> Parts:
-    """What one of our own attentions was asked."""
+    """The arguments of one of our own attentions; grouped heads as heads, of fewer keys."""
+    query, key = request.query, request.key
+    if query.ndim == key.ndim > 4 and key.shape[-3] == 1 and key.shape[-4] == query.shape[-4]:
+        merged = merge(replace(request, key=key[..., :0, :]), request.batch())  # copies no keys
+        if not isinstance(merged.score, ChangedScore):
+            request, key = merged, key.squeeze(-3)
     return Parts(
         request.query,
-        request.key,
+        key,
         score=request.score,
         bias=request.bias,
         mask=request.mask,
