@@ -59,10 +59,12 @@ def nothing_stays_behind():
     def state():
         held = [F.scaled_dot_product_attention, F.multi_head_attention_forward, torch.ops]
         held += [torch._native_multi_head_attention, torch._transformer_encoder_layer_fwd]
+        held += [torch.softmax]
         held += [regard.attend, regard.read, own_heads.attend]
         held += [AttentionInterface.get_interface, AttentionInterface.__getitem__]
         counts = [len(hooks._global_forward_hooks), len(hooks._global_forward_pre_hooks)]
-        return [*map(id, held), *counts, "__getitem__" in vars(AttentionInterface)]
+        there = "__getitem__" in vars(AttentionInterface), "softmax" in vars(torch.Tensor)
+        return [*map(id, held), *counts, *there]
 
     before = state()
     yield

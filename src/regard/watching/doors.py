@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.watching import flex, frames, functions, huggingface, layers
+from regard.watching import flex, frames, functions, huggingface, layers, suspects
 
 Told = Callable[..., Any]
 
@@ -29,8 +29,14 @@ class Door:
 
     module: str
     name: str
-    told: Told
+    told: Told | None  # None for a function that is only a sign of attention
     when: Callable[..., bool] | None = None
+
+    def through(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that takes the place of the original."""
+        if self.told is None:
+            return suspects.reporting(original)
+        return _heard(original, self.told, self.when)
 
 
 DOORS = (
@@ -43,6 +49,7 @@ DOORS = (
     Door(flex.MODULE, "flex_attention", flex.flex_parts),
     Door("regard.attention.attend", "attend", functions.own_parts),
     Door("regard.attention.attend", "read", functions.own_parts),
+    Door("torch", "softmax", None),
 )
 
 
@@ -59,13 +66,13 @@ class Doors:
     def open(self, model: nn.Module) -> None:
         with self._lock:
             self._models.append(model)
-            self._handles = self._handles or frames.hooks()
+            self._handles = self._handles or [*frames.hooks(), suspects.Suspecting()]
             # `transformers` may have been loaded since the first watch began.
             self._interfaces = self._interfaces or huggingface.hooks()
             for door in DOORS:
                 if door not in self._open and door.module in sys.modules:
                     original = getattr(sys.modules[door.module], door.name)
-                    self._open[door] = original, _heard(original, door)
+                    self._open[door] = original, door.through(original)
             swap(list(self._open.values()), [model])
 
     def shut(self, model: nn.Module) -> None:
@@ -105,16 +112,18 @@ def _names(models: Iterable[nn.Module], everywhere: bool) -> list[dict[str, Any]
     return [each for each in held if type(each) is dict]
 
 
-def _heard(original: Callable[..., Any], door: Door) -> Callable[..., Any]:
+def _heard(
+    original: Callable[..., Any], told: Told, when: Callable[..., bool] | None
+) -> Callable[..., Any]:
     @functools.wraps(original)
     def through(*arguments: Any, **named: Any) -> Any:
         if torch.compiler.is_compiling() or not frames.listening():
             return original(*arguments, **named)
-        if door.when is not None and not door.when(*arguments, **named):
+        if when is not None and not when(*arguments, **named):
             return original(*arguments, **named)
         with frames.silence():
             result = original(*arguments, **named)
-        frames.tell(lambda: door.told(*arguments, **named))
+        frames.tell(lambda: told(*arguments, **named))
         return result
 
     return through

@@ -48,6 +48,8 @@ class Listener(Protocol):
 
     def heard(self, stack: tuple[Frame, ...], told: Any) -> None: ...
 
+    def suspected(self, stack: tuple[Frame, ...], weights: Any, axis: Any) -> None: ...
+
 
 _stack: ContextVar[tuple[Frame, ...]] = ContextVar("stack", default=())
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
@@ -76,6 +78,12 @@ def tell(told: Any) -> None:
     for listener in _listeners.get():
         listener.heard(stack, told)
     stack[-1].attentions += 1
+
+
+def suspect(weights: Any, axis: Any) -> None:
+    """Report a softmax that is part of no known attention."""
+    for listener in _listeners.get():
+        listener.suspected(_stack.get(), weights, axis)
 
 
 def reads_two() -> None:

@@ -22,6 +22,7 @@ from regard.watching.layers import Later
 from regard.watching.parts import Parts, Rows_, Sample
 from regard.watching.paths import Paths
 from regard.watching.seen import Seen
+from regard.watching.suspects import weighs_keys
 from regard.watching.tokens import Asked
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
@@ -33,6 +34,10 @@ SCRIPTED = "is TorchScript, which calls no function of Python's: watch the model
 BY_HAND = (
     "computes its attention by itself, or in a kernel that does not say what it reads:"
     " add regard.declare(query, key, ...) to it"
+)
+SOFTMAX = (
+    "computed a softmax of shape {}, which looks like attention by hand: if it is,"
+    " add regard.declare(query, key, ...) there"
 )
 OPAQUE = 'its implementation {!r} is a kernel that does not say what it reads: load it with "sdpa"'
 
@@ -116,6 +121,7 @@ class Watch:
         self._seen.heads, self._seen.model = sample.heads, type(model).__name__
         self.is_open = False
         self._called: dict[str, nn.Module] = {}
+        self._suspects: dict[str, str] = {}
         self._paths = Paths(model)
 
     def __enter__(self) -> Seen:
@@ -163,6 +169,13 @@ class Watch:
                 self._keep(path, stack, told)
         except Exception as reason:
             self._seen.unseen.setdefault(path, f"{type(reason).__name__}: {reason}")
+
+    def suspected(self, stack: tuple[Frame, ...], weights: Any, axis: Any) -> None:
+        """A softmax was computed that is part of no attention that was heard."""
+        path = self._paths.of(stack) if self.is_open else None
+        if path is not None and self._is_asked(path) and weighs_keys(weights, axis, stack):
+            shape = " x ".join(map(str, weights.shape))
+            self._suspects.setdefault(path, SOFTMAX.format(shape))
 
     def _keep(self, path: str, stack: tuple[Frame, ...], told: Callable[[], Parts | Later]) -> None:
         frame = stack[-1]
@@ -214,6 +227,14 @@ class Watch:
                 known = any(_within(path, each) for each in unseen)
                 if not known:
                     unseen[path] = _why(self._called[path])
+        for path, why in self._suspects.items():
+            if not (self._attended(path) or any(_within(path, each) for each in unseen)):
+                unseen[path] = why
+
+    def _attended(self, path: str) -> bool:
+        """Whether an attention of the module itself was seen, or of the one around it."""
+        own = {place.partition("#")[0] for place in self._seen._places}
+        return path in own or ("." in path and path.rpartition(".")[0] in own)
 
     def _saw(self, path: str) -> bool:
         return any(_within(place, path) for place in self._seen._places)

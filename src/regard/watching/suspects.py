@@ -1,0 +1,57 @@
+"""Softmaxes over keys that are part of no known attention: signs of attention computed by hand.
+
+`torch.softmax` is replaced where modules hold it; F.softmax and nn.Softmax call `Tensor.softmax`,
+which is replaced on the class. Both compute what they did.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.watching import frames
+from regard.watching.frames import Frame
+
+
+class Suspecting:
+    """`Tensor.softmax` with a report of its calls, until `remove`."""
+
+    def __init__(self) -> None:
+        setattr(Tensor, "softmax", reporting(Tensor.softmax))  # noqa: B010
+
+    def remove(self) -> None:
+        delattr(Tensor, "softmax")  # the class inherits its own
+
+
+def reporting(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A softmax that reports its calls to the watches that are open."""
+
+    @functools.wraps(original)
+    def through(*arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
+        if not torch.compiler.is_compiling() and frames.listening():
+            frames.suspect(result, arguments[1] if len(arguments) > 1 else named.get("dim"))
+        return result
+
+    return through
+
+
+def weighs_keys(weights: Any, axis: Any, stack: tuple[Frame, ...]) -> bool:
+    """Whether the shapes are those of attention weights.
+
+    They are (..., length, length), or the normalised axis is as long as a sequence (batch, length,
+    width) that a projection of the module, or of the one around it, has read.
+    """
+    if not (isinstance(weights, Tensor) and isinstance(axis, int)) or weights.ndim < 2:
+        return False
+    count, shape = weights.shape[axis], weights.shape
+    if count < 2:
+        return False
+    if weights.ndim > 2 and axis % weights.ndim == weights.ndim - 1 and shape[-2] == count:
+        return True
+    read = [each[1] for frame in stack[-2:] for each in frame.read if isinstance(each, tuple)]
+    return any(len(of) > 2 and (of[0], of[-2]) == (shape[0], count) for of in read)

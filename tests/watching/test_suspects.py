@@ -1,0 +1,119 @@
+"""Attention by hand in modules of any name: a softmax of such a shape is listed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.watching.cases import operators
+from torch import nn
+from torch.nn import functional as F
+
+import regard
+
+X = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(0))
+SOFTMAXES = {
+    "torch": lambda scores: torch.softmax(scores, -1),
+    "functional": lambda scores: F.softmax(scores, dim=-1),
+    "method": lambda scores: scores.softmax(dim=-1),
+    "module": nn.Softmax(-1),
+}
+
+
+class ByHand(nn.Module):
+    def __init__(self, softmax, heads: int = 1) -> None:
+        super().__init__()
+        self.query, self.key = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.softmax, self.heads = softmax, heads
+
+    def forward(self, x):
+        query, key, value = (
+            each.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for each in (self.query(x), self.key(x), x)
+        )
+        return (self.softmax(query @ key.mT) @ value).transpose(1, 2).flatten(-2)
+
+
+@pytest.mark.parametrize("name", SOFTMAXES)
+def test_a_softmax_over_keys_is_listed_and_computes_what_it_did(name):
+    model = nn.Sequential(ByHand(SOFTMAXES[name], heads=2), nn.Linear(8, 8))
+    plain, before = operators(lambda: model(X))
+    with pytest.warns(RuntimeWarning, match="3 x 2 x 6 x 6"), regard.watch(model) as seen:
+        watched, during = operators(lambda: model(X))
+    assert torch.equal(watched, plain)
+    assert during == before
+    (path,) = seen.unseen
+    assert path in ("0", "0.softmax")
+    assert "regard.declare" in seen.unseen[path]
+
+
+def test_attention_by_hand_is_listed_beside_attention_that_is_seen():
+    model = nn.Sequential(
+        ByHand(SOFTMAXES["torch"]), nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+    )
+    told = "not everything was seen: 0: computed a softmax"
+    with pytest.warns(RuntimeWarning, match=told), regard.watch(model) as seen:
+        model(X)
+    assert list(seen) == ["layer.1.self"]
+
+
+def test_weights_of_one_query_over_the_steps_of_a_recurrence():
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.score = nn.Linear(8, 1)
+
+        def forward(self, states):
+            weights = F.softmax(self.score(states).squeeze(-1), dim=1)
+            return torch.bmm(weights.unsqueeze(1), states)
+
+    model = Decoder()
+    with pytest.warns(RuntimeWarning, match="softmax of shape 3 x 6,"), regard.watch(model):
+        model(X)
+
+
+class Declared(ByHand):
+    def forward(self, x):
+        regard.declare(self.query(x), self.key(x), score=regard.scores.Dot())
+        return super().forward(x)
+
+
+class Around(nn.Module):
+    """The attention is declared by the module around the softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = ByHand(SOFTMAXES["torch"])
+
+    def forward(self, x):
+        regard.declare(x, x)
+        return self.core(x)
+
+
+class Classes(nn.Module):
+    """Shares of 5 classes, of every position and of the sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.classes = nn.Linear(8, 8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        every = torch.softmax(self.classes(self.body(x)), -1)
+        return every, self.classes(x.mean(1)).softmax(-1), x.flatten().softmax(0)
+
+
+def test_attention_that_is_declared_and_shares_of_classes_are_not_listed():
+    attentions = [Declared(SOFTMAXES["module"]), Around(), Declared(SOFTMAXES["method"])]
+    model = nn.Sequential(*attentions, Classes())
+    with regard.watch(model) as seen:
+        model(X)
+    assert list(seen) == ["layer.0.self", "layer.1.self", "layer.2.self"]
+    assert seen.unseen == {}
+
+
+def test_layers_that_were_not_asked_for_are_not_listed():
+    model = nn.Sequential(
+        ByHand(SOFTMAXES["torch"]), nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+    )
+    with regard.watch(model, layers=1) as seen:
+        model(X)
+    assert seen.unseen == {}
