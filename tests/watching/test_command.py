@@ -30,6 +30,18 @@ def called():
 def worded():
     return *encoder(), list("abcde")
 
+class Unbatched(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(8, 8)
+
+    def forward(self, x):
+        heads = self.project(x).unflatten(-1, (2, 4)).transpose(0, 1)
+        return nn.functional.scaled_dot_product_attention(heads, heads, heads)
+
+def unbatched():
+    return Unbatched(), torch.randn(5, 8)
+
 def wrong():
     return 3
 
@@ -143,3 +155,11 @@ def test_a_picture_is_no_place_for_all_attentions(module, capsys):
     Path("made.html").mkdir()
     assert main(["look", "--watch", f"{module}:encoder", "--out", "made.html"]) == 1
     assert "is a folder" in capsys.readouterr().err
+
+
+def test_heads_of_a_sequence_without_a_batch_are_drawn(module, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("regard.cli.drawing.save", lambda figure, path: drawn.append(figure))
+    assert main(["look", "--watch", f"{module}:unbatched", "--out", "heads"]) == 0
+    (figure,) = drawn
+    assert [axes.get_title() for axes in figure.axes[:2]] == ["head 0", "head 1"]

@@ -156,11 +156,12 @@ def _save(seen: Seen, out: Path, theme: str) -> None:
     out.mkdir(exist_ok=True)
     for name in seen:
         *batch, _, _ = seen[name].shape
-        heads = batch[-1] if len(batch) > 1 else 1  # a single batch axis holds the entries
+        headed = seen[name].caption.headed
+        heads = batch[-1] if headed else 1
         for first in range(0, heads, PANELS):
             some = range(first, min(first + PANELS, heads))
             look = seen.of_heads(name, some) if heads > PANELS else seen[name]
-            entry = (0,) * max(len(batch) - 1, min(len(batch), 1))
+            entry = (0,) * (len(batch) - headed)
             ending = f"-heads-{some.start}-{some.stop - 1}" if heads > PANELS else ""
             path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
             drawing.save(look.plot(SIDE, SIDE, entry=entry, theme=theme), path)

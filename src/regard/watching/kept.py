@@ -143,6 +143,10 @@ class Place:
     def name(self) -> str:
         return names.short(self.path, "cross" if self._crosses else "self")
 
+    def has_heads(self, shape: tuple[int, ...]) -> bool:
+        """Whether the last batch axis of a look holds heads; a single one holds batch entries."""
+        return len(shape) > 3 or (len(shape) == 3 and self.unbatched)
+
     def keep(self, told: Parts | Later, sample: Sample, group: bool) -> Call | Generated:
         """One call more, or one token more of the last one."""
         if isinstance(told, Later) and told.crossing:

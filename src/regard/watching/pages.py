@@ -53,8 +53,7 @@ def write(
             own = [alignment(each, queries, keys) for each in weights]
         except ValueError as fault:
             raise WatchError(f"{subject.name}: {fault}") from None
-        numbered = heads is not None and not averaged
-        layers[name] = dict(zip(heads or (), own, strict=True)) if numbered else own
+        layers[name] = own if heads is None or averaged else dict(zip(heads, own, strict=True))
     written: Path = import_module(PAGE).write(path, layers, title=title)
     return written
 

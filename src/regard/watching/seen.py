@@ -157,7 +157,7 @@ class Seen(Mapping[str, Look]):
         tokenizer: Any = None,
         names: Iterable[str] | None = None,
         entry: int = 0,
-        title: str = "Attention",
+        title: str | None = None,
     ) -> Path:
         """Write a page to hover over, one HTML file that opens without a network.
 
@@ -172,7 +172,7 @@ class Seen(Mapping[str, Look]):
                 strings, for the ids that the model's embedding was called with.
             names: the attentions to show; None for all.
             entry: the number of the batch entry.
-            title: the heading of the page.
+            title: the heading of the page; the name of the model's class by default.
 
         Returns:
             The path.
@@ -187,7 +187,7 @@ class Seen(Mapping[str, Look]):
             tokens=tokens,
             tokenizer=tokenizer,
             entry=entry,
-            title=title,
+            title=title or self.model or "Attention",
             heads=self.heads,
         )
 
@@ -202,10 +202,7 @@ class Seen(Mapping[str, Look]):
 
     def _subject(self, name: str) -> Subject:
         place, look = self._place(name), self[name]
-        if len(look.shape) > 3 or place.unbatched:
-            heads = look.shape[-3] if len(look.shape) > 2 else 1
-        else:
-            heads = 1
+        heads = look.shape[-3] if place.has_heads(look.shape) else 1
         return Subject(name, place.kind, place.path, look, self.parts(name), heads)
 
     def _look(self, place: Place, step: int) -> Look:
@@ -221,7 +218,7 @@ class Seen(Mapping[str, Look]):
         look = parts.look()
         *batch, queries, keys = look.shape
         axes: list[Sequence[int]] = [range(size) for size in batch]
-        headed = len(batch) > 1  # a single batch axis holds the entries
+        headed = place.has_heads(look.shape)
         if headed and heads is not None:
             axes[-1] = heads
         places = parts.rows
