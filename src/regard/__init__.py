@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard.attention import kernels, looks, masks, normalisers, positions, scores
     from regard.attention.attend import attend, look, read
+    from regard.attention.blocks import TransformerBlock
+    from regard.attention.cost import attention_cost
     from regard.attention.heads import MultiHeadAttention
     from regard.attention.kernels.choose import explain, kernel
     from regard.attention.looks import Look
@@ -28,9 +30,11 @@ __all__ = [
     "MultiHeadAttention",
     "Seen",
     "ShapeError",
+    "TransformerBlock",
     "WatchError",
     "__version__",
     "attend",
+    "attention_cost",
     "declare",
     "explain",
     "kernel",
@@ -56,6 +60,8 @@ _ROOMS = {
     "Memory": "regard.attention.memory",
     "MultiHeadAttention": "regard.attention.heads",
     "ShapeError": "regard.attention.shapes",
+    "TransformerBlock": "regard.attention.blocks",
+    "attention_cost": "regard.attention.cost",
     "Seen": "regard.watching",
     "WatchError": "regard.watching",
     "declare": "regard.watching",

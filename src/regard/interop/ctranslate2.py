@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import files
+from regard.attention.blocks import FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias, sinusoidal
 from regard.translation import checksums
@@ -25,8 +26,6 @@ from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.folders import new_folder
 from regard.translation.models.transformer import (
     DecoderLayer,
-    FeedForward,
-    Residual,
     Transformer,
     TransformerSettings,
 )

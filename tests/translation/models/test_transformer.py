@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from regard.attention.blocks import ACTIVATIONS
 from regard.attention.positions import sinusoidal
 from regard.translation.models.transformer import (
-    ACTIVATIONS,
     DecoderLayer,
     EncoderLayer,
     Transformer,

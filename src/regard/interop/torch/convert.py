@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from regard.attention.blocks import ACTIVATIONS
 from regard.attention.heads import MultiHeadAttention
 from regard.interop.torch.attention import attention_from_torch, attention_to_torch
 from regard.interop.torch.stacks import Decoder, Encoder, EncoderDecoder
 from regard.translation.models.transformer import (
-    ACTIVATIONS,
     DecoderLayer,
     EncoderLayer,
     Transformer,

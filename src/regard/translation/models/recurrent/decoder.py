@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.blocks.dropout import Dropout, keep
 from regard.attention.looks.look import Look
 from regard.attention.memory.heads import HeadMemory
-from regard.translation.models.dropout import Dropout, keep
 from regard.translation.models.recurrent.attention import CrossAttention
 from regard.translation.models.recurrent.cells import CellState, cells, new_cell
 from regard.translation.models.recurrent.linear import new_linear

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.blocks.dropout import Dropout
 from regard.attention.looks.look import Look
-from regard.translation.models.dropout import Dropout
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.recurrent.bahdanau import BahdanauDecoder
 from regard.translation.models.recurrent.bridge import Bridge

@@ -1,73 +1,19 @@
-"""The layers of a Transformer, and how each sublayer is wrapped."""
+"""The layers of a translating Transformer: blocks whose attention can be watched, and their steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
+from regard.attention.blocks import Residual, TransformerBlock
 from regard.attention.heads import HeadMemory, MultiHeadAttention
 from regard.attention.masks import causal
 from regard.attention.positions import Rotary
-from regard.translation.models.dropout import Dropout
 from regard.translation.models.protocol import Looks
 from regard.translation.models.transformer.settings import TransformerSettings
 from regard.translation.models.transformer.state import Sources, TransformerEncoded
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "silu": F.silu,
-}
-
-
-class FeedForward(nn.Module):
-    """W2 f(W1 x + b1) + b2, position by position (equation 2).
-
-    Gated it is W2 (f(W1 x + b1) * (W3 x + b3)) + b2 (Shazeer 2020, arXiv 2002.05202, equation 6).
-    """
-
-    def __init__(self, settings: TransformerSettings) -> None:
-        super().__init__()
-        width, inner, bias = settings.width, settings.feed_forward, settings.feed_forward_bias
-        self.inner = nn.Linear(width, inner, bias=bias)
-        self.gate = nn.Linear(width, inner, bias=bias) if settings.gated else None
-        self.outer = nn.Linear(inner, width, bias=bias)
-        self.activation = ACTIVATIONS[settings.activation]
-
-    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        inner = self.activation(self.inner(x))
-        output: Tensor = self.outer(inner if self.gate is None else inner * self.gate(x))
-        return output
-
-
-def norm_of(settings: TransformerSettings) -> Any:
-    """An nn.LayerNorm, or one without mean and bias, nn.RMSNorm (Zhang and Sennrich 2019, arXiv 1910.07467)."""
-    if settings.normalisation == "rms":
-        return nn.RMSNorm(settings.width, eps=1e-6)
-    return nn.LayerNorm(settings.width)
-
-
-class Residual(nn.Module):
-    """One sublayer's surroundings: x + dropout(f(norm(x))), or norm(x + dropout(f(x))) as in the paper."""
-
-    def __init__(self, settings: TransformerSettings) -> None:
-        super().__init__()
-        self.norm = norm_of(settings)
-        self.dropout = Dropout(settings.dropout)
-        self.before = settings.norm == "pre"
-
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.before:
-            output: Tensor = x + self.dropout(sublayer(self.norm(x)))
-        else:
-            output = self.norm(x + self.dropout(sublayer(x)))
-        return output
 
 
 class Watched:
@@ -92,105 +38,78 @@ class Watched:
         return reading
 
 
-def _attend(
-    watched: Watched | None,
-    name: str,
-    attention: MultiHeadAttention,
-    *what: Tensor,
-    mask: Any,
-    bias: Tensor | None = None,
-) -> Tensor:
-    if watched is not None and watched.keeps(name):
-        return watched.read(name, attention, *what, mask=mask, bias=bias)
-    output: Tensor = attention(*what, mask=mask, bias=bias)
-    return output
+class _Layer(TransformerBlock):
+    """A block of these settings, whose looks have names that begin with its own."""
+
+    def __init__(self, settings: TransformerSettings, name: str, *, cross: bool) -> None:
+        super().__init__(
+            settings.width,
+            settings.heads,
+            settings.feed_forward,
+            cross=cross,
+            norm=settings.norm,
+            normalisation=settings.normalisation,
+            activation=settings.activation,
+            gated=settings.gated,
+            dropout=settings.dropout,
+            attention_bias=settings.attention_bias,
+            feed_forward_bias=settings.feed_forward_bias,
+            head_width=settings.head_width,
+            rotary=Rotary() if settings.positions == "rotary" else None,
+        )
+        self.name = name
+
+    def _attend(
+        self,
+        watched: Watched | None,
+        name: str,
+        attention: MultiHeadAttention,
+        *what: Tensor,
+        mask: Any,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        name = f"{self.name}.{name}"
+        if watched is not None and watched.keeps(name):
+            return watched.read(name, attention, *what, mask=mask, bias=bias)
+        output: Tensor = attention(*what, mask=mask, bias=bias)
+        return output
 
 
-def _attention(settings: TransformerSettings, *, rotary: bool = False) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        settings.width,
-        settings.heads,
-        d_head=settings.head_width,
-        bias=settings.attention_bias,
-        rotary=Rotary() if rotary else None,
-    )
-
-
-def _self_attention(settings: TransformerSettings) -> MultiHeadAttention:
-    """Where words of one sentence stand to each other; those of two have no common places."""
-    return _attention(settings, rotary=settings.positions == "rotary")
-
-
-class EncoderLayer(nn.Module):
+class EncoderLayer(_Layer):
     """Self-attention, then the feed-forward layer."""
 
     def __init__(self, settings: TransformerSettings, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self.self_attention = _self_attention(settings)
-        self.self_residual = Residual(settings)
-        self.feed_forward = FeedForward(settings)
-        self.feed_forward_residual = Residual(settings)
+        super().__init__(settings, name, cross=False)
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         x: Tensor,
         mask: Tensor | None,
         watched: Watched | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        name, attention = f"{self.name}.self", self.self_attention
-        x = self.self_residual(
-            x, lambda q: _attend(watched, name, attention, q, mask=mask, bias=bias)
-        )
-        output: Tensor = self.feed_forward_residual(x, self.feed_forward)
-        return output
+        return self._through(x, None, partial(self._attend, watched), mask, None, bias)
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(_Layer):
     """Causal self-attention, cross-attention to the source, then the feed-forward layer."""
 
-    def __init__(self, settings: TransformerSettings, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self.self_attention = _self_attention(settings)
-        self.self_residual = Residual(settings)
-        self.cross_attention = _attention(settings)
-        self.cross_residual = Residual(settings)
-        self.feed_forward = FeedForward(settings)
-        self.feed_forward_residual = Residual(settings)
+    cross_attention: MultiHeadAttention
+    cross_residual: Residual
 
-    def forward(
+    def __init__(self, settings: TransformerSettings, name: str) -> None:
+        super().__init__(settings, name, cross=True)
+
+    def forward(  # type: ignore[override]
         self,
         x: Tensor,
         source: TransformerEncoded,
         watched: Watched | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        x = self.self_residual(
-            x,
-            lambda q: _attend(
-                watched,
-                f"{self.name}.self",
-                self.self_attention,
-                q,
-                mask=causal(align="start"),
-                bias=bias,
-            ),
-        )
-        x = self.cross_residual(
-            x,
-            lambda q: _attend(
-                watched,
-                f"{self.name}.cross",
-                self.cross_attention,
-                q,
-                source.states,
-                mask=source.readable,
-            ),
-        )
-        output: Tensor = self.feed_forward_residual(x, self.feed_forward)
-        return output
+        attend = partial(self._attend, watched)
+        rule = causal(align="start")
+        return self._through(x, source.states, attend, rule, source.readable, bias)
 
     def step(
         self,
@@ -200,17 +119,15 @@ class DecoderLayer(nn.Module):
         sources: Sources,
         bias: Tensor | None = None,
     ) -> Tensor:
-        def read_said(q: Tensor) -> Tensor:
-            self.self_attention.remember(q, memory=said)
-            output: Tensor = self.self_attention(q, memory=said, bias=bias)
-            return output
-
-        def read_source(q: Tensor) -> Tensor:
+        def attend(
+            name: str, attention: MultiHeadAttention, q: Tensor, *_: Any, **how: Any
+        ) -> Tensor:
+            if name == "self":
+                attention.remember(q, memory=said)
+                output: Tensor = attention(q, memory=said, bias=how["bias"])
+                return output
             together = q.view(-1, sources.each, q.shape[-1])  # the hypotheses of a sentence
-            reading: Tensor = self.cross_attention(together, memory=source, mask=sources.readable)
+            reading: Tensor = attention(together, memory=source, mask=sources.readable)
             return reading.view_as(q)
 
-        x = self.self_residual(x, read_said)
-        x = self.cross_residual(x, read_source)
-        output: Tensor = self.feed_forward_residual(x, self.feed_forward)
-        return output
+        return self._through(x, None, attend, None, None, bias)

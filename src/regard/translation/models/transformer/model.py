@@ -6,16 +6,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.blocks import Dropout, new_norm
 from regard.attention.looks.look import Look
 from regard.attention.positions import Alibi, RelativeBias, sinusoidal
-from regard.translation.models.dropout import Dropout
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
-from regard.translation.models.transformer.layers import (
-    DecoderLayer,
-    EncoderLayer,
-    Watched,
-    norm_of,
-)
+from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
 from regard.translation.models.transformer.planned import permission
 from regard.translation.models.transformer.settings import TransformerSettings
 from regard.translation.models.transformer.state import (
@@ -72,8 +67,8 @@ class Transformer(TranslationModel):
             DecoderLayer(settings, f"decoder.{i}") for i in range(settings.decoder_layers)
         )
         before = settings.norm == "pre"
-        self.encoder_norm = norm_of(settings) if before else nn.Identity()
-        self.decoder_norm = norm_of(settings) if before else nn.Identity()
+        self.encoder_norm = new_norm(width, settings.normalisation) if before else nn.Identity()
+        self.decoder_norm = new_norm(width, settings.normalisation) if before else nn.Identity()
         self.output = nn.Linear(width, target_vocabulary, bias=settings.output_bias)
         if settings.tied in ("three_way", "target"):
             self.output.weight = self.target_embedding.weight

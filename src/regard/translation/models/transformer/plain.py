@@ -6,18 +6,12 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from regard.attention.blocks import ACTIVATIONS, Dropout, FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import ScaledDot
-from regard.translation.models.dropout import Dropout
 from regard.translation.models.hooks import every, hooked
-from regard.translation.models.transformer.layers import (
-    ACTIVATIONS,
-    DecoderLayer,
-    EncoderLayer,
-    FeedForward,
-    Residual,
-)
+from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
 from regard.translation.models.transformer.settings import TransformerSettings
 
 if TYPE_CHECKING:

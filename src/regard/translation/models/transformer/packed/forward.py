@@ -11,14 +11,10 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.attention.blocks import FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.kernels import loops
-from regard.translation.models.transformer.layers import (
-    DecoderLayer,
-    EncoderLayer,
-    FeedForward,
-    Residual,
-)
+from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
 from regard.translation.models.transformer.packed.attention import attend
 from regard.translation.models.transformer.packed.feed_forward import feed_forward
 from regard.translation.models.transformer.packed.residual import add_and_norm

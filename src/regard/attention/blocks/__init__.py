@@ -1,0 +1,14 @@
+"""A block of the Transformer: attention and a feed-forward layer, each with a norm and a residual."""
+
+from regard.attention.blocks.block import TransformerBlock
+from regard.attention.blocks.dropout import Dropout
+from regard.attention.blocks.layers import ACTIVATIONS, FeedForward, Residual, new_norm
+
+__all__ = [
+    "ACTIVATIONS",
+    "Dropout",
+    "FeedForward",
+    "Residual",
+    "TransformerBlock",
+    "new_norm",
+]

@@ -1,0 +1,186 @@
+"""A block of the Transformer, of encoders and of decoders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.blocks.layers import FeedForward, Residual
+from regard.attention.heads import HeadMemory, MultiHeadAttention, Norm
+from regard.attention.looks import Look
+from regard.attention.positions import Rotary
+
+Attend = Callable[..., Tensor]  # (name, attention, query, [context], mask=, bias=) -> output
+
+
+class TransformerBlock(nn.Module):
+    """Self-attention, cross-attention where there is a context, and a feed-forward layer.
+
+    Each of them, f, is wrapped as ``x + f(norm(x))`` (pre-norm) or ``norm(x + f(x))`` (post-norm).
+
+    Attention Is All You Need (arXiv 1706.03762, section 3.1).
+
+    Args:
+        width: Width of what comes in and goes out.
+        heads: Number of heads.
+        feed_forward: Width of the hidden layer; four times the width by default.
+        cross: Whether there is cross-attention, to a context of the same width.
+        norm: ``"pre"`` or ``"post"``. Pre-norm blocks need one more norm after the last of them.
+        normalisation: ``"layer"`` or ``"rms"``.
+        activation: ``"relu"``, ``"gelu"``, ``"gelu_tanh"`` or ``"silu"``.
+        gated: Whether the feed-forward layer has a gate.
+        dropout: Rate at which what f gives is dropped while training.
+        attention_bias: Whether the projections have biases.
+        feed_forward_bias: Whether the feed-forward layer has biases.
+        head_width: Width of a head; ``width // heads`` by default.
+        key_heads: Heads of keys and values of self-attention, as in `MultiHeadAttention`.
+        qk_norm: Norm of queries and keys of self-attention, as in `MultiHeadAttention`.
+        rotary: Turns queries and keys of self-attention by their places.
+
+    Raises:
+        ValueError: If a size, rate or name is impossible.
+
+    Example:
+        >>> import torch, regard
+        >>> block = TransformerBlock(16, heads=2, cross=True)
+        >>> x, context = torch.zeros(3, 5, 16), torch.zeros(3, 7, 16)
+        >>> padding = regard.masks.padding([7, 4, 2])
+        >>> block(x, context, mask="causal", context_mask=padding).shape
+        torch.Size([3, 5, 16])
+        >>> _, looks = block.read(x, context, mask="causal", context_mask=padding)
+        >>> looks["cross"].shape
+        (3, 2, 5, 7)
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        feed_forward: int | None = None,
+        *,
+        cross: bool = False,
+        norm: Literal["pre", "post"] = "pre",
+        normalisation: Norm = "layer",
+        activation: str = "relu",
+        gated: bool = False,
+        dropout: float = 0.0,
+        attention_bias: bool = False,
+        feed_forward_bias: bool = True,
+        head_width: int | None = None,
+        key_heads: int | None = None,
+        qk_norm: Norm | None = None,
+        rotary: Rotary | None = None,
+    ) -> None:
+        super().__init__()
+        shape: dict[str, Any] = {"d_head": head_width, "bias": attention_bias}
+        own: dict[str, Any] = {"key_heads": key_heads, "qk_norm": qk_norm, "rotary": rotary}
+
+        def residual() -> Residual:
+            return Residual(width, norm, normalisation, dropout)
+
+        self.self_attention = MultiHeadAttention(width, heads, **shape, **own)
+        self.self_residual = residual()
+        self.cross_attention = MultiHeadAttention(width, heads, **shape) if cross else None
+        self.cross_residual = residual() if cross else None
+        inner = 4 * width if feed_forward is None else feed_forward
+        self.feed_forward = FeedForward(width, inner, activation, gated, feed_forward_bias)
+        self.feed_forward_residual = residual()
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch queries width"],
+        context: Float[Tensor, "*batch keys width"] | HeadMemory | None = None,
+        *,
+        mask: Any = None,
+        context_mask: Any = None,
+        bias: Float[Tensor, "..."] | None = None,
+        memory: HeadMemory | None = None,
+    ) -> Float[Tensor, "*batch queries width"]:
+        """The block's output.
+
+        Args:
+            x: The sequence.
+            context: What cross-attention reads: an encoder's states, or what
+                ``cross_attention.remember`` made of them.
+            mask: Mask of self-attention: ``"causal"`` in a decoder; see `MultiHeadAttention`.
+            context_mask: Mask of cross-attention.
+            bias: Added to the scores of self-attention.
+            memory: Keys and values of earlier steps, from ``self_attention.remember``. Those of x
+                are appended to it, and x reads all of them that the mask allows.
+
+        Raises:
+            ValueError: A context without cross-attention, or cross-attention without a context.
+        """
+        self._check(context)
+
+        def attend(
+            name: str, attention: MultiHeadAttention, q: Tensor, *of: Any, **how: Any
+        ) -> Tensor:
+            output: Tensor = attention(*_read_from(name, attention, q, of, how, memory), **how)
+            return output
+
+        return self._through(x, context, attend, mask, context_mask, bias)
+
+    def read(
+        self,
+        x: Float[Tensor, "*batch queries width"],
+        context: Float[Tensor, "*batch keys width"] | HeadMemory | None = None,
+        *,
+        mask: Any = None,
+        context_mask: Any = None,
+        bias: Float[Tensor, "..."] | None = None,
+        memory: HeadMemory | None = None,
+    ) -> tuple[Float[Tensor, "*batch queries width"], dict[str, Look]]:
+        """The output of `forward`, and the looks: "self", and "cross" where there is one."""
+        self._check(context)
+        looks: dict[str, Look] = {}
+
+        def attend(
+            name: str, attention: MultiHeadAttention, q: Tensor, *of: Any, **how: Any
+        ) -> Tensor:
+            what = _read_from(name, attention, q, of, how, memory)
+            output, looks[name] = attention.read(*what, **how)
+            return output
+
+        return self._through(x, context, attend, mask, context_mask, bias), looks
+
+    def _through(
+        self, x: Tensor, context: Any, attend: Attend, mask: Any, context_mask: Any, bias: Any
+    ) -> Tensor:
+        """The sublayers one after the other; `attend` computes an attention."""
+        x = self.self_residual(
+            x, lambda q: attend("self", self.self_attention, q, mask=mask, bias=bias)
+        )
+        if self.cross_residual is not None:
+            x = self.cross_residual(
+                x, lambda q: attend("cross", self.cross_attention, q, context, mask=context_mask)
+            )
+        output: Tensor = self.feed_forward_residual(x, self.feed_forward)
+        return output
+
+    def _check(self, context: Any) -> None:
+        if (context is None) == (self.cross_attention is None):
+            return
+        if context is None:
+            raise ValueError("this block has cross-attention: pass a context")
+        raise ValueError("got a context, and this block was built without cross=True")
+
+
+def _read_from(
+    name: str,
+    attention: MultiHeadAttention,
+    query: Tensor,
+    context: tuple[Any, ...],
+    how: dict[str, Any],
+    memory: HeadMemory | None,
+) -> tuple[Any, ...]:
+    """What an attention is called with; a memory goes into its keywords."""
+    if name == "self" and memory is not None:
+        attention.remember(query, memory=memory)
+        how["memory"] = memory
+    elif context and isinstance(context[0], HeadMemory):
+        how["memory"], context = context[0], ()
+    return (query, *context)

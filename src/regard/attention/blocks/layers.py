@@ -1,0 +1,102 @@
+"""The feed-forward layer, the norms, and how each sublayer is wrapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.blocks.dropout import Dropout
+from regard.attention.names import unknown
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """W2 f(W1 x + b1) + b2, position by position (Vaswani et al. 2017, arXiv 1706.03762, equation 2).
+
+    Gated it is W2 (f(W1 x + b1) * (W3 x + b3)) + b2 (Shazeer 2020, arXiv 2002.05202, equation 6).
+
+    Args:
+        width: Width of what comes in and goes out.
+        inner: Width of the hidden layer.
+        activation: f: "relu", "gelu", "gelu_tanh" or "silu".
+        gated: Whether the hidden layer is multiplied by W3 x + b3.
+        bias: Whether there are b1, b2 and b3.
+
+    Example:
+        >>> import torch
+        >>> FeedForward(4, 16)(torch.zeros(2, 3, 4)).shape
+        torch.Size([2, 3, 4])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        activation: str = "relu",
+        gated: bool = False,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise unknown("activation", activation, ACTIVATIONS)
+        self.inner = nn.Linear(width, inner, bias=bias)
+        self.gate = nn.Linear(width, inner, bias=bias) if gated else None
+        self.outer = nn.Linear(inner, width, bias=bias)
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        inner = self.activation(self.inner(x))
+        output: Tensor = self.outer(inner if self.gate is None else inner * self.gate(x))
+        return output
+
+
+def new_norm(width: int, kind: str = "layer") -> Any:
+    """An nn.LayerNorm, or one without mean and bias, nn.RMSNorm (Zhang and Sennrich 2019, arXiv 1910.07467).
+
+    Raises:
+        ValueError: The kind is neither "layer" nor "rms".
+    """
+    if kind not in ("layer", "rms"):
+        raise unknown("normalisation", kind, ("layer", "rms"))
+    return nn.RMSNorm(width, eps=1e-6) if kind == "rms" else nn.LayerNorm(width)
+
+
+class Residual(nn.Module):
+    """x + dropout(f(norm(x))) where the norm comes before f, norm(x + dropout(f(x))) where it comes after.
+
+    The paper's norm comes after (section 5.4); before is Xiong et al. 2020, arXiv 2002.04745.
+
+    Args:
+        width: Width of x.
+        norm: "pre" or "post".
+        normalisation: "layer" or "rms".
+        dropout: Rate at which what f gives is dropped while training.
+    """
+
+    def __init__(
+        self, width: int, norm: str = "pre", normalisation: str = "layer", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        if norm not in ("pre", "post"):
+            raise unknown("norm", norm, ("pre", "post"))
+        self.norm = new_norm(width, normalisation)
+        self.dropout = Dropout(dropout)
+        self.before = norm == "pre"
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.before:
+            output: Tensor = x + self.dropout(sublayer(self.norm(x)))
+        else:
+            output = self.norm(x + self.dropout(sublayer(x)))
+        return output
