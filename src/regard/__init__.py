@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from regard.attention.looks import Look
     from regard.attention.memory import CharacterNgrams, Memory
     from regard.attention.shapes import ShapeError
+    from regard.viewing.plot import plot
     from regard.watching import Seen, WatchError, declare, watch
 
 try:
@@ -43,6 +44,7 @@ __all__ = [
     "looks",
     "masks",
     "normalisers",
+    "plot",
     "positions",
     "read",
     "scores",
@@ -66,6 +68,7 @@ _ROOMS = {
     "WatchError": "regard.watching",
     "declare": "regard.watching",
     "watch": "regard.watching",
+    "plot": "regard.viewing.plot",
 }
 _WINGS = {
     name: f"regard.attention.{name}"

@@ -6,8 +6,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from regard.viewing import colours
-from regard.viewing.alignment import Alignment, by_head, mean
+from regard.viewing.alignment import Alignment
 from regard.viewing.labels import visible
+from regard.viewing.plot import alignment_of, last_cross
 
 if TYPE_CHECKING:
     from regard.translation.results import Translation
@@ -28,20 +29,19 @@ def html(translation: Translation) -> str:
             if source < len(sources) and target < len(targets)
         )
         parts.append(" &nbsp; ".join(links))
-    crossing = [name for name in translation.looks if name.endswith("cross")]
-    if crossing:
-        parts.append(_table(translation, crossing[-1]))
+    name = last_cross(translation)
+    if name is not None:
+        parts.append(_table(translation, name))
     return "".join(f"<div>{part}</div>" for part in parts)
 
 
 def _table(translation: Translation, name: str) -> str:
     """The weights of one attention, the mean of its heads, in whole words."""
-    heads = by_head(translation.looks[name], *translation.labels(name))
-    alignment = mean([head.words() for head in heads])
+    alignment = alignment_of(translation, name)
     rows, columns = alignment.weights.shape
     if max(rows, columns) > MOST:
         return f"{rows} by {columns} words: too many for a table here"
-    caption = f"{escape(name)}, mean of {len(heads)} heads, in percent"
+    caption = f"{escape(name)}, mean of {translation.looks[name].shape[-3]} heads, in percent"
     top = "".join(f'<th style="{_CELL}">{_text(key)}</th>' for key in alignment.keys)
     lines = "".join(
         f'<tr><th style="text-align:right;padding:2px">{_text(query)}</th>{_cells(alignment, row)}</tr>'
