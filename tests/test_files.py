@@ -177,6 +177,40 @@ def test_a_folder_is_made_whole_or_not_at_all(tmp_path):
     assert list(tmp_path.iterdir()) == [place]
 
 
+def test_a_lock_names_its_process_and_knows_when_it_was_removed(tmp_path):
+    path = tmp_path / ".lock"
+    with files.locked(path) as lock:
+        assert path.read_text().strip() == str(os.getpid())
+        assert lock.held()
+        with pytest.raises(files.HeldError, match=f"process {os.getpid()} holds it"):
+            files.locked(path).__enter__()
+        assert lock.held()
+        path.unlink()
+        assert not lock.held()
+        path.write_text("another process's")
+        assert not lock.held()
+    assert path.read_text() == "another process's"  # not removed with ours
+    path.unlink()
+    with files.locked(path):
+        pass
+    assert not path.exists()
+
+
+def test_a_lock_file_that_its_holder_removed_meanwhile_is_made_again(tmp_path, monkeypatch):
+    path, lock, opened = tmp_path / ".lock", files._lock, []
+
+    def late(handle: int, *, wait: bool) -> bool:
+        if not opened:
+            path.unlink()
+        opened.append(handle)
+        return lock(handle, wait=wait)
+
+    monkeypatch.setattr(files, "_lock", late)
+    with files.locked(path) as held:
+        assert held.held()
+    assert len(opened) == 2
+
+
 KILLED = """
 import os, pathlib, signal, sys
 from regard import files

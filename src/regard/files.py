@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from errno import EEXIST, EFBIG, EINVAL, ELOOP
 from io import BufferedReader
 from pathlib import Path
@@ -69,8 +70,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             raise FileExistsError(EEXIST, "not a file that can be replaced")
         try:
             yield unfinished
-            with open(unfinished, "rb") as file:
-                os.fsync(file.fileno())
+            force(unfinished)
             os.replace(unfinished, place)
             sync_folder(place.parent)
         finally:
@@ -153,16 +153,75 @@ def _at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
+def force(path: Path) -> None:
+    """Force a file's content to the disk."""
+    with open(path, "rb+") as file:  # Windows forces only files that are open for writing
+        os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Force a folder's entries to the disk, so that a rename outlives a power cut."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # a folder may be open to writing and closed to reading
+    except (
+        PermissionError
+    ):  # Windows opens no folder; others may be open to writing and closed to reading
         return
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class HeldError(Exception):
+    """Another process holds a lock; `holder` is its number, or "unknown"."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"process {holder} holds it")
+        self.holder = holder
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A lock file that this process holds."""
+
+    path: Path
+    handle: int
+
+    def held(self) -> bool:
+        """Whether the file is still at its path: False when it was removed, or replaced by another process's."""
+        try:
+            return os.path.samestat(
+                os.fstat(self.handle), os.stat(self.path, follow_symlinks=False)
+            )
+        except OSError:
+            return False
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[Lock]:
+    """Hold a lock file while the block runs. It names this process and is removed at the end.
+
+    A lock ends with its process, so a file that a killed process left does not count. A symbolic link is refused.
+
+    Raises:
+        HeldError: another process holds it.
+        OSError: it cannot be written or locked.
+    """
+    lock = _take(path)
+    try:
+        with suppress(OSError):  # a full disk: the lock holds without the number
+            os.ftruncate(lock.handle, 0)
+            # From the second byte on: Windows lets nobody else read the first one.
+            os.lseek(lock.handle, 0, os.SEEK_SET)
+            os.write(lock.handle, b"\n%d" % os.getpid())
+        yield lock
+    finally:
+        # While it is held, so that nobody locks a file that is then removed. Windows removes it once it is closed.
+        removed = not lock.held() or _removed(path)
+        os.close(lock.handle)
+        if not removed:
+            _removed(path)
 
 
 @contextmanager
@@ -188,7 +247,8 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         sync_folder(place.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
 def use(folder: Path) -> None:
@@ -215,14 +275,17 @@ def remove_unused(cache: Path, name: str, days: float = UNUSED) -> None:
                     shutil.rmtree(doomed, ignore_errors=True)
 
 
-def _locked_folder(parent: Path, mark: str) -> tuple[Path, int]:
-    """A new hidden folder and a handle that locks it."""
+def _locked_folder(parent: Path, mark: str) -> tuple[Path, int | None]:
+    """A new hidden folder and a handle that locks it; None where folders cannot be locked."""
     while True:
         made = parent / f".{mark}.{secrets.token_hex(6)}.tmp"
         made.mkdir()
         # Before it is locked, another process may take it for abandoned and remove it.
         with suppress(FileNotFoundError):
-            handle = os.open(made, os.O_RDONLY)
+            try:
+                handle = os.open(made, os.O_RDONLY)
+            except PermissionError:  # Windows opens no folder, so none is ever found abandoned
+                return made, None
             with suppress(OSError):  # no locks here: nobody finds it abandoned, either
                 _lock(handle)
             with suppress(FileNotFoundError):
@@ -237,18 +300,50 @@ def _remove_abandoned(parent: Path, mark: str) -> None:
         found = os.listdir(parent)
     except PermissionError:  # as in `sync_folder`
         return
+    only_folders = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
     for name in filter(names.fullmatch, found):
         with suppress(OSError):
-            handle = os.open(parent / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            handle = os.open(parent / name, os.O_RDONLY | only_folders)
             try:
-                _lock(handle, wait=False)
-                shutil.rmtree(parent / name, ignore_errors=True)
+                if _lock(handle, wait=False):
+                    shutil.rmtree(parent / name, ignore_errors=True)
             finally:
                 os.close(handle)
 
 
-def _lock(handle: int, *, wait: bool = True) -> None:
-    """Until the handle is closed. Raises OSError where it cannot be locked, or not without waiting."""
-    import fcntl  # which not every system has that can read a memory's file
+def _take(path: Path) -> Lock:
+    """An open file that this process has locked and that is still at `path`."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    while True:
+        lock = Lock(path, os.open(path, flags, 0o644))
+        try:
+            if not _lock(lock.handle, wait=False):
+                os.lseek(lock.handle, 1, os.SEEK_SET)
+                holder = os.read(lock.handle, 32).decode("ascii", "replace").strip()
+                raise HeldError(holder or "unknown")
+            if lock.held():
+                return lock
+        except BaseException:
+            os.close(lock.handle)
+            raise
+        os.close(lock.handle)  # its last holder has just removed it: make a new one
 
-    fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+def _removed(path: Path) -> bool:
+    try:
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
+
+
+def _lock(handle: int, *, wait: bool = True) -> bool:
+    """Lock an open file or folder until its handle is closed; False when another handle has it, unless this waits.
+
+    Raises OSError where it cannot be locked.
+    """
+    from filelock import (
+        lock_descriptor,
+    )  # when it is needed: it takes as long to import as all of this
+
+    return lock_descriptor(handle, blocking=wait)

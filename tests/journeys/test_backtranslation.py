@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 import random
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.journeys.commands import check_refused, run
 from tests.journeys.conftest import TINY, WORDS
 
+from regard import files
 from regard.translation.backtranslation import work as working
 from regard.translation.backtranslation.choosing import Chooser, Tally
 from regard.translation.backtranslation.unfinished import Unfinished
@@ -184,13 +186,15 @@ def test_who_asks_to_stop_waits_for_no_line_of_a_pipe(back, text, tmp_path):
 
 def test_what_another_process_finished_meanwhile_is_left_alone(back, monkeypatch):
     work = back()
-    lock = Unfinished._lock
+    hold = Unfinished._held
 
-    def late(self: Unfinished, handle: int) -> None:
-        lock(self, handle)
-        work.out.write_text("theirs\tthere\n", encoding="utf-8")
+    @contextmanager
+    def late(self: Unfinished) -> Iterator[None]:
+        with hold(self):
+            work.out.write_text("theirs\tthere\n", encoding="utf-8")
+            yield
 
-    monkeypatch.setattr(Unfinished, "_lock", late)
+    monkeypatch.setattr(Unfinished, "_held", late)
     with pytest.raises(RegardError, match=r"out\.tsv: is there already"):
         work.run()
     assert work.out.read_text(encoding="utf-8") == "theirs\tthere\n"
@@ -200,10 +204,10 @@ def test_what_another_process_finished_meanwhile_is_left_alone(back, monkeypatch
 def test_two_at_once_are_told_apart(back):
     one = back()
     one.run(should_stop=stop_after(1))
-    with one.out.with_name("out.tsv.part").open("rb+") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(RegardError, match="another process is making it"):
-            one.run(resume=True)
+    lock = one.out.with_name("out.tsv.part.lock")
+    with files.locked(lock), pytest.raises(RegardError, match="another process is making it"):
+        one.run(resume=True)
+    assert one.run(resume=True)[0] == "finished"
 
 
 def test_a_line_that_cannot_be_read_is_named_and_once_mended_the_work_goes_on(back, text):
@@ -249,18 +253,25 @@ def test_what_others_have_called_so_is_theirs(back):
     assert [path.name for path in part.parent.glob("out*")] == ["out.tsv.part"]
 
 
-def test_what_another_process_finishes_meanwhile_is_not_written_over(back, monkeypatch):
-    lock, one = Unfinished._lock, back()
+def test_an_unfinished_file_that_was_removed_or_changed_is_not_made_again(back):
+    def spoil(change) -> RegardError:
+        work, answers = back(), iter([False, True])
+        part = work.out.with_name("out.tsv.part")
 
-    def late(self, handle):
-        os.replace(self.part, self.out)
-        self.out.write_bytes(b"whole")
-        lock(self, handle)
+        def meanwhile() -> bool:
+            if not next(answers, False):
+                return False
+            change(part)
+            return False
 
-    monkeypatch.setattr(Unfinished, "_lock", late)
-    with pytest.raises(RegardError, match="another process has just made it"):
-        one.run()
-    assert one.out.read_bytes() == b"whole"
+        with pytest.raises(RegardError) as caught:
+            work.run(should_stop=meanwhile)
+        for path in part.parent.glob("out.tsv*"):
+            path.unlink()
+        return caught.value
+
+    assert "out.tsv.part: cannot be written: No such file" in str(spoil(Path.unlink))
+    assert "out.tsv.part: another process has changed it" in str(spoil(lambda p: p.write_text("x")))
 
 
 def test_a_pipe_is_read_whole(trained, text):

@@ -9,10 +9,11 @@ import shlex
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from tests.journeys.commands import check_refused, leftovers, run, virtual
+from tests.journeys.commands import Result, check_refused, leftovers, run, virtual
 
 from regard.cli.progress import Reporter
 from regard.translation import weights as files
@@ -344,17 +345,85 @@ def test_a_second_trainer_hears_who_the_first_one_is(model, corpus):
             check_refused(run(*command, "--data", corpus), model, f"process {os.getpid()}")
 
 
-def test_a_run_folder_that_vanishes_is_a_clean_failure(corpus, tmp_path, monkeypatch):
+def test_two_trainings_that_start_together_never_write_into_each_other(
+    corpus, tmp_path, monkeypatch
+):
+    """The second one starts while the first is about to make its folder, with another vocabulary."""
+    from regard.translation.runs import Run
+
+    folder, told, create = tmp_path / "run", tmp_path / "told.json", Run.create
+    command = ["train", corpus / "tiny.toml", "--run", folder]
+
+    def late(*arguments: Any) -> Run:
+        monkeypatch.setattr(Run, "create", create)
+        second = run(*command, "--set", "seed=7", "--set", "training.max_steps=5")
+        told.write_text(json.dumps([os.getpid(), *second]), encoding="utf-8")
+        return create(*arguments)
+
+    monkeypatch.setattr(Run, "create", late)
+    first = run(*command)
+    number, *second = json.loads(told.read_text(encoding="utf-8"))
+    check_refused(Result(*second), folder, f"process {number} is training in it")
+    assert first.code == 0, first
+    assert not (folder / ".lock").exists()
+    assert run("translate", "--model", folder, "El gato").code == 0
+
+
+def test_a_training_that_is_refused_leaves_no_folder(corpus, tmp_path):
+    (tmp_path / "empty").mkdir()
+    command = ["train", corpus / "tiny.toml", "--data", tmp_path / "empty"]
+    check_refused(run(*command, "--run", tmp_path / "deep" / "run"), tmp_path / "empty")
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def _empty(folder: Path) -> None:
+    """As `rm -r run/*` does, which leaves the lock."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != ".lock":
+            path.unlink()
+
+
+def _replace(folder: Path) -> None:
+    """As `rm -r run` and another training do."""
+    content = (folder / "config.toml").read_bytes()
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "config.toml").write_bytes(content)
+    (folder / ".lock").touch()
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [(shutil.rmtree, None), (_empty, None), (_replace, {"config.toml", ".lock"})],
+)
+@pytest.mark.parametrize("log_every", [1, 1000])
+def test_a_run_folder_that_vanishes_is_a_clean_failure(
+    corpus, tmp_path, monkeypatch, change, left, log_every
+):
     folder = tmp_path / "run"
     advanced = Reporter.advanced
 
     def remove(self: Reporter, step: int, total: int) -> None:
         advanced(self, step, total)
         if step == 4:
-            shutil.rmtree(folder)
+            change(folder)
 
     monkeypatch.setattr(Reporter, "advanced", remove)
-    check_refused(run("train", corpus / "tiny.toml", "--run", folder), folder)
+    settings = ["--set", f"training.log_every={log_every}", "--set", "training.save_every=5"]
+    result = run("train", corpus / "tiny.toml", "--run", folder, *settings)
+    check_refused(result, folder, "removed or replaced during the training")
+    assert ({path.name for path in folder.iterdir()} if folder.exists() else None) == left
+
+
+def test_the_root_of_the_file_system_is_no_run_folder(corpus, monkeypatch):
+    def nothing(self: Path, *rest: Any, **named: Any) -> None:
+        raise AssertionError(f"{self} was made")
+
+    monkeypatch.setattr(Path, "mkdir", nothing)
+    result = run("train", corpus / "tiny.toml", "--run", "/")
+    check_refused(result, "/: is the root of the file system")
 
 
 def test_a_file_in_the_place_of_the_run_folder_is_refused(corpus, tmp_path):

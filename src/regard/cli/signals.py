@@ -10,6 +10,8 @@ from types import FrameType
 from typing import Self
 
 _SHOW_CURSOR = "\x1b[?25h"
+_HANG_UP = getattr(signal, "SIGHUP", None)  # Windows has none
+_ENDING = [each for each in (signal.SIGINT, signal.SIGTERM, _HANG_UP) if each is not None]
 
 
 class Interrupted(BaseException):
@@ -37,10 +39,10 @@ class Signals:
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
             return self
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in _ENDING:
             # Under nohup a hang-up is no reason to stop. A shell's background job ignores SIGINT, too,
             # but whoever sends one by `kill` means it.
-            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+            if number == _HANG_UP and signal.getsignal(number) == signal.SIG_IGN:
                 continue
             self._before[number] = signal.signal(number, self._hear)
         return self

@@ -152,9 +152,10 @@ def _prepare(
     training = plan.configuration.training
     if training.tensorboard:
         tensorboard.check_installed()
-    if processes.first and (plan.folder / "config.toml").exists():
-        # Held before anything is read: a second trainer hears who the first one is.
-        stack.enter_context(Run.open(plan.folder).locked())
+    lock = None
+    if processes.first:
+        # Before anything is read or written: two trainings that are started together never write both.
+        lock = stack.enter_context(Run(plan.folder, plan.configuration).locked())
     reporter = stack.enter_context(progress.reporter(plan.folder)) if processes.first else None
     observer = reporter or Observer()
     if resume:
@@ -174,8 +175,7 @@ def _prepare(
             processes=processes,
             start=None if start is None else Run.open(shipped.models().get(start, Path(start))),
         )
-        if processes.first:
-            stack.enter_context(trainer.run.locked())
+    trainer.lock = lock
     if reporter is not None and training.tensorboard:
         board = tensorboard.TensorBoard(plan.folder, trainer.progress.step)
         stack.callback(board.close)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,15 +120,7 @@ class Run:
             raise TrainingError(
                 f"{folder}: already holds a run: add --resume to go on with it, or choose another --run"
             )
-        if os.path.exists(folder) and not folder.is_dir():
-            raise TrainingError(f"{folder}: is a file, expected a folder for the run")
-        nearest = folder
-        while not os.path.exists(nearest):
-            nearest = nearest.parent
-        if not nearest.is_dir():
-            raise TrainingError(f"{folder}: cannot be written: {nearest} is a file, not a folder")
-        if not os.access(nearest, os.W_OK | os.X_OK):
-            raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
+        check_writable(folder)
 
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of the run, checked against its checksums where there are any."""
@@ -257,32 +248,55 @@ class Run:
             checksums.sign(unfinished, [MODEL, *names])
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other trainers out of the folder while this one works in it."""
+    def locked(self) -> Iterator[files.Lock]:
+        """Keep other trainers out of the folder; made where there is none, and removed if nothing was put there.
+
+        Raises:
+            TrainingError: another process trains in it, or it cannot be written or locked.
+        """
+        check_writable(self.folder)
         path = self.folder / ".lock"
-        try:
-            # Its content is replaced: a link in somebody's folder must not lead to another file.
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        except OSError as fault:
-            raise TrainingError(f"{path}: cannot be written: {fault.strerror}") from None
-        try:
+        with ExitStack() as stack:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.read(handle, 32).decode("ascii", "replace").strip() or "unknown"
+                for folder in _missing(self.folder):
+                    folder.mkdir(exist_ok=True)
+                    stack.callback(_remove_if_empty, folder)
+                lock = stack.enter_context(files.locked(path))
+            except files.HeldError as fault:
                 raise TrainingError(
-                    f"{self.folder}: process {holder} is training in it: wait for it or choose another --run"
+                    f"{self.folder}: process {fault.holder} is training in it: "
+                    "wait for it or choose another --run"
                 ) from None
-            except OSError as fault:  # a file system without locks, for one
+            except OSError as fault:
                 raise TrainingError(f"{path}: cannot be locked: {fault.strerror}") from None
-            with suppress(
-                OSError
-            ):  # who holds it is good to know, no more: a full disk is told by what matters
-                os.ftruncate(handle, 0)
-                os.write(handle, str(os.getpid()).encode())
-            yield
-        finally:
-            os.close(handle)
+            yield lock
+
+
+def check_writable(folder: Path) -> None:
+    """Raises `TrainingError` where no run folder can be made or written to."""
+    if folder.resolve() == Path(folder.resolve().anchor):
+        raise TrainingError(
+            f"{folder}: is the root of the file system: give --run a folder below it"
+        )
+    if os.path.exists(folder) and not folder.is_dir():
+        raise TrainingError(f"{folder}: is a file, expected a folder for the run")
+    nearest = folder
+    while not os.path.exists(nearest):
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise TrainingError(f"{folder}: cannot be written: {nearest} is a file, not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
+
+
+def _missing(folder: Path) -> list[Path]:
+    """A folder and those it is in, as far as they are not there, the outermost first."""
+    return [each for each in (*reversed(folder.parents), folder) if not os.path.exists(each)]
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _halved(name: str, tensor: torch.Tensor) -> torch.Tensor:

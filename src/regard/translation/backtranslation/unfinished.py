@@ -1,13 +1,11 @@
-"""A long file made a part at a time: what is interrupted goes on, and half a line is never read."""
+"""A long file made a part at a time: an interrupted work can be resumed, and half a line is never read."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,52 +32,47 @@ class Unfinished:
 
     @contextmanager
     def begin(self, settings: dict[str, Any], *, resume: bool) -> Iterator[dict[str, Any]]:
-        """Hold the file; what was recorded last, or {} for a new one.
+        """Hold the file; yields the state that was recorded last, or {} for a new file.
 
         Args:
-            settings: what the file is made by; work goes on with the same only.
-            resume: go on where there is something to go on with.
+            settings: how the file is made; only work with the same settings is resumed.
+            resume: continue an unfinished file where there is one.
 
         Raises:
             RegardError: the file is there already, or another process is making it, or what is called
                 `OUT.part` is none of ours.
             ConfigurationError: it was begun and is not to be resumed, or with other settings.
         """
-        begun = self._begun(resume)
-        try:
-            handle = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        except OSError as fault:
-            raise RegardError(f"{self.part}: cannot be written: {fault.strerror}") from None
-        try:
-            self._lock(handle)
-            self._check_own(handle, begun)
-            self._is_empty = not begun
-            # Another process may have begun or finished it before the lock was free.
-            begun = self._begun(resume) and begun
+        self._begun(resume)
+        with self._held():
+            # Only now: another process may have begun or finished it before the lock was free.
+            begun = self._begun(resume)
+            self._check_own(begun)
             record = self._read(settings) if begun else {}
             self._bytes = int(record.get("bytes", 0))
-            if os.fstat(handle).st_size < self._bytes:
-                raise DataError(
-                    f"{self.part}: is shorter than {self._journal.name} says: remove both and begin again"
-                )
-            os.ftruncate(handle, self._bytes)
-            if not begun:
-                self._record(settings, {})
-            yield record.get("state", {})
-        except BaseException:
-            if self._is_empty:
-                self.drop()
-            raise
-        finally:
-            os.close(handle)
+            self._is_empty = not begun
+            try:
+                self._cut()
+                if not begun:
+                    self._record(settings, {})
+                yield record.get("state", {})
+            except BaseException:
+                if self._is_empty:
+                    self.drop()
+                raise
 
     def add(self, lines: str, settings: dict[str, Any], state: dict[str, Any]) -> None:
         """Add whole lines, then record where the work stands."""
         content = lines.encode()
         try:
+            if (
+                self.part.stat().st_size != self._bytes
+            ):  # raises when it was removed: it is not made again
+                raise RegardError(
+                    f"{self.part}: another process has changed it: remove it and begin again"
+                )
             files.append(self.part, content)
-            with self.part.open("rb") as file:
-                os.fsync(file.fileno())
+            files.force(self.part)
         except OSError as fault:
             raise RegardError(f"{self.part}: cannot be written: {fault.strerror}") from None
         self._bytes += len(content)
@@ -112,25 +105,41 @@ class Unfinished:
             )
         return begun
 
-    def _lock(self, handle: int) -> None:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RegardError(
-                f"{self.out}: another process is making it: wait for it, or choose another name"
-            ) from None
-        except OSError as fault:
-            raise RegardError(f"{self.part}: cannot be locked: {fault.strerror}") from None
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        lock = self.out.with_name(self.out.name + ".part.lock")
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(files.locked(lock))
+            except files.HeldError:
+                raise RegardError(
+                    f"{self.out}: another process is making it: wait for it, or choose another name"
+                ) from None
+            except OSError as fault:
+                raise RegardError(f"{lock}: cannot be locked: {fault.strerror}") from None
+            yield
 
-    def _check_own(self, handle: int, begun: bool) -> None:
-        """What nobody recorded is somebody else's, and what another process finished meanwhile is OUT."""
-        own = os.fstat(handle)
-        if not (self.part.exists() and os.path.samestat(own, self.part.stat())):
-            raise RegardError(f"{self.out}: another process has just made it: choose another name")
-        if not stat.S_ISREG(own.st_mode) or (own.st_size and not begun):
+    def _check_own(self, begun: bool) -> None:
+        """Refuse a file of this name that was not begun here: its content is somebody else's."""
+        if not os.path.lexists(self.part):
+            return
+        is_file = self.part.is_file() and not self.part.is_symlink()
+        if not is_file or (self.part.stat().st_size and not begun):
             raise RegardError(
                 f"{self.part}: is there already, and no unfinished table: remove it, or choose another name"
             )
+
+    def _cut(self) -> None:
+        """Cut off what was written but never counted; make the file where there is none."""
+        try:
+            with self.part.open("ab") as file:
+                if file.tell() < self._bytes:
+                    raise DataError(
+                        f"{self.part}: is shorter than {self._journal.name} says: remove both and begin again"
+                    )
+                file.truncate(self._bytes)
+        except OSError as fault:
+            raise RegardError(f"{self.part}: cannot be written: {fault.strerror}") from None
 
     def _record(self, settings: dict[str, Any], state: dict[str, Any]) -> None:
         record = {"version": VERSION, "settings": settings, "bytes": self._bytes, "state": state}

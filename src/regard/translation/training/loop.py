@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,10 +14,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from regard.files import Lock
 from regard.translation.configuration import Configuration
 from regard.translation.errors import CorruptedError, TrainingError
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.runs import Run
+from regard.translation.runs import CONFIGURATION, Run
 from regard.translation.training import checkpoints, choosing, memory, metrics
 from regard.translation.training.checkpoints import Progress
 from regard.translation.training.epochs import Epochs, Part
@@ -60,6 +62,7 @@ class Trainer:
         self.device = self.processes.device
         self.optimiser = optimiser_of(self.settings, model)
         self.progress = Progress()
+        self.lock: Lock | None = None  # on the run folder, of who holds it
         self._learner = Learner(model, self.optimiser, self.settings, self.processes, guide)
         self._since = Meter()
 
@@ -161,6 +164,7 @@ class Trainer:
         self._learner.gather()
         self.progress.since = list(self._since.sums)
         if self.processes.first:
+            self._check_folder()
             checkpoints.save(self.run, self.progress, self.model, self.optimiser)
             self._prune()
         return self.progress.step
@@ -337,4 +341,14 @@ class Trainer:
 
     def _write(self, line: dict[str, object]) -> None:
         if self.processes.first:
+            self._check_folder()
             metrics.write(self.run, line)
+
+    def _check_folder(self) -> None:
+        """Write nothing into a folder that was removed, or that another training has made again meanwhile."""
+        whole = os.path.isfile(self.run.folder / CONFIGURATION)
+        if not whole or (self.lock is not None and not self.lock.held()):
+            raise TrainingError(
+                f"{self.run.folder}: the run folder or its {CONFIGURATION} was removed or replaced during the "
+                f"training, which ends at step {self.progress.step}: nothing more is written there"
+            )

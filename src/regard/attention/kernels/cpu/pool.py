@@ -31,7 +31,8 @@ def _remember() -> None:
     _forked = True
 
 
-os.register_at_fork(after_in_child=_remember)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_remember)
 
 
 @cache

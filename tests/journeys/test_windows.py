@@ -1,0 +1,72 @@
+"""Training and translating where POSIX is not: see `windows.py` for what is hidden and what stays untested."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("windows.py")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="open files are found in /proc"
+)
+
+
+def on_windows(*commands: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    given = folder / "commands.json"
+    given.write_text(json.dumps(commands), encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), str(given)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_module_is_imported_and_a_model_trained_and_used(corpus, tmp_path):
+    run, text = str(tmp_path / "run"), str(corpus / "train.en")
+    table = "".join(f"El gato {i}\tThe cat {i}\n" for i in range(50))
+    (tmp_path / "pairs.tsv").write_text(table, encoding="utf-8")
+    done = on_windows(
+        ["train", str(corpus / "tiny.toml"), "--run", run],
+        ["train", run, "--resume", "--data", str(corpus), "--set", "training.max_steps=14"],
+        ["translate", "--model", run, "El gato"],
+        ["look", "El gato", "--model", run, "--out", "look.png"],
+        ["look", "El gato", "--model", run, "--out", "look.html"],
+        ["data", "back-translate", text, "--model", run, "--out", "made.tsv", "--ratio", "1000"],
+        ["data", "split", "pairs.tsv", "--out", "parts", "--valid", "5", "--test", "5"],
+        folder=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "checkpoints" / "step-14").is_dir()
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    for name in ("look.png", "look.html", "made.tsv", "parts/train.tsv"):
+        assert (tmp_path / name).stat().st_size, done.stderr
+    left = [
+        p.name
+        for p in tmp_path.rglob("*")
+        if ".tmp" in p.name or ".part" in p.name or ".lock" in p.name
+    ]
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import fcntl",
+        "import signal; signal.SIGHUP",
+        "import os; os.open('.', os.O_RDONLY)",
+        "import os; file = open('one', 'w'); os.replace('one', 'two')",
+        "import os; open('one', 'w').close(); os.fsync(os.open('one', os.O_RDONLY))",
+    ],
+)
+def test_the_stand_in_refuses_what_windows_refuses(program, tmp_path):
+    script = f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import windows; "
+    for hidden, code in (("", 0), ("windows.restrict(); windows.hide(); ", 1)):
+        command = [sys.executable, "-c", script + hidden + program]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+        assert ended.returncode == code, ended.stderr
