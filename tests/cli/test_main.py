@@ -82,6 +82,32 @@ def test_help_and_lists_import_nothing_heavy():
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["train", "dates", "--run", ""], "--run"),
+        (["train", "dates", "--run="], "--run"),
+        (["train", "dates", "--data", ""], "--data"),
+        (["look", "El gato", "--out", ""], "--out"),
+        (["data", "split", "a.tsv", "--out", ""], "--out"),
+        (["translate", "-m", "", "El gato"], "-m"),
+        (["evaluate", "--source", "", "--target", "b"], "--source"),
+    ],
+)
+def test_an_empty_name_is_not_the_working_folder(arguments, option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    assert result.code == 2
+    assert result.last == f"error: {option}: is empty: give the name of a file or folder"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_sentence_or_prefix_is_text():
+    assert run("translate", "").out == "\n"
+    assert run("translate", "El gato.", "--prefix", "").code == 0
+    assert run("translate", "--", "--model", "").code == 0
+
+
 def test_the_version_is_the_package_s():
     assert run("--version").out == f"regard {regard.__version__}\n"
 

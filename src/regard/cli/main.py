@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise, takewhile
 from typing import Annotated, Any
 
 import typer
@@ -94,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.main(prog_name="regard")
     given, debug = _take_debug(arguments)
     try:
+        _check_places(command, given)
         with warnings.catch_warnings():
             if not debug:
                 warnings.simplefilter("ignore")
@@ -116,6 +119,19 @@ def _take_debug(arguments: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     end = given.index("--") if "--" in given else len(given)
     options = [each for each in given[:end] if each != "--debug"]
     return (*options, *given[end:]), len(options) < end
+
+
+def _check_places(command: Any, given: Sequence[str]) -> None:
+    """Refuse an empty file or folder name in an option: as a path it would mean the working folder."""
+    words = list(takewhile(lambda word: word != "--", given))
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    named = [param for param in command.params if re.search("DIR|FILE|GOLD", str(param.metavar))]
+    places = {name for param in named for name in param.opts}
+    empty = {name for name, value in pairwise(words) if value == ""}
+    empty |= {word.removesuffix("=") for word in words if word.endswith("=")}
+    if found := sorted(empty & places):
+        raise ConfigurationError(f"{found[0]}: is empty: give the name of a file or folder")
 
 
 def _ended(code: int) -> int:
