@@ -117,7 +117,7 @@ def test_joining_masks_tensors_and_functions() -> None:
         (torch.ones(3, 4, 7, dtype=torch.bool), ShapeError, "do not broadcast"),
         (torch.ones(4, 7), TypeError, "True = may be read"),
         (masks.padding([1, 2, 3]), ShapeError, "lengths has batch axes"),
-        (masks.padding(torch.ones(2, 1, 1, 1)), ShapeError, "lengths has 4 batch axes"),
+        (masks.padding(torch.ones(2, 1, 1, 1).int()), ShapeError, "lengths has 4 batch axes"),
         (masks.documents(IDS), ShapeError, "query_ids covers 5 positions, there are 4"),
         (lambda row, column: row + column, TypeError, "pass booleans"),
     ],
@@ -126,6 +126,22 @@ def test_a_mask_that_does_not_fit(mask: Any, error: type[Exception], message: st
     query, key, value = torch.ones(2, 4, 3), torch.ones(2, 7, 3), torch.ones(2, 7, 3)
     with pytest.raises(error, match=message):
         regard.attend(query, key, value, mask=mask)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: masks.padding([1.5]),
+        lambda: masks.padding(torch.tensor([True, False])),
+        lambda: masks.documents(torch.tensor([0.5, 1.0])),
+        lambda: masks.documents(torch.tensor([0, 1]), torch.tensor([0.5, 1.0])),
+        lambda: masks.band(1.5, 0),
+        lambda: masks.band(1, 0.5),
+    ],
+)
+def test_what_kernels_would_round_is_refused(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"pass (a )?whole number"):
+        make()
 
 
 def test_an_alignment_that_does_not_exist() -> None:

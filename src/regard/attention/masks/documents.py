@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask, Reach, lead, pick
+from regard.attention.masks.mask import Mask, Reach, check_whole, lead, pick
 from regard.attention.shapes import Frame, ShapeError
 
 
@@ -58,6 +58,9 @@ def documents(
         query_ids: the document of each query, (*leading batch axes, queries).
         key_ids: the document of each key, (*leading batch axes, keys); the queries' by default.
 
+    Raises:
+        TypeError: ids that are not whole numbers.
+
     Example:
         >>> import torch
         >>> documents(torch.tensor([0, 0, 1])).dense((), 3, 3).int()
@@ -65,4 +68,7 @@ def documents(
                 [1, 1, 0],
                 [0, 0, 1]], dtype=torch.int32)
     """
-    return Documents(query_ids, query_ids if key_ids is None else key_ids)
+    key_ids = query_ids if key_ids is None else key_ids
+    check_whole("query_ids", query_ids)
+    check_whole("key_ids", key_ids)
+    return Documents(query_ids, key_ids)

@@ -139,6 +139,14 @@ def check_boolean(mask: Tensor) -> None:
         )
 
 
+def check_whole(name: str, numbers: Tensor) -> None:
+    """Refuse what kernels would round, each in its own way."""
+    if numbers.numel() and (numbers.dtype.is_floating_point or numbers.dtype == torch.bool):
+        raise TypeError(
+            f"{name} hold {str(numbers.dtype).removeprefix('torch.')}: pass whole numbers"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Given(Mask):
     """A boolean tensor that broadcasts to (*batch, queries, keys)."""

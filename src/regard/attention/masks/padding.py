@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask, Reach, lead
+from regard.attention.masks.mask import Mask, Reach, check_whole, lead
 from regard.attention.shapes import Frame
 
 
@@ -46,10 +46,15 @@ def padding(lengths: Int[Tensor, "*leading"] | Sequence[int]) -> Mask:
         lengths: number of keys of each entry, over the leading batch axes: lengths of shape
             (batch) serve scores of shape (batch, heads, queries, keys).
 
+    Raises:
+        TypeError: lengths that are not whole numbers.
+
     Example:
         >>> padding([1, 3]).dense((2,), 1, 3)
         tensor([[[ True, False, False]],
         <BLANKLINE>
                 [[ True,  True,  True]]])
     """
-    return Padding(torch.as_tensor(lengths))
+    lengths = torch.as_tensor(lengths)
+    check_whole("lengths", lengths)
+    return Padding(lengths)
