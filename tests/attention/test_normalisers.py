@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -41,6 +43,32 @@ def test_entmax_at_one_is_the_softmax_and_tends_to_it() -> None:
     scores = draw(4, 6)
     assert torch.equal(Entmax(1.0)(scores), torch.softmax(scores, -1))
     assert torch.allclose(Entmax(1.0001)(scores), torch.softmax(scores, -1), atol=1e-3)
+
+
+@pytest.mark.parametrize("alpha", [1 + 1e-7, 1 + 1e-5, 1.01, 1.0999, 1.1001])
+def test_entmax_near_one_is_as_exact_in_float32(alpha: float) -> None:
+    scores = 2 * torch.randn(5, 50, generator=torch.Generator().manual_seed(0))
+    exact = Entmax(alpha)(scores.double())
+    assert torch.allclose(Entmax(alpha)(scores).double(), exact, atol=3e-6)
+    assert torch.allclose(exact, torch.softmax(scores.double(), -1), atol=2 * (alpha - 1))
+
+
+def test_a_temperature_below_one_keeps_the_lowest_scores_finite() -> None:
+    lowest = torch.full((1, 4), torch.finfo(torch.float64).min, dtype=torch.float64)
+    assert torch.equal(Softmax(0.5)(lowest), torch.full_like(lowest, 0.25))
+
+
+def test_an_alpha_that_is_a_tensor_is_refused() -> None:
+    with pytest.raises(TypeError, match="no gradient reaches alpha"):
+        Entmax(torch.tensor(1.5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("normaliser", [Sparsemax(), Entmax(1.5)], ids=str)
+def test_forward_mode_agrees_with_the_gradient(normaliser: Any) -> None:
+    scores, direction = draw(3, 6).detach(), draw(3, 6, size=0.5).detach()
+    tangent = torch.func.jvp(normaliser, (scores,), (direction,))[1]
+    _, pull = torch.func.vjp(normaliser, scores)
+    assert torch.allclose((tangent * scores).sum(), (pull(scores)[0] * direction).sum())
 
 
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0, 3.0])

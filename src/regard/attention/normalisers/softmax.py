@@ -37,4 +37,6 @@ class Softmax(Normaliser):
             raise ValueError(f"temperature is {self.temperature}: pass one above 0, or use Hard()")
 
     def rows(self, scores: Tensor) -> Tensor:
+        if self.temperature < 1:  # dividing must not make the highest score infinite
+            scores = scores - scores.amax(-1, keepdim=True).detach()
         return torch.softmax(scores / self.temperature if self.temperature != 1 else scores, -1)

@@ -6,6 +6,7 @@ Its solution is p_i = [(alpha - 1) s_i - tau]_+ ^ (1 / (alpha - 1)), with tau su
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.normalisers.protocol import Normaliser
+
+NEAR = 1.1  # an alpha below this is near 1
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Entmax(Normaliser):
     alpha: float = 1.5
 
     def __post_init__(self) -> None:
+        if isinstance(self.alpha, Tensor):
+            raise TypeError("alpha is a tensor: pass a number; no gradient reaches alpha")
         if not 1 <= self.alpha < float("inf"):
             raise ValueError(f"alpha is {self.alpha}: pass a number of at least 1")
 
@@ -80,14 +85,23 @@ class _Simplex(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
         ctx.alpha = inputs[1]
         ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (weights,), (gradient,) = ctx.saved_tensors, gradients
-        support = weights > 0
-        slope = torch.where(support, torch.where(support, weights, 1.0) ** (2 - ctx.alpha), 0.0)
-        mean = (gradient * slope).sum(-1, keepdim=True) / slope.sum(-1, keepdim=True)
-        return slope * (gradient - mean), None
+        return _product(ctx.saved_tensors[0], ctx.alpha, gradients[0]), None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        return _product(ctx.saved_tensors[0], ctx.alpha, tangents[0])
+
+
+def _product(weights: Tensor, alpha: float, vector: Tensor) -> Tensor:
+    """The Jacobian, which is symmetric, times a vector."""
+    support = weights > 0
+    slope = torch.where(support, torch.where(support, weights, 1.0) ** (2 - alpha), 0.0)
+    mean = (vector * slope).sum(-1, keepdim=True) / slope.sum(-1, keepdim=True)
+    return slope * (vector - mean)
 
 
 def _project(scores: Tensor, alpha: float) -> Tensor:
@@ -101,13 +115,26 @@ def _project(scores: Tensor, alpha: float) -> Tensor:
 
 
 def _bisect(scores: Tensor, alpha: float) -> Tensor:
-    """Entmax by halving an interval that holds tau; the highest score is 0."""
-    scaled, power = scores * (alpha - 1), 1 / (alpha - 1)
-    low = scaled.new_full((*scaled.shape[:-1], 1), -1.0)
-    width = 1.0 - scaled.shape[-1] ** (1 - alpha)
-    for _ in range(54 if scaled.dtype == torch.float64 else 28):
+    """Entmax by halving an interval that holds t = (1 + tau) / (alpha - 1); the highest score is 0.
+
+    In t the weights are [1 + (alpha - 1) (s - t)]_+ ^ (1 / (alpha - 1)), which goes to exp(s - t).
+    """
+    scaled, low = scores * (alpha - 1), scores.new_zeros(*scores.shape[:-1], 1)
+    width = -math.expm1((1 - alpha) * math.log(scores.shape[-1])) / (alpha - 1)
+    power = _near_one if alpha < NEAR else _power
+    for _ in range(54 if scores.dtype == torch.float64 else 28):
         width /= 2
-        total = (scaled - (low + width)).clamp(min=0).pow(power).sum(dim=-1, keepdim=True)
+        total = power(scaled - (alpha - 1) * (low + width), alpha).sum(dim=-1, keepdim=True)
         low = torch.where(total >= 1, low + width, low)
-    weights = (scaled - low).clamp(min=0).pow(power)
+    weights = power(scaled - (alpha - 1) * low, alpha)
     return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def _power(offset: Tensor, alpha: float) -> Tensor:
+    """[1 + x]_+ ^ (1 / (alpha - 1))."""
+    return (1 + offset).clamp(min=0).pow(1 / (alpha - 1))
+
+
+def _near_one(offset: Tensor, alpha: float) -> Tensor:
+    """The same by logarithms: rounding 1 + x would be raised to a power of 1 / (alpha - 1)."""
+    return (offset.clamp(min=-1).log1p() / (alpha - 1)).exp()

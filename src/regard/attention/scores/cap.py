@@ -27,6 +27,11 @@ class SoftCap(nn.Module):
 
     def __init__(self, score: Score, cap: float) -> None:
         super().__init__()
+        if isinstance(cap, Tensor):
+            raise TypeError(
+                "cap is a tensor: pass a number; for one that is learned,"
+                " score=lambda query, key: cap * torch.tanh(score(query, key) / cap)"
+            )
         if not cap > 0:
             raise ValueError(f"cap is {cap}: pass a bound above 0")
         self.score, self.cap = score, float(cap)
