@@ -28,6 +28,8 @@ class Case:
     normaliser: Any = None
     mask: Any = None
     bias: Callable[[], Tensor] | None = None
+    bias_dtype: torch.dtype | None = None  # that of the rest by default
+    edit: Callable[[dict[str, Tensor]], None] | None = None  # after the tensors are drawn
     dtype: torch.dtype = SINGLE
     size: float = 1.0  # factor on query and key: scores grow with its square
     strided: bool = False
@@ -46,7 +48,9 @@ class Case:
             "value": self._draw((*value_batch, self.key[-2], self.d_value)),
         }
         if self.bias is not None:
-            tensors["bias"] = self.bias().to(self.dtype)
+            tensors["bias"] = self.bias().to(self.bias_dtype or self.dtype)
+        if self.edit is not None:
+            self.edit(tensors)
         score = self.score() if self.score is not None else None
         return Built(self, {name: t.detach() for name, t in tensors.items()}, score)
 
@@ -66,7 +70,8 @@ class Built:
 
     def arguments(self, dtype: torch.dtype) -> dict[str, Any]:
         """The arguments of attend(), every tensor a leaf that wants its gradient."""
-        leaves = {n: self._leaf(t, dtype) for n, t in self.tensors.items()}
+        own = {"bias": self.case.bias_dtype} if dtype == self.case.dtype else {}
+        leaves = {n: self._leaf(t, own.get(n) or dtype) for n, t in self.tensors.items()}
         score = copy.deepcopy(self.score)
         if isinstance(score, nn.Module):
             score = score.to(dtype)
@@ -92,6 +97,17 @@ def _random_mask(*shape: int) -> Tensor:
 def _cut(*shape: int) -> Tensor:
     bias = torch.randn(shape)
     return bias.masked_fill(torch.rand(shape) < 0.3, -torch.inf)
+
+
+def _lowest(dtype: torch.dtype) -> Tensor:
+    """A mask written as a bias of the lowest number: two keys, and all keys of one query."""
+    bias = torch.zeros(5, 7)
+    bias[:, 5:], bias[1] = torch.finfo(dtype).min, torch.finfo(dtype).min
+    return bias
+
+
+def _zero_keys(tensors: dict[str, Tensor]) -> None:
+    tensors["key"][..., 4:, :] = 0.0
 
 
 CAUSAL_END, CAUSAL_START = masks.causal(align="end"), masks.causal(align="start")
@@ -164,11 +180,67 @@ CASES = [
     Case("inner axis shared", query=(2, 3, 4, 5, 8), key=(2, 1, 4, 7, 8), copies=True),
     Case("dot", score=scores.Dot, size=0.5),
     Case("scaled", score=lambda: scores.ScaledDot(0.1)),
+    Case("scaled below zero", score=lambda: scores.ScaledDot(-0.7), mask=CAUSAL_START),
+    Case(
+        "scaled below zero, half",
+        score=lambda: scores.ScaledDot(-1.0),
+        mask=CAUSAL_START,
+        dtype=HALF,
+    ),
+    Case("scaled below zero, bias", score=lambda: scores.ScaledDot(-1.0), bias=lambda: _cut(5, 7)),
+    Case(
+        "scaled by zero, half",
+        query=(2, 3, 64, 31),
+        key=(2, 3, 70, 31),
+        score=lambda: scores.ScaledDot(0.0),
+        dtype=HALF,
+    ),
     Case("cosine", score=lambda: scores.Cosine(5.0)),
+    Case("cosine, half", score=lambda: scores.Cosine(5.0), dtype=HALF),
+    Case(
+        "cosine of zeros, half",
+        score=lambda: scores.Cosine(5.0),
+        dtype=HALF,
+        mask=masks.padding([7, 3]),
+        edit=_zero_keys,
+    ),
+    Case("cosine of long vectors, half", score=lambda: scores.Cosine(5.0), dtype=HALF, size=1e4),
+    Case("above the largest half", score=scores.Dot, dtype=HALF, size=200.0, slack=3.0),
     Case("general", key=(2, 3, 7, 6), score=lambda: scores.General(8, 6)),
     Case("general, few keys", key=(2, 3, 2, 6), score=lambda: scores.General(8, 6)),
     Case("general of heads", key=(2, 3, 7, 6), score=lambda: scores.General(8, 6, heads=3)),
     Case("temperature", normaliser=normalisers.Softmax(0.5), bias=lambda: torch.randn(5, 7)),
+    Case(
+        "temperature of a rounded bias",
+        normaliser=normalisers.Softmax(0.3),
+        bias=lambda: 4 * torch.randn(5, 7),
+        bias_dtype=BRAIN,
+        slack=3e3,  # of the bias' own gradient
+    ),
+    Case("lowest bias", bias=lambda: _lowest(SINGLE)),
+    Case("lowest bias, cold", bias=lambda: _lowest(SINGLE), normaliser=normalisers.Softmax(0.5)),
+    Case(
+        "lowest bias, half, cold",
+        bias=lambda: _lowest(HALF),
+        normaliser=normalisers.Softmax(0.5),
+        dtype=HALF,
+        size=0.0,
+    ),
+    Case(
+        "lowest bias of float32, half",
+        bias=lambda: _lowest(SINGLE),
+        bias_dtype=SINGLE,
+        dtype=HALF,
+        size=1e-2,
+    ),
+    Case(
+        "lowest bias, additive, cold",
+        bias=lambda: _lowest(SINGLE),
+        normaliser=normalisers.Softmax(0.5),
+        score=lambda: scores.Additive(8, 8, 9),
+        dots=False,
+        additive=True,
+    ),
     Case(
         "additive",
         key=(2, 3, 7, 6),

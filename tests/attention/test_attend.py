@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
@@ -155,6 +157,42 @@ def test_training_under_autocast(kernel: str) -> None:
     assert value.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_heads_by_cosine_survive_a_sentence_with_zeros(autocast: bool, padded: bool) -> None:
+    torch.manual_seed(0)
+    heads, given = regard.MultiHeadAttention(8, 2, score=scores.Cosine()), torch.randn(2, 6, 8)
+    given[1, 4:] = 0
+    mask = masks.padding([6, 4]) if padded else None
+    with torch.autocast("cpu", torch.float16, enabled=autocast):
+        output = heads(given, mask=mask)
+    output.float().square().sum().backward()
+    assert output.isfinite().all()
+    assert all(parameter.grad.isfinite().all() for parameter in heads.parameters())
+
+
+def test_large_scores_are_trained_under_autocast() -> None:
+    torch.manual_seed(0)
+    tensors = [(size * torch.randn(2, 3, 5, 8)).requires_grad_() for size in (200.0, 200.0, 1.0)]
+    with torch.autocast("cpu", torch.float16), regard.kernel("matmul"):
+        reading = regard.attend(*tensors, score=scores.Dot())
+    assert reading.dtype == torch.float16
+    halves = [tensor.half().double() for tensor in tensors]
+    exact = regard.attend(*halves, score=scores.Dot())
+    assert torch.allclose(reading.double(), exact, atol=4e-3)
+    assert all(s.isfinite().all() for s in torch.autograd.grad(reading.float().sum(), tensors))
+
+
+@EVERY_KERNEL
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_bias_of_the_lowest_number_under_autocast(kernel: str, dtype: torch.dtype) -> None:
+    bias = torch.zeros(4, 7)
+    bias[1] = torch.finfo(torch.float32).min
+    with torch.autocast("cpu", dtype), regard.kernel(kernel):
+        reading = regard.attend(torch.zeros(4, 8), torch.zeros(7, 8), torch.eye(7), bias=bias)
+    assert torch.allclose(reading.float(), torch.full((4, 7), 1 / 7), atol=1e-3)
+
+
 def test_a_pinned_kernel_refuses_with_its_reason() -> None:
     query, key = torch.ones(2, 3), torch.ones(4, 3)
     with regard.kernel("sdpa"):
@@ -185,6 +223,51 @@ def test_pins_nest_and_belong_to_their_thread(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("REGARD_KERNEL", "warp")
     with pytest.raises(ValueError, match=r"no kernel 'warp': there are .*matmul, reference, sdpa"):
         ask()
+
+
+def test_a_pin_belongs_to_its_task() -> None:
+    query, key = torch.ones(2, 3), torch.ones(4, 3)
+
+    async def pinning(name: str, inside: asyncio.Event, leave: asyncio.Event) -> None:
+        with regard.kernel(name):
+            inside.set()
+            await leave.wait()
+            assert regard.explain(query, key).kernel == name
+
+    async def main() -> None:
+        events = [asyncio.Event() for _ in range(4)]
+        tasks = [
+            asyncio.create_task(pinning(name, *events[at : at + 2]))
+            for at, name in ((0, "reference"), (2, "matmul"))
+        ]
+        await events[0].wait()
+        await events[2].wait()
+        assert regard.explain(query, key).kernel == "sdpa"
+        for leave, task in zip(events[1::2], tasks, strict=True):
+            leave.set()
+            await task
+        assert regard.explain(query, key).kernel == "sdpa"
+
+    asyncio.run(main())
+    assert regard.explain(query, key).kernel == "sdpa"
+
+
+def test_a_compiled_function_follows_a_pin_within_and_around_it() -> None:
+    query, key = torch.randn(2, 3), torch.randn(4, 3)
+
+    def within(query: Tensor, key: Tensor) -> Tensor:
+        with regard.kernel("reference"):
+            return regard.attend(query, key, key)
+
+    for function in (within, regard.attend):
+        compiled = torch.compile(function, backend="eager")
+        given = (query, key) if function is within else (query, key, key)
+        expected = regard.attend(query, key, key)
+        assert torch.allclose(compiled(*given), expected)
+        with regard.kernel("matmul"):
+            assert torch.allclose(compiled(*given), expected)
+    with regard.kernel("cpu"), pytest.raises(KernelRefusedError, match="not an additive score"):
+        compiled(query, key, key)
 
 
 def test_explain_says_which_and_why_not_the_others() -> None:

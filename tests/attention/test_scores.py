@@ -182,7 +182,14 @@ def test_the_cosine_of_a_zero_vector_is_zero() -> None:
     got.backward()
     assert got.item() == 0
     assert zero.grad is not None
-    assert zero.grad.isfinite().all()
+    assert not zero.grad.any()
+
+
+@pytest.mark.parametrize("size", [6e-8, 1e-4, 1.0, 6e4])
+def test_the_cosine_in_half_precision_is_that_of_vectors_of_any_length(size: float) -> None:
+    query = torch.full((1, 4), size, dtype=torch.float16)
+    for score, key in ((scores.Cosine(), query), scores.prepare(scores.Cosine(), query)):
+        assert score(query, key).item() == pytest.approx(1.0, abs=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -202,6 +209,11 @@ def test_widths_that_do_not_fit(score: Any, message: str) -> None:
 def test_a_cap_must_be_above_zero() -> None:
     with pytest.raises(ValueError, match="above 0"):
         scores.SoftCap(scores.Dot(), 0.0)
+
+
+def test_a_cap_that_is_a_tensor_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"for one that is learned, score=lambda query, key"):
+        scores.SoftCap(scores.Dot(), torch.tensor(2.0))  # type: ignore[arg-type]
 
 
 def test_a_capped_score_owns_the_parameters_of_the_one_it_wraps() -> None:

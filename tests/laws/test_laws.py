@@ -230,6 +230,26 @@ def test_a_masked_key_may_hold_anything(garbage: float) -> None:
     assert torch.equal(regard.look(query, spoilt, mask=mask).weights(), clean)
 
 
+@EVERY_NORMALISER
+@pytest.mark.parametrize("garbage", [float("nan"), float("inf"), float("-inf")])
+def test_a_bias_of_minus_infinity_hides_anything_from_a_look(
+    garbage: float, normaliser: normalisers.Normaliser
+) -> None:
+    query, key, _ = (tensor.detach() for tensor in draw())
+    bias = torch.zeros(7, dtype=torch.float64)
+    bias[5] = -torch.inf
+    clean = regard.look(query, key, bias=bias, normaliser=normaliser)
+    key = key.clone()
+    key[5] = garbage
+    spoilt = regard.look(query, key, bias=bias, normaliser=normaliser)
+    assert torch.equal(spoilt.entropy(), clean.entropy())
+    assert torch.equal(spoilt.argmax(), clean.argmax())
+    assert torch.equal(spoilt.top(7)[1], clean.top(7)[1])
+    assert torch.equal(spoilt.received(), clean.received())
+    assert torch.equal(spoilt.distance(), clean.distance())
+    assert torch.equal(spoilt.map(2, 2), clean.map(2, 2))
+
+
 GARBAGE = pytest.mark.parametrize("garbage", [float("nan"), float("inf"), float("-inf")])
 
 
@@ -273,6 +293,29 @@ def test_a_single_query_may_be_kept_from_anything(kernel: str, garbage: float, s
         found.append([reading, *torch.autograd.grad(reading.sin().sum(), given_)])
     for clean, got in zip(*found, strict=True):
         assert torch.allclose(clean, got)
+
+
+@EVERY_KERNEL
+@GARBAGE
+def test_a_query_spoils_its_own_reading_and_nothing_else(kernel: str, garbage: float) -> None:
+    """Query 1 may read nothing, query 3 may read: both hold garbage."""
+    tensors, mask = draw(5, 7, 2), draw_mask(5, 7, 1)
+    mask[1], mask[3] = False, True
+    others = [0, 1, 2, 4]
+    found = []
+    for spoilt in (False, True):
+        given_ = [tensor.detach().clone() for tensor in tensors]
+        if spoilt:
+            given_[0][:, [1, 3]] = garbage
+        for tensor in given_:
+            tensor.requires_grad_()
+        with regard.kernel(kernel):
+            reading = regard.attend(*given_, mask=mask, score=SCORES.get(kernel))
+        slopes = torch.autograd.grad(reading[:, others].sin().sum(), given_)
+        found.append([reading[:, others], *slopes])
+    for clean, got in zip(*found, strict=True):
+        assert torch.allclose(clean, got)
+    assert not found[1][0][:, 1].any()
 
 
 @EVERY_KERNEL

@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels.reference import HALVES
 from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.serve import at_once, serve
 from regard.attention.looks import Look
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike
+from regard.attention.precision import HALVES
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.prepare import prepare_both
 

@@ -70,6 +70,11 @@ CASES = [
     case("bias shared", bias=lambda: cut(5, 7), mask=TRIANGLE),
     case("bias of keys past a block", bias=lambda: torch.randn(2, 1, 21), **ACROSS),
     case("bias of queries past a block", bias=lambda: cut(19, 1), mask=TRIANGLE, **ACROSS),
+    case(
+        "lowest bias, cold",
+        bias=lambda: torch.tensor([0.0, -3.4028235e38])[torch.arange(35).view(5, 7) // 7 % 2],
+        normaliser=normalisers.Softmax(0.5),
+    ),
     case("bias of entries", bias=lambda: torch.randn(2, 1, 1)),
     case(
         "grouped",
@@ -127,7 +132,8 @@ def draw(dtype: torch.dtype = SINGLE) -> dict[str, Any]:
 @needs_triton
 @pytest.mark.parametrize("garbage", [float("nan"), float("inf")])
 def test_what_may_not_be_read_may_hold_anything(garbage: float) -> None:
-    arguments = {**draw(), "mask": torch.arange(7, device=DEVICE) != 5}
+    mask = (torch.arange(7, device=DEVICE) != 5) & (torch.arange(5, device=DEVICE) != 2)[:, None]
+    arguments = {**draw(), "mask": mask}
     if DEVICE == "cuda":
         pytest.skip("asking whether numbers are finite would hold up a GPU")
     for name in ("query", "key", "value"):
@@ -137,6 +143,8 @@ def test_what_may_not_be_read_may_hold_anything(garbage: float) -> None:
         spoilt = arguments[name].detach().clone()
         spoilt[5] = garbage
         arguments[name] = spoilt.requires_grad_()
+    with torch.no_grad():
+        arguments["query"][2] = garbage
     for name, got in answer("triton", arguments).items():
         compare(name, got, clean[name], 1e-6)
 
@@ -198,6 +206,12 @@ def test_second_gradients_are_refused() -> None:
     (slope,) = torch.autograd.grad(reading.sum(), arguments["query"], create_graph=True)
     with pytest.raises(NotImplementedError, match="no gradients of gradients"):
         slope.sum().backward()
+    arguments["query"] = arguments["query"].detach()
+    refusal = pytest.raises(KernelRefusedError, match=r"pin regard.kernel\('blocked'\)")
+    with regard.kernel("triton"), refusal:
+        torch.func.grad(lambda query: regard.attend(**{**arguments, "query": query}).sum())(
+            arguments["query"]
+        )
 
 
 COMPILE = r"""

@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.kernels.loops import transformed
+from regard.attention.kernels.loops import differentiated, transformed
 from regard.attention.kernels.recomputing import Blocks, Recomputed, Span, closed_over, write
-from regard.attention.kernels.reference import normalise, read, widen
+from regard.attention.kernels.reference import normalise, read
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
 from regard.attention.normalisers import Entmax, Hard, Identity, Softmax, Sparsemax
+from regard.attention.precision import widen
 from regard.attention.scores import Additive, DotLike, Score, SoftCap, prepare
-from regard.attention.scores.prepare import PreparedAdditive
+from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap, is_dots
 
 BLOCK = 1 << 22  # numbers of a block
 LARGE = 1 << 26  # numbers of the whole from which blocks are worth computing twice
@@ -41,7 +42,7 @@ class Blocked:
 
         spans = spans_of(request)
         blocks = Blocks(block, spans, request.query, key, value, request.bias)
-        if transformed():
+        if transformed() or differentiated():
             return blocks.whole()
         if not torch.is_grad_enabled():
             return write(blocks)
@@ -80,9 +81,9 @@ def spans_of(request: Request) -> list[Span]:
 def _is_local(request: Request) -> bool:
     """Whether a weight depends on nothing but what its query may read."""
     score: object = request.score
-    while isinstance(score, SoftCap):
+    while isinstance(score, SoftCap) and is_cap(score):
         score = score.score
-    ours = isinstance(score, DotLike | Additive | PreparedAdditive)
+    ours = is_dots(score) or is_additive(score) or type(score) is PreparedAdditive
     return ours and type(request.normaliser) in (Softmax, Hard, Sparsemax, Entmax, Identity)
 
 

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -34,13 +35,17 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-class _Pinned(threading.local):
-    """The kernel this thread has pinned. torch.compile reads it, as it cannot a ContextVar."""
-
-    name: str | None = None
+_pinned: ContextVar[str | None] = ContextVar("regard_kernel", default=None)
 
 
-_pinned = _Pinned()
+class _Traced(threading.local):
+    """What this thread pinned last: for torch.compile, which cannot read a ContextVar."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None  # in the instance, where torch.compile looks for it
+
+
+_traced = _Traced()
 
 
 class KernelRefusedError(RuntimeError):
@@ -64,6 +69,9 @@ class Explanation:
 def kernel(name: str) -> Iterator[None]:
     """Pin a kernel: inside, it serves every request, or raises with its reason.
 
+    The pin is that of the running thread or asyncio task. A function that torch.compile has made
+    follows the last pin of its thread.
+
     Args:
         name: "reference", "blocked", "sdpa", "matmul", "cpu" or "triton".
 
@@ -77,11 +85,22 @@ def kernel(name: str) -> Iterator[None]:
         torch.Size([1, 4])
     """
     _named(name)
-    before, _pinned.name = _pinned.name, name
+    before = _pin()
+    _set_pin(name)
     try:
         yield
     finally:
-        _pinned.name = before
+        _set_pin(before)
+
+
+def _pin() -> str | None:
+    return _traced.name if torch.compiler.is_compiling() else _pinned.get()
+
+
+def _set_pin(name: str | None) -> None:
+    _traced.name = name
+    if not torch.compiler.is_compiling():
+        _pinned.set(name)
 
 
 def _named(name: str) -> Kernel:
@@ -92,7 +111,7 @@ def _named(name: str) -> Kernel:
 
 def pinned() -> str | None:
     """The name of the kernel that serves every request, where there is one."""
-    return _pinned.name or os.environ.get(VARIABLE)
+    return _pin() or os.environ.get(VARIABLE)
 
 
 def choose(request: Request, value: Tensor) -> Kernel:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.biases import divided
 from regard.attention.kernels.kept import kept
 from regard.attention.kernels.loops import transformed
-from regard.attention.kernels.request import Request
+from regard.attention.kernels.request import Request, name_of
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import DotLike
+from regard.attention.scores.prepare import is_dots
 
 Opened = tuple[Tensor | None, Tensor | None]
 
@@ -17,21 +19,27 @@ Opened = tuple[Tensor | None, Tensor | None]
 def refuse(request: Request, value: Tensor) -> str | None:
     """Why this is no softmax over dot products of something; None when it is."""
     if not isinstance(request.score, DotLike):
-        return f"{_name(request.score)} is not a dot product"
+        return f"{name_of(request.score)} is not a dot product"
+    if not is_dots(request.score):
+        return (
+            f"{name_of(request.score)} has methods or hooks of its own: only a call of it is exact"
+        )
     if type(request.normaliser) is not Softmax:
-        return f"{_name(request.normaliser)} is not a softmax"
+        return f"{name_of(request.normaliser)} is not a softmax"
     if not (request.query.numel() and request.key.numel() and value.numel()):
         return "an axis has size 0"
     return None
 
 
-def _name(part: object) -> str:
-    return getattr(part, "__name__", type(part).__name__)
-
-
 def factors(request: Request) -> tuple[Tensor, Tensor, float]:
-    """The vectors and the scale whose dot products are the scores over the temperature."""
+    """The vectors and the scale above 0 whose dot products are the scores over the temperature.
+
+    Fused kernels scale masked scores of -inf as well: a scale below 0 would make those +inf. With a
+    scale of 0, products in half precision leave their result as it was in memory.
+    """
     query, key, scale = request.score.factors(request.query, request.key)  # type: ignore[attr-defined]
+    if not scale > 0:
+        query, scale = (-query, -scale) if scale else (query * 0.0, 1.0)
     return query, key, scale / request.normaliser.temperature  # type: ignore[attr-defined]
 
 
@@ -47,8 +55,7 @@ def cut(request: Request, dtype: torch.dtype) -> Tensor | None:
     may = readable(request)
     if may is None or request.bias is None:
         return may
-    bias = torch.where(may, request.bias, 0.0) / request.normaliser.temperature  # type: ignore[attr-defined]
-    return torch.where(may, bias, -torch.inf).to(dtype)
+    return _shut(may, may, request, dtype)
 
 
 def opened(request: Request, dtype: torch.dtype) -> Opened:
@@ -63,8 +70,13 @@ def opened(request: Request, dtype: torch.dtype) -> Opened:
     open_ = may if nothing is None else may | nothing
     if request.bias is None:
         return open_, nothing
-    bias = torch.where(may, request.bias, 0.0) / request.normaliser.temperature  # type: ignore[attr-defined]
-    return torch.where(open_, bias, -torch.inf).to(dtype), nothing
+    return _shut(may, open_, request, dtype), nothing
+
+
+def _shut(may: Tensor, open_: Tensor, request: Request, dtype: torch.dtype) -> Tensor:
+    """The bias over the temperature, 0 where it is opened only, and -inf where nothing is read."""
+    bias = divided(request.bias, dtype, request.normaliser.temperature)  # type: ignore[arg-type, attr-defined]
+    return torch.where(open_, torch.where(may, bias, 0.0), -torch.inf)
 
 
 def additive(request: Request, dtype: torch.dtype) -> Opened:

@@ -6,6 +6,7 @@ import os
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 OFF = "NUMBA_DISABLE_JIT"
 TRACERS = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY)
@@ -29,6 +30,26 @@ def transformed() -> bool:
         or torch._C._are_functorch_transforms_active()
         or any(torch._C._get_dispatch_mode(mode) is not None for mode in TRACERS)
     )
+
+
+def in_forward_mode() -> bool:
+    """Whether torch.func.jvp, jacfwd or a dual level takes derivatives forwards."""
+    return forward_ad._current_level >= 0
+
+
+def differentiated() -> bool:
+    """Whether torch.func or forward mode takes the derivatives, and not torch.autograd alone.
+
+    Gradients that are written by hand do not serve these: some would be 0 without an error.
+    """
+    if in_forward_mode():
+        return True
+    if not torch._C._are_functorch_transforms_active():
+        return False
+    if torch.compiler.is_compiling():  # which cannot read the stack: perhaps it is vmap alone
+        return True
+    stack = torch._C._functorch.get_interpreter_stack() or ()
+    return any(each.key() != torch._C._functorch.TransformType.Vmap for each in stack)
 
 
 def _is_plain(tensor: Tensor) -> bool:

@@ -6,12 +6,15 @@ precision above all, what it spends on every block is more than the matrix it sa
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from regard.attention.kernels.dots import additive, factors, refuse
 from regard.attention.kernels.dropout import drop
 from regard.attention.kernels.request import Request
+from regard.attention.precision import product_dtype
 from regard.attention.scores.products import blend, dots
 
 
@@ -22,14 +25,22 @@ class Matmul:
         return refuse(request, value)
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
-        query, key, scale = factors(request)
-        scores = _scaled_dots(query, key, scale)
+        scores = _scores(request)
         shut, nothing = additive(request, scores.dtype)
         weights = torch.softmax(scores if shut is None else scores + shut, dim=-1)
         if request.dropout:
             weights = drop(weights, request.dropout)
-        reading = blend(weights, value)
+        reading = blend(weights.to(value.dtype), value)
         return reading if nothing is None else reading.masked_fill(nothing, 0.0)
+
+
+def _scores(request: Request) -> Tensor:
+    """The scores over the temperature; in float32 instead of float16, which ends at 65,504."""
+    query, key = request.query, request.key
+    if product_dtype(query) != torch.float16:
+        return _scaled_dots(*factors(request))
+    with torch.autocast(query.device.type, enabled=False):
+        return _scaled_dots(*factors(replace(request, query=query.float(), key=key.float())))
 
 
 def _scaled_dots(query: Tensor, key: Tensor, scale: float) -> Tensor:

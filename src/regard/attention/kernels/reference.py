@@ -6,20 +6,15 @@ Half precisions are computed in float32.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.dropout import drop
 from regard.attention.kernels.request import Request
 from regard.attention.masks.mask import pick
+from regard.attention.precision import widen
 from regard.attention.scores.products import blend
 from regard.attention.shapes import ShapeError
-
-HALVES = (torch.float16, torch.bfloat16)
-
-
-def widen(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in HALVES else tensor
 
 
 def weigh(request: Request, rows: Tensor | None = None) -> Tensor:
@@ -47,8 +42,9 @@ def normalise(
             f"the score gave shape {list(scores.shape)}:"
             f" it must give [..., {queries}, {keys}], for as many queries as it is passed"
         )
+    scores = widen(scores)  # of autocast
     if bias is not None:
-        scores = scores + bias.to(scores.dtype)
+        scores = scores + fitted(bias, scores.dtype).to(scores.dtype)
     return request.normaliser(scores, request.readable(rows, columns))
 
 

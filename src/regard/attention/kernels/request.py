@@ -136,6 +136,11 @@ def _score(score: ScoreLike | None, d_query: int, d_key: int) -> Score:
     return DEFAULT_SCORE if score is None else as_score(score, d_query, d_key)
 
 
+def name_of(part: object) -> str:
+    """What a score or normaliser is called."""
+    return getattr(part, "__name__", type(part).__name__)
+
+
 def check_types(query: Tensor, key: Tensor, value: Tensor | None) -> None:
     """Refuse integers, and mixed precisions outside of autocast, which settles those itself."""
     same = query.dtype == key.dtype and (value is None or query.dtype == value.dtype)

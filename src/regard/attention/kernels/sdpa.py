@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels.dots import cut, factors, opened, refuse
-from regard.attention.kernels.loops import transformed
+from regard.attention.kernels.loops import in_forward_mode, transformed
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
+from regard.attention.precision import product_dtype
 from regard.attention.shapes import Shape, broadcast
 
 
@@ -21,6 +22,8 @@ class Sdpa:
     def supports(self, request: Request, value: Tensor) -> str | None:
         if reason := refuse(request, value):
             return reason
+        if in_forward_mode():
+            return "torch's fused attention has no forward-mode derivatives: pin regard.kernel('matmul')"
         batch = request.frame.batch
         if _is_mixed(request.key.shape[:-2], batch) or _is_mixed(value.shape[:-2], batch):
             return "keys or values broadcast over an axis between others: they would be copied"
@@ -32,10 +35,8 @@ class Sdpa:
         triangle = request.mask is not None and _is_triangle(request)
         if not triangle and (request.mask is not None or request.bias is not None):
             # On a CPU torch reads zeros where there is nothing to read; elsewhere it may divide by 0.
-            on_cpu = query.is_cpu
-            open_, nothing = (
-                (cut(request, query.dtype), None) if on_cpu else opened(request, query.dtype)
-            )
+            dtype = product_dtype(query)
+            open_, nothing = (cut(request, dtype), None) if query.is_cpu else opened(request, dtype)
         if open_ is not None and open_.ndim > 2:
             batch = broadcast(batch, tuple(open_.shape[:-2]))
         reading = F.scaled_dot_product_attention(

@@ -14,6 +14,7 @@ from regard.attention.masks import Given, Mask
 from regard.attention.masks.mask import Both
 from regard.attention.masks.packed import Packed, Section
 from regard.attention.masks.positions import Band
+from regard.attention.precision import product_dtype
 from regard.attention.shapes import broadcast
 
 
@@ -38,7 +39,7 @@ def one_by_one(
     for section, query, key, held in zip(packing.sections(), queries, keys, values, strict=True):
         shape = (*batch, len(section.rows), value.shape[-1])
         if not section.rows or not section.columns:
-            readings.append(value.new_zeros(shape, dtype=_dtype(value)))
+            readings.append(value.new_zeros(shape, dtype=product_dtype(value)))
             continue
         own = replace(
             request,
@@ -51,14 +52,6 @@ def one_by_one(
         )
         readings.append(attend(own, held).expand(shape))
     return torch.cat(readings, -2)
-
-
-def _dtype(value: Tensor) -> torch.dtype:
-    """What a product with the values would give."""
-    kind = value.device.type
-    if value.dtype == torch.float64 or not torch.is_autocast_enabled(kind):
-        return value.dtype
-    return torch.get_autocast_dtype(kind)
 
 
 def _bias(bias: Tensor | None, section: Section) -> Tensor | None:

@@ -20,7 +20,13 @@ from regard.attention.masks.mask import Reach
 from regard.attention.masks.packed import Packed
 from regard.attention.masks.positions import Band
 from regard.attention.scores import Additive, DotLike, General, Score, SoftCap
-from regard.attention.scores.prepare import PreparedAdditive, Projected
+from regard.attention.scores.prepare import (
+    PreparedAdditive,
+    Projected,
+    is_additive,
+    is_cap,
+    is_dots,
+)
 from regard.attention.shapes import Frame, Shape, ShapeError
 
 Entry = int | slice
@@ -148,7 +154,7 @@ def changed(request: Request, change: Change) -> Request:
 
 def _score(score: Score, change: Change) -> Score | None:
     """The score of the changed vectors; None where it may know batch entries that we do not."""
-    if type(score) is SoftCap:
+    if type(score) is SoftCap and is_cap(score):
         inner = _score(score.score, change)
         return None if inner is None else SoftCap(inner, score.cap)
     if type(score) is PreparedAdditive:
@@ -156,9 +162,9 @@ def _score(score: Score, change: Change) -> Score | None:
         if isinstance(left, Projected):
             return PreparedAdditive(Projected(_parameters(left.score, change, 1)))
         return PreparedAdditive(_parameters(left, change, 1))
-    if type(score) is Additive:
+    if type(score) is Additive and is_additive(score):
         return _parameters(score, change, 1)
-    if type(score) is General:
+    if type(score) is General and is_dots(score):
         return _parameters(score, change, 2)
     plain = isinstance(score, DotLike) and not isinstance(score, nn.Module)
     return score if plain and type(score).__module__.startswith("regard.") else None

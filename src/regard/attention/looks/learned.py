@@ -25,7 +25,13 @@ from regard.attention.masks.padding import Padding
 from regard.attention.masks.positions import Band
 from regard.attention.normalisers import Rows
 from regard.attention.scores import Additive, DotLike, General, SoftCap
-from regard.attention.scores.prepare import PreparedAdditive, Projected
+from regard.attention.scores.prepare import (
+    PreparedAdditive,
+    Projected,
+    is_additive,
+    is_cap,
+    is_dots,
+)
 
 Part = Callable[[slice, Tensor], Tensor]  # a strip: which of the rows asked for, their positions
 
@@ -130,12 +136,14 @@ def unique(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def _parameters(score: object) -> list[Tensor] | None:
-    if isinstance(score, General | Additive):
-        return list(score.parameters())
+    if type(score) in (General, Additive) and (is_dots(score) or is_additive(score)):
+        return list(score.parameters())  # type: ignore[attr-defined]
     if isinstance(score, PreparedAdditive):
         left = score.score
-        return [left.weight] if isinstance(left, Projected) else list(left.parameters())
-    if isinstance(score, SoftCap):
+        if not isinstance(left, Projected):
+            return _parameters(left)
+        return [left.weight] if type(left.score) is Additive else None
+    if type(score) is SoftCap and is_cap(score):
         return _parameters(score.score)
     plain = isinstance(score, DotLike) and not isinstance(score, nn.Module)
     return [] if plain and type(score).__module__.startswith("regard.") else None

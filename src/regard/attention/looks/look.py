@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels.loops import transformed
-from regard.attention.kernels.reference import weigh, widen
+from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.looks import learned
 from regard.attention.looks.answers import Answers
@@ -24,8 +24,8 @@ from regard.attention.looks.products import Products
 from regard.attention.looks.source import MASKED, Scored, Source, width
 from regard.attention.looks.windows import Window, positions
 from regard.attention.normalisers import Softmax
-from regard.attention.scores import DotLike
-from regard.attention.scores.prepare import prepare_both
+from regard.attention.precision import widen
+from regard.attention.scores.prepare import is_dots, prepare_both
 from regard.attention.shapes import Shape, ShapeError
 
 PLOTTER = "regard.viewing.overview"  # of the wing above, which this one works without
@@ -39,7 +39,9 @@ class Look(Answers):
     memory is O(queries + keys + answer). A softmax of dot products is quickest, and keys that no
     query of a block may read are not scored; any other score or normaliser takes a few rows of all
     batch entries at a time, and the time of the score and the normaliser itself. The softmax's row
-    normalisers are kept, so that a second answer costs less than the first.
+    normalisers are kept, so that a second answer costs less than the first. They are dropped when
+    torch reports a change of a tensor that the look was made of. Writes to `tensor.data` or to an
+    array of `tensor.numpy()` are not reported: make a new look after one.
 
     `entropy`, `perplexity`, `log_normaliser`, `received` and `weights` can be trained with; blocks
     are then computed again in the backward pass. The others have no gradient. `progress` is called
@@ -245,7 +247,7 @@ class Look(Answers):
         request = self._request
         if transformed():  # dot products are written to buffers, and their bound is a number
             return Scored(request)
-        if isinstance(request.score, DotLike) and type(request.normaliser) is Softmax:
+        if is_dots(request.score) and type(request.normaliser) is Softmax:
             return Products(request)
         return Scored(request)
 

@@ -9,12 +9,13 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.reference import widen
+from regard.attention.kernels.biases import divided
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Place, SoftmaxBlock
 from regard.attention.looks.source import Known, Source, cut, known_at, lift, partition
 from regard.attention.masks.mask import Mask, Reach, pick
 from regard.attention.normalisers import Softmax
+from regard.attention.precision import widen
 from regard.attention.scores import DotLike
 from regard.attention.scores.products import dots
 
@@ -34,9 +35,10 @@ class Products(Source):
         rank = len(self.batch)
         dtype = torch.promote_types(query.dtype, key.dtype)
         self._query, self._key = lift(query.to(dtype), rank), lift(key.to(dtype), rank)
-        self._bias = None
+        self._bias, self._shuts = None, False
         if request.bias is not None:
-            self._bias = lift(request.bias.to(dtype) / normaliser.temperature, rank)
+            self._bias = lift(divided(request.bias, dtype, normaliser.temperature), rank)
+            self._shuts = bool((request.bias == -torch.inf).any())
         self._small = self._bias is None and self._bound() <= SMALL
 
     def _bound(self) -> float:
@@ -126,7 +128,10 @@ class Products(Source):
             scores.copy_(dots(query * self._scale, key))
         if self._bias is not None:
             bias = pick(cut(self._bias, place.entries), -2, place.rows)
-            scores += bias if bias.shape[-1] == 1 else bias[..., place.across]
+            bias = bias if bias.shape[-1] == 1 else bias[..., place.across]
+            scores += bias
+            if self._shuts:  # a key that holds NaN is shut as well
+                scores.masked_fill_(bias == -torch.inf, -torch.inf)
         return scores, spare
 
 

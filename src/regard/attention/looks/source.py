@@ -11,11 +11,13 @@ from math import prod
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.loops import transformed
-from regard.attention.kernels.reference import weigh, widen
+from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Place, SoftmaxBlock, WeightsBlock
 from regard.attention.normalisers import Normaliser, Softmax
+from regard.attention.precision import widen
 from regard.attention.scores import Additive, prepare
 from regard.attention.shapes import Shape
 
@@ -108,11 +110,18 @@ class Scored(Source):
             query=widen(request.query),
             key=key,
             score=score,
+            bias=self._bias(request),
             normaliser=MASKED if self._softmax else request.normaliser,
         )
         self._cost = width(request.score)
         self.batch, self.queries, self.keys = request.batch(), request.queries, request.keys
         self.device = request.frame.device
+
+    def _bias(self, request: Request) -> Tensor | None:
+        if request.bias is None or not self._softmax:
+            return request.bias
+        dtype = torch.promote_types(request.query.dtype, torch.float32)
+        return fitted(request.bias, dtype, self._temperature)
 
     def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
         across = prod(self.batch) * self.keys * self._cost

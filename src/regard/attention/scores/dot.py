@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
+from regard.attention.precision import widen
 from regard.attention.scores.products import dots
 from regard.attention.shapes import check_widths
 
@@ -16,7 +17,8 @@ from regard.attention.shapes import check_widths
 class DotLike(ABC):
     """A score that is a dot product of some function of the query and some function of the key.
 
-    score(q, k) = scale * f(q) . g(k): what a fused dot-product kernel can serve.
+    score(q, k) = scale * f(q) . g(k): what a fused dot-product kernel can serve. A subclass defines
+    `factors`. Where a subclass overrides the call itself, kernels call it and never `factors`.
     """
 
     @abstractmethod
@@ -84,7 +86,7 @@ class Cosine(DotLike):
     """The cosine of the angle between query and key, times a scale: scale * q . k / (|q| |k|).
 
     Source: Graves et al. 2014, arXiv 1410.5401, equation 6 (our scale is their beta).
-    A vector of zeros has cosine 0 with everything.
+    A vector shorter than 1e-12 has cosine 0 with everything, and no gradient.
 
     Args:
         scale: factor on the cosine; scores lie between -scale and scale.
@@ -102,7 +104,21 @@ class Cosine(DotLike):
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         check_widths(query.shape, key.shape)
-        return F.normalize(query, dim=-1), F.normalize(key, dim=-1), self.scale
+        return unit(query), unit(key), self.scale
+
+
+SHORTEST = 1e-12
+
+
+def unit(vectors: Float[Tensor, "*batch length width"]) -> Float[Tensor, "*batch length width"]:
+    """Every vector divided by its length; zeros, without a gradient, where it is too short for that.
+
+    Half precisions are divided in float32: neither the shortest nor the longest length fits them.
+    """
+    wide = widen(vectors)
+    length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+    unit: Tensor = wide / length.masked_fill(length < SHORTEST, torch.inf)
+    return unit.to(vectors.dtype)
 
 
 def _check_scale(scale: object) -> None:

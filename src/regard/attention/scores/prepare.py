@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.attention.scores.additive import Additive
 from regard.attention.scores.cap import SoftCap
-from regard.attention.scores.dot import Cosine, Dot, DotLike, ScaledDot
+from regard.attention.scores.dot import Cosine, Dot, DotLike, ScaledDot, unit
 from regard.attention.scores.general import General
 from regard.attention.scores.parameters import check_width, project
 from regard.attention.scores.protocol import Score
+from regard.attention.scores.unchanged import unchanged
 from regard.attention.shapes import check_widths
 
 
@@ -56,7 +56,24 @@ class PreparedCosine(DotLike):
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         check_widths(query.shape, key.shape)
-        return F.normalize(query, dim=-1), key, self.scale
+        return unit(query), key, self.scale
+
+
+def is_dots(score: object) -> bool:
+    """Whether a score is the dot product of its `factors`."""
+    if isinstance(score, General):
+        return unchanged(score, General, "__call__", "forward")
+    return unchanged(score, DotLike, "__call__")
+
+
+def is_additive(score: object) -> bool:
+    """Whether a score combines its query and key features as `Additive` does."""
+    return unchanged(score, Additive, "__call__", "forward", "combine")
+
+
+def is_cap(score: object) -> bool:
+    """Whether a score bounds another as `SoftCap` does."""
+    return unchanged(score, SoftCap, "__call__", "forward")
 
 
 def prepare(
@@ -81,14 +98,14 @@ def prepare(
         True
     """
     match score:
-        case Additive():
+        case Additive() if is_additive(score):
             return PreparedAdditive(score), score.key_features(key)
-        case General():
+        case General() if unchanged(score, General, "__call__", "forward", "factors"):
             check_width("General", "key", key, score.d_key)
             return Dot(), project(key, score.weight)
-        case Cosine():
-            return PreparedCosine(score.scale), F.normalize(key, dim=-1)
-        case SoftCap():
+        case Cosine() if type(score) is Cosine:
+            return PreparedCosine(score.scale), unit(key)
+        case SoftCap() if is_cap(score):
             inner, prepared = prepare(score.score, key)
             return SoftCap(inner, score.cap), prepared
         case _:
@@ -122,13 +139,13 @@ def prepare_both(
     match score:
         case Dot() | ScaledDot():
             return score, query, key
-        case DotLike():
+        case DotLike() if is_dots(score):
             query, key, scale = score.factors(query, key)
             return ScaledDot(scale), query, key
-        case Additive():
+        case Additive() if is_additive(score):
             features = score.query_features(query)
             return PreparedAdditive(Projected(score)), features, score.key_features(key)
-        case SoftCap():
+        case SoftCap() if is_cap(score):
             inner, query, key = prepare_both(score.score, query, key)
             return SoftCap(inner, score.cap), query, key
         case _:

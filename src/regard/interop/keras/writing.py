@@ -28,9 +28,9 @@ def to_keras(ours: Any, *, width: int | None = None, key_heads: int | None = Non
         TypeError: If it is something else.
         ValueError: If Keras has no such layer; the part is named.
     """
-    if isinstance(ours, Dot | ScaledDot):
+    if type(ours) in (Dot, ScaledDot):
         return _dot_to_keras(ours, width)
-    if isinstance(ours, Additive):
+    if type(ours) is Additive:
         return _additive_to_keras(ours)
     if isinstance(ours, MultiHeadAttention):
         return _heads_to_keras(ours, key_heads)

@@ -123,6 +123,13 @@ def _gradients(ctx, upstream, *_):  # type: ignore[no-untyped-def]
     return *given, *[None] * 7
 
 
+def _refuse(ctx, *upstream):  # type: ignore[no-untyped-def]
+    raise NotImplementedError(
+        "kernel 'cpu' has no gradients of gradients: pin regard.kernel('blocked')"
+    )
+
+
+additive_backward.register_autograd(_refuse)
 additive.register_autograd(_gradients, setup_context=_remember)
 
 

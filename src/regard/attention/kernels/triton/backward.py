@@ -16,7 +16,6 @@ import triton
 import triton.language as tl
 
 from regard.attention.kernels.triton.tiles import (
-    LOG2E,
     cap_tile,
     half_slope,
     load_values,
@@ -64,7 +63,7 @@ def backward(
     stored += tl.load(at + 6) * keys
     mask += tl.load(at + 7) * mask_entry
     bias += tl.load(at + 8) * bias_entry
-    norms += entry * queries
+    norms += entry * 2 * queries
     means += entry * queries
     upstream += entry * queries * width
     for_a += entry * hidden * queries
@@ -95,8 +94,7 @@ def backward(
                 capped, rows, columns, queries, keys, low, high, asking, stored,
                 mask, mask_row, mask_column, bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS,
             )  # fmt: skip
-            norm = tl.load(norms + rows, mask=rows < queries, other=0.0)
-            weights = weigh_tile(scores * (factor * LOG2E), norm)
+            weights = weigh_tile(scores, norms, rows, queries, factor)
             if BY_KEYS:
                 coming = load_values(upstream, rows, queries, stretch, width)
                 blend += tl.dot(tl.trans(weights), coming, input_precision="ieee")

@@ -13,7 +13,6 @@ import triton.language as tl
 
 from regard.attention.kernels.triton.backward import slope_tile
 from regard.attention.kernels.triton.tiles import (
-    LOG2E,
     cap_tile,
     open_tile,
     score_tile,
@@ -59,7 +58,6 @@ def bias_slopes(
         for first_row in range(row, row_end, ROWS):
             rows = first_row + tl.arange(0, ROWS)
             first, after = span_of(here_low, here_high, rows, queries, keys)
-            norm = tl.load(norms + entry * queries + rows, mask=rows < queries, other=0.0)
             for first_column in range(column, column_end, COLUMNS):
                 if (after > first_column) & (first < first_column + COLUMNS):
                     columns = first_column + tl.arange(0, COLUMNS)
@@ -72,7 +70,7 @@ def bias_slopes(
                         here_low, here_high, here_asking, here_stored, here_mask, mask_row,
                         mask_column, here_bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS,
                     )  # fmt: skip
-                    weights = weigh_tile(scores * (factor * LOG2E), norm)
+                    weights = weigh_tile(scores, norms + entry * 2 * queries, rows, queries, factor)
                     total += slope_tile(
                         weights, upstream + entry * queries * width, here_v,
                         means + entry * queries, rows, columns, queries, keys, width, factor, WIDE,

@@ -53,11 +53,10 @@ def forward(
             scores, rows, columns, queries, keys, low, high, asking, stored,
             mask, mask_row, mask_column, bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS,
         )  # fmt: skip
-        scores = scores * (factor * LOG2E)
         higher = tl.maximum(peak, tl.max(scores, 1))
         ground = tl.where(higher == float("-inf"), 0.0, higher)
-        weights = tl.exp2(scores - ground[:, None])
-        fade = tl.exp2(peak - ground)
+        weights = tl.exp2((scores - ground[:, None]) * (factor * LOG2E))
+        fade = tl.exp2((peak - ground) * (factor * LOG2E))
         total = total * fade + tl.sum(weights, 1)
         values = load_values(v, columns, keys, wide, width)
         blend = blend * fade[:, None] + tl.dot(weights, values, input_precision="ieee")
@@ -68,5 +67,6 @@ def forward(
     inside = (rows < queries)[:, None] & (wide < width)[None, :]
     tl.store(reading + place, blend, mask=inside)
     if tl.program_id(2) == 0:
-        norm = tl.where(some, peak + tl.log2(tl.where(some, total, 1.0)), 0.0)
-        tl.store(norms + entry * queries + rows, norm, mask=rows < queries)
+        norms += entry * 2 * queries
+        tl.store(norms + rows, tl.where(some, peak, 0.0), mask=rows < queries)
+        tl.store(norms + queries + rows, tl.where(some, total, 1.0), mask=rows < queries)

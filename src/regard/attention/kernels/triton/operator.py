@@ -135,7 +135,7 @@ class _Additive(torch.autograd.Function):
         queries, width = problem.sizes[0], problem.sizes[3]
         entries, switches = len(problem.where), problem.switches()
         reading = a.new_empty(entries, queries, width)
-        norms = a.new_empty(entries, queries)
+        norms = a.new_empty(entries, 2, queries)
         grid = (-(-queries // ROWS), entries, -(-width // switches["WIDE"]))
         sizes = (*problem.sizes, problem.factor, problem.cap)
         forward[grid](*problem.inputs(), reading, norms, *sizes, **switches)

@@ -69,9 +69,14 @@ def open_tile(
 
 
 @triton.jit
-def weigh_tile(scores, norms):
-    """exp(score - log-normaliser), of scores and norms in units of log 2."""
-    return tl.exp2(scores - norms[:, None])
+def weigh_tile(scores, norms, rows, queries, factor):
+    """e^(factor (score - peak)) / total, for peaks and totals that lie one row after the other.
+
+    The peak is subtracted first: a product so large that it is rounded must not be subtracted.
+    """
+    peak = tl.load(norms + rows, mask=rows < queries, other=0.0)
+    total = tl.load(norms + queries + rows, mask=rows < queries, other=1.0)
+    return tl.exp2((scores - peak[:, None]) * (factor * LOG2E)) / total[:, None]
 
 
 @triton.jit

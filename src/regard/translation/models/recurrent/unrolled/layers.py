@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.attention.kernels import loops
 from regard.attention.kernels.choose import pinned
 from regard.attention.scores import Additive
+from regard.attention.scores.prepare import is_additive
 from regard.translation.models.hooks import hooked
 from regard.translation.models.recurrent.attention import CrossAttention, OneAttention
 from regard.translation.models.recurrent.cells import Cell, CellState, LSTMCell
@@ -66,6 +67,7 @@ def unroll_reading(
         and len(layers) == 1
         and isinstance(attention, OneAttention)
         and type(attention.score) is Additive
+        and is_additive(attention.score)
         and isinstance(source.keys, Tensor)
         and source.keys.numel()
         and pinned() in (None, "cpu")

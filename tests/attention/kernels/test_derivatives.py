@@ -1,0 +1,98 @@
+"""Derivatives beside those of torch.autograd.grad, for requests that a fast kernel serves otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+import regard
+from regard.attention import masks, scores
+from regard.attention.kernels.choose import KernelRefusedError
+
+torch.manual_seed(0)
+QUERY, KEY, TANGENT = torch.randn(2, 64, 8), torch.randn(2, 300, 8), torch.randn(2, 64, 8)
+SCORES = {"sdpa": None, "cpu": scores.Additive(8, 8, 64).requires_grad_(False)}
+FAST = pytest.mark.parametrize("kernel", list(SCORES))
+
+
+def read(query: Tensor, kernel: str) -> Tensor:
+    mask = masks.padding([300, 7])
+    return regard.attend(query, KEY, KEY, score=SCORES[kernel], mask=mask)
+
+
+def exact(kernel: str) -> Tensor:
+    with regard.kernel("reference"):
+        return torch.func.jvp(lambda query: read(query, kernel), (QUERY,), (TANGENT,))[1]
+
+
+def duals(function: Callable[[Tensor], Tensor]) -> Tensor:
+    with forward_ad.dual_level():
+        reading = function(forward_ad.make_dual(QUERY, TANGENT))
+        return forward_ad.unpack_dual(reading).tangent
+
+
+def by_columns(function: Callable[[Tensor], Tensor]) -> Tensor:
+    step = lambda share: function(QUERY + share * TANGENT)  # noqa: E731
+    return torch.func.jacfwd(step)(torch.zeros(()))
+
+
+FORWARDS: dict[str, Any] = {
+    "jvp": lambda function: torch.func.jvp(function, (QUERY,), (TANGENT,))[1],
+    "jacfwd": by_columns,
+    "dual": duals,
+}
+
+
+@FAST
+@pytest.mark.parametrize("mode", list(FORWARDS))
+def test_forward_mode_is_right_where_no_kernel_is_pinned(kernel: str, mode: str) -> None:
+    assert regard.explain(QUERY, KEY, score=SCORES[kernel]).kernel == kernel
+    expected = exact(kernel)
+    got = FORWARDS[mode](lambda query: read(query, kernel))
+    assert expected.abs().max() > 1e-3
+    assert torch.allclose(got, expected, atol=1e-5)
+
+
+@FAST
+@pytest.mark.parametrize("mode", list(FORWARDS))
+def test_a_pinned_kernel_without_forward_mode_names_one_that_has_it(kernel: str, mode: str) -> None:
+    other = {"sdpa": "matmul", "cpu": "blocked"}[kernel]
+    refusal = pytest.raises(KernelRefusedError, match=rf"pin regard.kernel\('{other}'\)")
+    with regard.kernel(kernel), refusal:
+        FORWARDS[mode](lambda query: read(query, kernel))
+    with regard.kernel(other):
+        got = FORWARDS[mode](lambda query: read(query, kernel))
+    assert torch.allclose(got, exact(kernel), atol=1e-5)
+
+
+@FAST
+@pytest.mark.parametrize("compiled", [False, True])
+def test_functional_gradients_are_those_of_autograd(kernel: str, compiled: bool) -> None:
+    def total(query: Tensor) -> Tensor:
+        return read(query, kernel).sin().sum()
+
+    query = QUERY.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(total(query), query)
+    functional = torch.func.grad(total)
+    if compiled:
+        functional = torch.compile(functional, backend="aot_eager")
+    assert torch.allclose(functional(QUERY), expected, atol=1e-6)
+
+
+def test_a_pinned_kernel_without_functional_gradients_names_one_that_has_them() -> None:
+    refusal = pytest.raises(KernelRefusedError, match=r"pin regard.kernel\('blocked'\)")
+    with regard.kernel("cpu"), refusal:
+        torch.func.grad(lambda query: read(query, "cpu").sum())(QUERY)
+
+
+def test_what_is_only_mapped_keeps_the_fast_kernel() -> None:
+    with regard.kernel("cpu"):
+        got = torch.vmap(lambda query, key: regard.attend(query, key, key, score=SCORES["cpu"]))(
+            QUERY, KEY
+        )
+    assert torch.allclose(got, regard.attend(QUERY, KEY, KEY, score=SCORES["cpu"]), atol=1e-6)
