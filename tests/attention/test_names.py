@@ -75,6 +75,13 @@ def test_what_is_no_part_of_an_attention_is_refused(
         regard.look(QUERY, LONGER, **arguments)
 
 
+def test_a_soft_cap_takes_a_name() -> None:
+    capped, named = (scores.SoftCap(score, 0.5) for score in (scores.Cosine(), "cosine"))
+    assert torch.equal(named(QUERY, KEY), capped(QUERY, KEY))
+    with pytest.raises(ValueError, match=r"build regard\.scores\.Additive\(d_query=…, d_key=…, d"):
+        scores.SoftCap("additive", 0.5)
+
+
 def test_a_name_cannot_be_joined_to_a_mask() -> None:
     with pytest.raises(ValueError, match=r"'causal' is joined .* regard\.masks\.causal\(align="):
         masks.padding([1, 2]) & "causal"  # type: ignore[operator]

@@ -145,9 +145,9 @@ class MultiHeadAttention(nn.Module):
         """Read ``value`` where ``key`` answers ``query``.
 
         Args:
-            query: What is looked for.
-            key: What is compared with it; the queries themselves by default (self-attention).
-            value: What is read; the keys by default.
+            query: The queries, one for each output.
+            key: The keys that they are compared with; the queries themselves by default (self-attention).
+            value: The values that are read; the keys by default.
             mask: Which keys each query may read, True = may be read: a mask of `regard.masks`,
                 ``"causal"`` for as many queries as keys, or a boolean tensor ``(queries, keys)``,
                 ``(*batch, queries, keys)`` for every head alike, or ``(*batch, heads, queries,

@@ -38,7 +38,7 @@ def plot(
             the mean of a translation's heads.
         queries: of a look, a word for each query; None for their positions.
         keys: of a look, a word for each key; None for their positions.
-        title: what the figure is called.
+        title: the figure's title.
         theme: "light" or "dark".
         how: of a look, further arguments of `Look.plot`: `height`, `width`, `rows`, `columns`,
             `reduce` and `entry`.

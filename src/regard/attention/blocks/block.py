@@ -103,8 +103,8 @@ class TransformerBlock(nn.Module):
 
         Args:
             x: The sequence.
-            context: What cross-attention reads: an encoder's states, or what
-                ``cross_attention.remember`` made of them.
+            context: The memory of cross-attention: an encoder's states, or the result of
+                ``cross_attention.remember`` for them.
             mask: Mask of self-attention: ``"causal"`` in a decoder; see `MultiHeadAttention`.
             context_mask: Mask of cross-attention.
             bias: Added to the scores of self-attention.
@@ -177,7 +177,7 @@ def _read_from(
     how: dict[str, Any],
     memory: HeadMemory | None,
 ) -> tuple[Any, ...]:
-    """What an attention is called with; a memory goes into its keywords."""
+    """The arguments of an attention; a memory goes into its keywords."""
     if name == "self" and memory is not None:
         attention.remember(query, memory=memory)
         how["memory"] = memory

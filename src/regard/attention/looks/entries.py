@@ -35,11 +35,11 @@ Owner = TypeVar("Owner", Additive, General)
 
 @dataclass(frozen=True)
 class Change:
-    """What is done to the batch axes of every part: `of` gets them all, in front of its own axes.
+    """A change of the batch axes of every part: `of` gets them all, in front of its own axes.
 
     Args:
         before: the batch axes of the look.
-        after: what they become.
+        after: the batch axes of the changed look.
         of: the change of a tensor; an axis of size 1 stands for all entries.
     """
 

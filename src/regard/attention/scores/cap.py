@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.scores.protocol import Score
+from regard.attention.scores.named import ScoreLike, as_score
 
 
 class SoftCap(nn.Module):
@@ -15,7 +15,7 @@ class SoftCap(nn.Module):
     Source: Gemma Team 2024, arXiv 2408.00118, section 2.
 
     Args:
-        score: the score to bound.
+        score: the score to bound, or the name of one without parameters.
         cap: the bound, above 0.
 
     Example:
@@ -25,7 +25,7 @@ class SoftCap(nn.Module):
         tensor([[2.]])
     """
 
-    def __init__(self, score: Score, cap: float) -> None:
+    def __init__(self, score: ScoreLike, cap: float) -> None:
         super().__init__()
         if isinstance(cap, Tensor):
             raise TypeError(
@@ -34,7 +34,7 @@ class SoftCap(nn.Module):
             )
         if not cap > 0:
             raise ValueError(f"cap is {cap}: pass a bound above 0")
-        self.score, self.cap = score, float(cap)
+        self.score, self.cap = as_score(score), float(cap)
 
     def forward(
         self,

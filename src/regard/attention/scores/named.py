@@ -22,7 +22,7 @@ OWNING = ("general", "additive", "concat")  # names of scores that own parameter
 EXAMPLE = "a score of regard.scores, its name or a function (query, key) -> scores"
 
 
-def as_score(score: ScoreLike, d_query: int, d_key: int) -> Score:
+def as_score(score: ScoreLike, d_query: int | str = "…", d_key: int | str = "…") -> Score:
     """The score itself, or the one of this name where that owns no parameters.
 
     Raises:
@@ -60,7 +60,7 @@ def build(
         Additive(d_query=3, d_key=5, d_hidden=3)
     """
     if score not in OWNING:
-        return as_score(score, d_query or 0, d_key or 0)
+        return as_score(score)
     if d_query is None or d_key is None:
         raise ValueError(f"score {score!r} owns parameters: pass the width of the keys, d_key=")
     if score == "general":
