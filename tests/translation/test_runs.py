@@ -61,6 +61,13 @@ def test_before_it_is_published_the_newest_checkpoint_serves(tmp_path):
     assert not made.run.model(made.run.tokenizers()).training
 
 
+def test_a_published_model_that_is_gone_is_not_replaced_by_a_checkpoint(run):
+    (run.folder / MODEL).unlink()
+    assert run.newest_checkpoint() is not None
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: is missing, but"):
+        run.model(run.tokenizers())
+
+
 def test_separate_tokenizers_have_a_file_each(tmp_path):
     made = trainer(tmp_path, "tokenizer.joint=false", "model.tied=target")
     assert (made.run.folder / "source.model").exists()

@@ -137,6 +137,11 @@ class Run:
         folder = self.folder
         sums = _sums(folder)
         if not (folder / MODEL).exists():
+            if MODEL in sums:  # published: a checkpoint would answer otherwise
+                raise CorruptedError(
+                    f"{folder / MODEL}: is missing, but {SUMS} lists it: restore it, or publish it again "
+                    f"with `regard train {folder} --resume`"
+                )
             newest = self.newest_checkpoint()
             if newest is None:
                 raise ModelError(

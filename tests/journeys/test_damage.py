@@ -1,0 +1,64 @@
+"""Every file of a run damaged in turn: a command refuses it by name, or answers as if nothing had happened."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.journeys.commands import Result, check_refused, run
+
+pytestmark = pytest.mark.slow
+
+
+def damaged(how: str, content: bytes, dice: random.Random) -> bytes | None:
+    if how == "gone":
+        return None
+    if how == "cut":
+        return content[: dice.randrange(len(content))]
+    flipped = bytearray(content)
+    flipped[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
+    return bytes(flipped)
+
+
+def answers(model: Path, corpus: Path, of_checkpoint: bool) -> Result:
+    if of_checkpoint:
+        more = ["--set", "training.max_steps=13", "--set", "training.log_every=100"]
+        return run("train", model, "--resume", "--data", corpus, *more)
+    return run("translate", "--model", model, "--beam", "2", "El gato ve el mar.")
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
+def test_no_damage_gives_another_answer_or_an_unexpected_error(
+    how, signed, trained, corpus, tmp_path
+):
+    dice = random.Random(f"{how} {signed}")
+    model = tmp_path / "model"
+
+    def fresh() -> None:
+        shutil.rmtree(model, ignore_errors=True)
+        shutil.copytree(trained, model)
+        if not signed:
+            (model / "checksums.json").unlink()
+
+    fresh()
+    names = [path.relative_to(model) for path in sorted(model.rglob("*")) if path.stat().st_size]
+    expected = answers(model, corpus, of_checkpoint=False)
+    assert expected.code == 0
+    for name in names:
+        fresh()
+        if not (model / name).is_file():
+            continue
+        content = damaged(how, (model / name).read_bytes(), dice)
+        (model / name).unlink()
+        if content is not None:
+            (model / name).write_bytes(content)
+        of_checkpoint = name.parts[0] == "checkpoints"
+        result = answers(model, corpus, of_checkpoint)
+        if result.code:
+            check_refused(result, code=result.code)
+            assert result.code in (1, 2)
+        elif signed and not of_checkpoint:
+            assert result.out == expected.out, name
