@@ -112,11 +112,11 @@ def test_the_version_is_the_package_s():
     assert run("--version").out == f"regard {regard.__version__}\n"
 
 
-def test_python_m_regard_is_regard():
+def test_python_m_regard_is_regard(monkeypatch):
     from regard import __main__
-    from regard.cli.main import main
 
-    assert __main__.main is main
+    monkeypatch.setattr("regard.cli.main.main", lambda: 7)
+    assert __main__.main() == 7
 
 
 @pytest.mark.parametrize(
