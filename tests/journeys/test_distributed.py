@@ -92,6 +92,22 @@ def test_two_processes_train_as_one_and_go_on_as_one(corpus, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_processes_end_when_torchrun_is_killed(corpus, tmp_path):
+    """Each of them holds standard error open: it ends when the last of them has ended."""
+    folder = tmp_path / "run"
+    endless = ("--set", "training.max_steps=100000000", "--set", "training.save_every=1")
+    started = torchrun("train", corpus / "tiny.toml", "--run", folder, *PLAIN, *endless)
+    limit = time.monotonic() + PATIENCE
+    while newest(folder) < 2:
+        assert started.poll() is None, started.communicate()
+        assert time.monotonic() < limit, "nothing happened"
+        time.sleep(0.05)
+    started.kill()
+    _, _, err = ended(started)
+    assert err.count("error: torchrun has ended: go on from the newest checkpoint") == 1
+
+
+@pytest.mark.slow
 def test_a_mistake_is_told_once(corpus, tmp_path):
     code, out, err = ended(
         torchrun("train", corpus / "tiny.toml", "--run", tmp_path / "run", "--data", tmp_path)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from regard.translation.errors import ConfigurationError, TrainingError
+from regard.translation.training.parent import end_now, end_with_parent
 
 # Others wait for the first process to validate or save, however long it takes; a process that
 # ended is noticed by its closed connection, and torchrun ends what is left.
@@ -157,6 +159,8 @@ def join(device: str = "cpu") -> Processes:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Processes(device)
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # started by torchrun
+        end_with_parent(partial(end_now, os.environ.get("RANK") == "0"))
     kind = torch.device(device)
     if kind.type not in ("cpu", "cuda") or kind.index is not None:
         raise ConfigurationError(
