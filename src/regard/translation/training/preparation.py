@@ -23,7 +23,7 @@ from regard.translation.text.corpora import (
 )
 from regard.translation.text.generated import generate
 from regard.translation.text.tokenizer import Tokenizer
-from regard.translation.training import checkpoints, finetuning, pretrained
+from regard.translation.training import checkpoints, finetuning, pretrained, unchanged
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.events import Observer
 from regard.translation.training.guiding import Guide
@@ -175,6 +175,7 @@ def prepare(
         configuration = finetuning.fitted(configuration, start)
         run = Run(folder, configuration)
     check_model(configuration)
+    sums = unchanged.sums(configuration.data, data) if processes.first else {}
     found = read_data(configuration.data, data, configuration.seed)
     observer.note(
         f"{len(found.train)} training pairs, {len(found.valid)} for validation, skipped {found.skipped}"
@@ -191,6 +192,7 @@ def prepare(
     else:
         pretrained.begin(trainer, tokenizers, found.train, data, observer)
     if processes.first:
+        unchanged.remember(run, sums)
         Run.create(folder, configuration, tokenizers)
     return trainer
 
@@ -214,6 +216,7 @@ def prepare_resumed(
             )
         run = Run(folder, configuration)
     observer = observer or Observer()
+    unchanged.check(run, data)
     found = read_data(run.configuration.data, data, run.configuration.seed)
     tokenizers = run.tokenizers()
     found = _short_enough(found, tokenizers, run.configuration.data.longest, observer)
