@@ -33,6 +33,14 @@ def keep_repeating(folder: Path, command: str | None) -> None:
         files.write(folder / REPEAT, (command + "\n").encode("utf-8", "backslashreplace"))
 
 
+def repeating(folder: Path) -> str | None:
+    """The command that `keep_repeating` kept."""
+    try:
+        return (folder / REPEAT).read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None
+
+
 def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
     """The card as Markdown. Its first paragraph and its scores are what `regard models` shows."""
     import torch

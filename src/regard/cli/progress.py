@@ -50,18 +50,21 @@ class Reporter(Observer):
         self.draw_curves()
 
     def draw_curves(self) -> None:
-        """Draw anew what metrics.jsonl holds; a picture that fails stops no training."""
+        """Draw anew what metrics.jsonl holds, if it holds anything; a picture that fails stops no training."""
         from regard.translation.runs import METRICS
         from regard.viewing import curves, figures
 
         try:
             title = f"{self.folder.resolve().name}: training"
             figures.save(
-                curves.draw(self.folder / METRICS, title=title),
+                curves.draw(metrics, title=title),
                 self.folder / CURVES,
                 dots_per_inch=120,
             )
         except (OSError, RegardError, ValueError) as fault:
+        metrics = self.folder / METRICS
+        if not metrics.exists() or metrics.stat().st_size == 0:
+            return  # no report yet
             self.note(f"{self.folder / CURVES}: not drawn: {fault}")
 
     def _left(self, step: int, total: int) -> str:

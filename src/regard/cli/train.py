@@ -110,9 +110,17 @@ def train(
             plan = _plan(config, run, resume, tuple(asked))
             folder = _data_folder(data, plan, resume)
             trainer, reporter = _prepare(plan, folder, processes, resume, start, stack)
+            if processes.any(reporter is not None and resume and _nothing_left(trainer)):
+                if reporter is not None:
+                    step = trainer.progress.step
+                    reporter.note(
+                        f"{plan.folder}: already finished at step {step}, nothing left to do"
+                    )
+                    _say_what_next(plan, card.repeating(plan.folder))
+                return
             if processes.first:
                 card.remember(plan.folder, launched.command(context.obj.arguments))
-            before = trainer.progress.step
+            _watch_on_a_board(plan, trainer, reporter, stack)
             with signals.saving():
                 outcome = trainer.train(signals.stop)
             if reporter is not None:
@@ -120,12 +128,7 @@ def train(
                 if outcome == "stopped":
                     _say_how_to_go_on(plan, trainer, reporter, folder, device)
                 else:
-                    _finish(
-                        plan,
-                        trainer,
-                        reporter,
-                        nothing_new=resume and before == trainer.progress.step,
-                    )
+                    _finish(trainer, reporter)
                     repeating = _repeating(plan, trainer, folder, device, start)
                     card.keep_repeating(plan.folder, repeating)
                     _say_what_next(plan, repeating)
@@ -147,10 +150,9 @@ def _prepare(
     from regard.cli import progress
     from regard.translation.runs import Run
     from regard.translation.training import preparation, tensorboard
-    from regard.translation.training.events import Observer, Observers
+    from regard.translation.training.events import Observer
 
-    training = plan.configuration.training
-    if training.tensorboard:
+    if plan.configuration.training.tensorboard:
         tensorboard.check_installed()
     lock = None
     if processes.first:
@@ -176,11 +178,19 @@ def _prepare(
             start=None if start is None else Run.open(shipped.models().get(start, Path(start))),
         )
     trainer.lock = lock
-    if reporter is not None and training.tensorboard:
+    return trainer, reporter
+
+
+def _watch_on_a_board(
+    plan: _Plan, trainer: Trainer, reporter: Reporter | None, stack: ExitStack
+) -> None:
+    from regard.translation.training import tensorboard
+    from regard.translation.training.events import Observers
+
+    if reporter is not None and plan.configuration.training.tensorboard:
         board = tensorboard.TensorBoard(plan.folder, trainer.progress.step)
         stack.callback(board.close)
         trainer.observer = Observers([reporter, board])
-    return trainer, reporter
 
 
 def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...]) -> _Plan:
@@ -218,8 +228,11 @@ def _found_again(plan: _Plan, data: Path) -> bool:
         return False
 
 
-def _published(trainer: Trainer) -> bool:
+def _nothing_left(trainer: Trainer) -> bool:
+    """Whether a resumed training has spent its budget already, and what it led to is published whole."""
     run = trainer.run
+    if trainer.progress.unvalidated or not trainer.over:
+        return False
     try:
         run.model(run.tokenizers())
     except ModelError:
@@ -231,11 +244,7 @@ def _published(trainer: Trainer) -> bool:
     )
 
 
-def _finish(plan: _Plan, trainer: Trainer, reporter: Reporter, *, nothing_new: bool) -> None:
-    if nothing_new and _published(trainer):
-        step = trainer.progress.step
-        reporter.note(f"{plan.folder}: already finished at step {step}, nothing left to do")
-        return
+def _finish(trainer: Trainer, reporter: Reporter) -> None:
     from regard.translation import weights
 
     folder = trainer.run.folder

@@ -67,6 +67,14 @@ class Trainer:
         self._since = Meter()
 
     @property
+    def over(self) -> bool:
+        """Whether the budget is spent or patience has ended, so that `train` would make no further step."""
+        patience = self.settings.patience
+        return self.progress.step >= self.settings.max_steps or (
+            patience > 0 and self.progress.without_progress >= patience
+        )
+
+    @property
     def sharded(self) -> bool:
         """Whether each process holds only pieces of the weights."""
         return self.settings.shard and self.processes.size > 1
@@ -108,7 +116,7 @@ class Trainer:
         self._learner.model.train()
         self._since = Meter(*progress.since)
         saved = progress.step or -1
-        while progress.unvalidated or not self._over():
+        while progress.unvalidated or not self.over:
             if not progress.unvalidated:  # else a validation was stopped: it comes first
                 self._step()
                 self.observer.advanced(progress.step, settings.max_steps)
@@ -126,7 +134,7 @@ class Trainer:
                 saved = self.save()
             elif progress.step % settings.save_every == 0:
                 saved = self.save()
-            if self.processes.any(should_stop()) and not self._over():
+            if self.processes.any(should_stop()) and not self.over:
                 if saved != progress.step:
                     self.save()
                 return "stopped"
@@ -184,12 +192,6 @@ class Trainer:
                 self.processes,
                 self._learner.objective.guide,
             )
-
-    def _over(self) -> bool:
-        patience = self.settings.patience
-        return self.progress.step >= self.settings.max_steps or (
-            patience > 0 and self.progress.without_progress >= patience
-        )
 
     def _step(self) -> None:
         started = time.perf_counter()

@@ -25,7 +25,8 @@ def forget(run: Run, step: int, *, unvalidated: bool = False) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    before = path.read_bytes()
+    for line in before.decode("utf-8", "replace").splitlines():
         try:
             made = json.loads(line)
             again = unvalidated and made["step"] == step and made["kind"] == "validation"
@@ -33,7 +34,9 @@ def forget(run: Run, step: int, *, unvalidated: bool = False) -> None:
                 kept.append(line)
         except (ValueError, KeyError, TypeError):
             continue  # cut off by a kill
-    files.write(path, "".join(line + "\n" for line in kept).encode())
+    after = "".join(line + "\n" for line in kept).encode()
+    if after != before:
+        files.write(path, after)
 
 
 class Meter:
