@@ -285,8 +285,11 @@ def _repeating(
         command += ["--device", device]
     if start is not None:
         command += ["--from", start]
-    if training.precision == "auto":  # what was measured once may come out otherwise
+    # What was measured once may come out otherwise.
+    if training.precision == "auto":
         command += ["--set", f"training.precision={trainer.progress.precision}"]
+    if not training.threads:
+        command += ["--set", f"training.threads={trainer.progress.threads}"]
     return launched.command(command)
 
 

@@ -80,4 +80,4 @@ def test_several_observers_hear_everything(tmp_path):
     made = trainer(tmp_path, "training.max_steps=1", "training.precision=auto")
     made.observer = Observers([Keeping(into) for into in heard])
     made.train()
-    assert heard[0] == heard[1] == ["note", "advanced", "stepped", "validated"]
+    assert heard[0] == heard[1] == ["note", "note", "advanced", "stepped", "validated"]

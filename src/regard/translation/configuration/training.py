@@ -59,10 +59,12 @@ class TrainingSection(Section):
     """The largest norm of the gradient; a larger gradient is scaled down to it. 0 switches clipping off."""
     precision: Literal["auto", "float32", "medium", "bfloat16"] = "auto"
     """The arithmetic of a step: float32; "medium", float32 whose matrix products may round to bfloat16; bfloat16
-    autocast; or the fastest of them as measured at the start ("auto").
+    autocast; or "auto", which measures them at the start and takes float32 unless another one is clearly faster.
     """
     threads: Annotated[int, Field(ge=0, le=1024)] = 0
-    """Threads of the processor that one process uses. 0 leaves the choice to torch."""
+    """Threads of the processor that one process uses. 0 measures 1, 4, 16, ... and as many as torch uses by itself at
+    the start, and takes few unless more are clearly faster.
+    """
     validate_every: Count = 500
     """Steps from one validation to the next."""
     validate_sentences: Annotated[int, Field(ge=0, le=10_000_000)] = 500
@@ -116,3 +118,4 @@ FREE_ON_RESUME = {
         "average",
     )
 }
+        "precision",

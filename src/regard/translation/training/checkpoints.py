@@ -40,13 +40,17 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 class Progress:
     """Where a training stands.
 
-    `unvalidated`: at a step whose validation was stopped; `since`: the sums for the next report so far.
+    `unvalidated`: at a step whose validation was stopped; `since`: the sums for the next report so far; `threads`: 0 in
+    checkpoints that did not keep it; `measured`: target tokens a second with this precision and these threads, 0 if
+    they were not measured.
     """
 
     step: Count = 0
     epoch: Count = 0
     batch: Count = 0
     precision: str = ""
+    threads: Count = 0
+    measured: Annotated[Number, Field(ge=0)] = 0.0
     best_score: Number | None = None
     best: list[tuple[Number, Count]] = field(default_factory=list)
     without_progress: Count = 0

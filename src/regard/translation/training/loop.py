@@ -19,14 +19,15 @@ from regard.translation.configuration import Configuration
 from regard.translation.errors import CorruptedError, TrainingError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import CONFIGURATION, Run
-from regard.translation.training import checkpoints, choosing, memory, metrics
+from regard.translation.training import checkpoints, choosing, measuring, memory, metrics
 from regard.translation.training.checkpoints import Progress
 from regard.translation.training.epochs import Epochs, Part
 from regard.translation.training.events import Observer, Stepped, Validated
 from regard.translation.training.guiding import Guide
 from regard.translation.training.learning import Learner, optimiser_of
+from regard.translation.training.measuring import Measured, Setting, SlowWatch
 from regard.translation.training.metrics import Meter
-from regard.translation.training.precision import PRECISIONS, arithmetic, products, quickest
+from regard.translation.training.precision import arithmetic, products
 from regard.translation.training.processes import Processes
 from regard.translation.training.schedule import PLATEAU_PATIENCE, factor
 from regard.translation.training.validation import Quality, Stopped, Validation
@@ -65,6 +66,7 @@ class Trainer:
         self.lock: Lock | None = None  # on the run folder, of who holds it
         self._learner = Learner(model, self.optimiser, self.settings, self.processes, guide)
         self._since = Meter()
+        self._watch = SlowWatch()
 
     @property
     def over(self) -> bool:
@@ -111,8 +113,7 @@ class Trainer:
         progress, settings = self.progress, self.settings
         if self.sharded:
             self._shard()
-        if not progress.precision:
-            progress.precision = self._choose_precision()
+        self._settle()
         self._learner.model.train()
         self._since = Meter(*progress.since)
         saved = progress.step or -1
@@ -269,10 +270,41 @@ class Trainer:
             progress.batch += 1
         return parts
 
-    def _choose_precision(self) -> str:
-        if self.settings.precision != "auto":
-            return self.settings.precision
+    def _settle(self) -> None:
+        """Choose the arithmetic and the number of threads; a resumed training keeps those of its checkpoint."""
+        progress, settings = self.progress, self.settings
+        most = int(self.processes.numbers([torch.get_num_threads()])[0])
+        if not progress.precision:
+            choice = self._measured_setting(most)
+        else:
+            before = Setting(progress.precision, progress.threads or settings.threads or most)
+            choice = before.within(settings.precision, settings.threads, most)
+            if choice != before:
+                self.observer.note(
+                    f"from step {progress.step + 1} on {choice}, before {before}: "
+                    "the weights will have other bits than without this change"
+                )
+                progress.measured = 0.0
+        progress.precision, progress.threads = choice
+        torch.set_num_threads(progress.threads)
+        self._watch = SlowWatch(choice, progress.measured)
+
+    def _measured_setting(self, most: int) -> Setting:
+        """The setting for a new training, measured where the configuration leaves it open."""
+        settings = self.settings
+        fixed = settings.threads or (0 if self.device.type == "cpu" else most)
+        choices = measuring.settings(settings.precision, fixed, most)
+        if len(choices) == 1:
+            return choices[0]
         part = self.epochs.largest()
+        measured = self._measure(part, choices)
+        speeds = measured.speeds(part.target_tokens)
+        self.observer.note(f"measured on a batch, in target tokens a second: {speeds}")
+        self.observer.note(f"chose {measured.chosen}: a less simple one must be clearly quicker")
+        self.progress.measured = part.target_tokens / min(measured.seconds[measured.chosen])
+        return measured.chosen
+
+    def _measure(self, part: Part, choices: list[Setting]) -> Measured:
         batch = part.batch.to(self.device)
 
         def loss() -> Tensor:
@@ -282,14 +314,12 @@ class Trainer:
         def forget() -> None:
             self._learner.optimiser.zero_grad(set_to_none=True)
 
-        self._learner.model.train()
+        trial = measuring.timed(loss, forget, self.device)
         devices = [self.device] if self.device.type == "cuda" else []
+        self._learner.model.train()
         with torch.random.fork_rng(devices), self._room_for(part):
-            measured = quickest(loss, forget, self.device)
-        (chosen,) = self.processes.numbers([PRECISIONS.index(measured)])
-        precision = PRECISIONS[int(chosen)]
-        self.observer.note(f"precision {precision}, the quickest measured on this machine")
-        return precision
+            # All processes hear the times of the first, so that they take the same turns.
+            return measuring.measure(choices, lambda each: self.processes.numbers([trial(each)])[0])
 
     def _report(self) -> None:
         meter, self._since = self._since, Meter()
@@ -303,6 +333,8 @@ class Trainer:
         )
         self._write({"kind": "step", **asdict(event)})
         self.observer.stepped(event, self.settings.max_steps)
+        if self._watch.notices(event.tokens_per_second):
+            self.observer.note(self._watch.advice(event.step, event.tokens_per_second))
 
     def _validate(self, should_stop: Callable[[], bool]) -> None:
         progress = self.progress

@@ -1,16 +1,13 @@
-"""The arithmetic a training runs in, chosen by measuring it on the machine."""
+"""The arithmetic a training runs in."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 
 PRECISIONS = ("float32", "medium", "bfloat16")
-_TRIALS = 3
 
 
 @contextmanager
@@ -35,26 +32,3 @@ def arithmetic(name: str, device: torch.device) -> Iterator[None]:
         torch.autocast(device.type, dtype=torch.bfloat16, enabled=name == "bfloat16"),
     ):
         yield
-
-
-def quickest(
-    forward: Callable[[], Tensor], after: Callable[[], object], device: torch.device
-) -> str:
-    """The precision in which the least time is taken by a loss on a real batch, its gradients and what comes after."""
-    timings: dict[str, float] = {}
-    for name in PRECISIONS:
-        seconds = []
-        for _ in range(_TRIALS):
-            start = time.perf_counter()
-            with products(name):
-                with arithmetic(name, device):
-                    loss = forward()
-                loss.backward()
-                after()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            seconds.append(time.perf_counter() - start)
-        timings[name] = min(seconds)
-    # float32 is kept where another is not clearly quicker.
-    best = min(timings, key=lambda name: timings[name])
-    return best if timings[best] < 0.95 * timings["float32"] else "float32"

@@ -1,0 +1,241 @@
+"""The choice of arithmetic and threads: made from given times, never from this machine's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+from tests.translation.tiny import resumed, stop_at, trainer
+
+from regard.translation.training import measuring
+from regard.translation.training.events import Observer
+from regard.translation.training.loop import Trainer
+from regard.translation.training.measuring import Setting, SlowWatch, measure, settings
+
+ONE, TWO = Setting("float32", 1), Setting("float32", 2)
+HALF = Setting("bfloat16", 1)
+
+
+class Notes(Observer):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+def script(seconds: dict[Setting, list[float]]) -> Callable[[Setting], float]:
+    """Trials that take given times; the very first, which compiles, takes long and does not count."""
+    given = {each: itertools.cycle(times) for each, times in seconds.items()}
+    first = next(iter(seconds))
+    given[first] = itertools.chain([99.0], given[first])
+    return lambda each: next(given[each])
+
+
+def test_the_simplest_comes_first_and_what_is_fixed_is_no_choice():
+    assert settings("float32", 3, most=8) == [Setting("float32", 3)]
+    assert settings("bfloat16", 0, most=1) == [HALF]
+    assert settings("auto", 0, most=2) == [
+        Setting(name, threads) for name in ("float32", "medium", "bfloat16") for threads in (1, 2)
+    ]
+    assert [each.threads for each in settings("medium", 0, most=64)] == [1, 4, 16, 64]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "better"),
+    [
+        ([0.5], [1.0], True),
+        ([0.9], [1.0], False),  # quicker, but not clearly
+        ([2.0], [1.0], False),
+        ([0.5, 0.5, 3.0, 0.5, 0.5], [1.0], True),  # one slow turn
+        ([0.5, 3.0, 3.0, 0.5, 0.5], [1.0], False),  # two slow turns
+        ([0.5], [0.5, 9.0, 9.0, 9.0, 9.0], False),  # another program slowed the simple one down
+        ([1.0], [9.0, 1.1, 9.0, 9.0, 9.0], False),
+    ],
+)
+def test_another_is_chosen_only_if_it_is_clearly_quicker(ours, theirs, better):
+    found = measure([ONE, HALF], script({ONE: theirs, HALF: ours}))
+    assert found.chosen == (HALF if better else ONE)
+
+
+def test_noise_that_is_the_same_for_all_chooses_the_simplest():
+    """A machine on which every second trial is four times slower, whatever is tried."""
+    noise = itertools.cycle([1.0, 4.0, 1.0, 1.0, 4.0, 4.0, 1.0])
+    choices = settings("auto", 0, most=2)
+    assert measure(choices, lambda each: next(noise)).chosen == ONE
+
+
+def test_trials_take_turns_and_hopeless_ones_end():
+    order: list[Setting] = []
+    seconds = {ONE: 1.0, TWO: 9.0, HALF: 1.5}
+
+    def trial(each: Setting) -> float:
+        order.append(each)
+        return seconds[each]
+
+    found = measure([ONE, TWO, HALF], trial)
+    assert order == [ONE] + [ONE, TWO, HALF] + [ONE, HALF] * 4
+    assert found.speeds(900) == (
+        "float32 with 1 thread 900, float32 with 2 threads 100, bfloat16 with 1 thread 600"
+    )
+
+
+def test_threads_that_are_hopeless_in_one_arithmetic_are_not_tried_in_another():
+    order: list[Setting] = []
+
+    def trial(each: Setting) -> float:
+        order.append(each)
+        return 9.0 if each.threads == 2 else 1.0
+
+    found = measure(settings("auto", 0, most=2), trial)
+    assert [each for each in order if each.threads == 2] == [TWO]
+    assert found.chosen == ONE
+    assert Setting("medium", 2) not in found.seconds
+
+
+def test_an_arithmetic_that_is_hopeless_with_one_thread_is_tried_with_several():
+    fast = Setting("bfloat16", 2)
+    seconds = {ONE: 1.0, TWO: 0.9, HALF: 9.0, fast: 0.2}
+    assert measure([ONE, TWO, HALF, fast], lambda each: seconds[each]).chosen == fast
+
+
+def test_the_simplest_is_measured_to_the_end_even_if_it_looks_hopeless():
+    found = measure([ONE, TWO], script({ONE: [9.0, 1.0, 1.0, 1.0, 1.0], TWO: [1.0]}))
+    assert found.chosen == ONE
+
+
+def test_a_step_is_timed_by_the_clock_with_its_threads_and_arithmetic():
+    seen = []
+    ticks = iter([10.0, 12.5])
+    weight = torch.ones(4, 4, requires_grad=True)
+
+    def forward() -> torch.Tensor:
+        seen.append((torch.get_num_threads(), (weight @ weight).dtype))
+        return weight.sum()
+
+    before = torch.get_num_threads()
+    try:
+        trial = measuring.timed(
+            forward, lambda: seen.append("after"), torch.device("cpu"), ticks.__next__
+        )
+        assert trial(Setting("bfloat16", 2)) == 2.5
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [(2, torch.bfloat16), "after"]
+    assert weight.grad is not None
+
+
+def test_a_training_that_stays_slow_is_told_once():
+    watch = SlowWatch(Setting("bfloat16", 2), 900.0)
+    told = [watch.notices(speed) for speed in [800, 200, 200, 400, 200, 200, 200, 200, 200, 200]]
+    assert told == [False] * 6 + [True] + [False] * 3
+    assert watch.advice(70, 200.0) == (
+        "step 70: 200 tokens/s, but 900 were measured with bfloat16 with 2 threads: other programs may be using the "
+        "processors; to change to float32 with 1 thread, stop with Ctrl-C and add to --resume: "
+        "--set training.precision=float32 --set training.threads=1"
+    )
+    assert "Ctrl-C" not in SlowWatch(ONE, 900.0).advice(70, 200.0)
+    assert not any(SlowWatch(ONE, 0.0).notices(0.001) for _ in range(9))
+
+
+AUTO = ("training.precision=auto",)
+
+
+def quickest_is(chosen: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the machine measure one setting as four times as quick as all others."""
+
+    def timed(*_: object) -> Callable[[Setting], float]:
+        return lambda each: 0.25 if each == chosen else 1.0
+
+    monkeypatch.setattr(measuring, "timed", timed)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+
+
+def noted(made: Trainer) -> list[str]:
+    assert isinstance(made.observer, Notes)
+    return made.observer.said
+
+
+def test_what_is_measured_and_chosen_is_said_kept_and_resumed(tmp_path, monkeypatch):
+    quickest_is(Setting("bfloat16", 2), monkeypatch)
+    made = trainer(tmp_path, *AUTO)
+    made.observer = Notes()
+    stop_at(made, 1)
+    measured, chose = noted(made)
+    assert measured.startswith(
+        "measured on a batch, in target tokens a second: float32 with 1 thread "
+    )
+    assert chose.startswith("chose bfloat16 with 2 threads")
+    quickest_is(ONE, monkeypatch)  # the machine has become another
+    again = resumed(tmp_path, *AUTO)
+    again.observer = Notes()
+    stop_at(again, 2)
+    assert noted(again) == []
+    assert (again.progress.precision, again.progress.threads) == ("bfloat16", 2)
+    assert again.progress.measured == made.progress.measured > 0
+
+
+def test_precision_and_threads_may_change_on_resume_and_it_is_said(tmp_path, monkeypatch):
+    quickest_is(Setting("bfloat16", 2), monkeypatch)
+    stop_at(trainer(tmp_path, *AUTO), 1)
+    again = resumed(tmp_path, "training.precision=float32", "training.threads=1")
+    again.observer = Notes()
+    stop_at(again, 2)
+    assert noted(again) == [
+        "from step 2 on float32 with 1 thread, before bfloat16 with 2 threads: "
+        "the weights will have other bits than without this change"
+    ]
+    kept = stop_at(resumed(tmp_path, *AUTO), 3).progress
+    assert (kept.precision, kept.threads, kept.measured) == ("float32", 1, 0.0)
+
+
+def test_fewer_threads_than_before_are_used_where_there_are_fewer(tmp_path, monkeypatch):
+    quickest_is(TWO, monkeypatch)
+    stop_at(trainer(tmp_path), 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    again = resumed(tmp_path)
+    again.observer = Notes()
+    stop_at(again, 2)
+    assert again.progress.threads == 1
+    assert noted(again)[0].startswith(
+        "from step 2 on float32 with 1 thread, before float32 with 2 threads"
+    )
+
+
+def test_nothing_is_measured_where_nothing_is_open(tmp_path, monkeypatch):
+    quickest_is(TWO, monkeypatch)
+    monkeypatch.setattr(measuring, "timed", lambda *_: pytest.fail("measured"))
+    made = trainer(tmp_path, "training.threads=2")
+    made.observer = Notes()
+    stop_at(made, 1)
+    assert (made.progress.precision, made.progress.threads, noted(made)) == ("float32", 2, [])
+
+
+def test_measuring_changes_no_weight(tmp_path, monkeypatch):
+    """The same setting, measured and given, makes the same weights: trials draw no random number of the training."""
+    real = measuring.timed
+
+    def timed(*work: object) -> Callable[[Setting], float]:
+        trial = real(*work)  # type: ignore[arg-type]
+        return lambda each: trial(each) * 0 + (1.0 if each == ONE else 2.0)
+
+    monkeypatch.setattr(measuring, "timed", timed)
+    measured = stop_at(trainer(tmp_path, *AUTO, run="measured"), 2)
+    given = stop_at(trainer(tmp_path, run="given"), 2)
+    assert measured.progress.precision == given.progress.precision == "float32"
+    pairs = zip(measured.model.parameters(), given.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_a_slow_training_advises(tmp_path, monkeypatch):
+    quickest_is(Setting("bfloat16", 2), monkeypatch)
+    made = trainer(tmp_path, *AUTO)
+    made.observer = Notes()
+    stop_at(made, 1)
+    made.progress.measured = 1e12  # tokens a second
+    stop_at(made, 5)
+    (advice,) = [said for said in noted(made) if "but 1,000,000,000,000 were measured" in said]
+    assert advice.startswith("step 4: ")
