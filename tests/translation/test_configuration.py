@@ -207,6 +207,17 @@ def test_what_is_written_is_read_back(table):
     assert parse(dump(configuration)) == configuration
 
 
+def test_passes_alone_are_a_budget_and_no_budget_is_refused():
+    assert parse(LEAST).training.max_steps == 10_000
+    alone = parse(LEAST, changes=("training.max_epochs=5",))
+    assert (alone.training.max_steps, alone.training.max_epochs) == (0, 5)
+    assert parse(dump(alone)) == alone
+    both = parse(LEAST, changes=("training.max_epochs=5", "training.max_steps=7"))
+    assert (both.training.max_steps, both.training.max_epochs) == (7, 5)
+    with pytest.raises(ConfigurationError, match="give max_steps, max_epochs or both"):
+        parse(LEAST, changes=("training.max_steps=0",))
+
+
 def test_a_resumed_training_may_change_budgets_only():
     old = parse(LEAST)
     assert (

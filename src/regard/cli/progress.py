@@ -35,6 +35,7 @@ class Reporter(Observer):
             self._started = (time.monotonic(), step - 1)
 
     def stepped(self, event: Stepped, total: int) -> None:
+        of = f"/{event.epochs}" if event.epochs else ""
         self.note(
             f"step {event.step}/{total}  pass {event.epoch + 1}  loss {event.loss:.3f}  "
             f"rate {event.learning_rate:.2e}  {event.tokens_per_second:,.0f} tokens/s  "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from regard.translation.configuration.section import Count, NotNegative, Rate, Section, Small
 
@@ -31,8 +31,12 @@ class GuideSection(Section):
 class TrainingSection(Section):
     """How a model is trained."""
 
-    max_steps: Count = 10_000
-    """The number of updates after which training ends."""
+    max_steps: Annotated[int, Field(ge=0, le=1_000_000_000)] = 10_000
+    """The number of updates after which training ends. 0 sets no limit; so does leaving it out beside `max_epochs`."""
+    max_epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """The number of passes over the training corpus after which training ends. 0 sets no limit. With `max_steps`, the
+    limit that is reached first ends it.
+    """
     batch_tokens: Annotated[int, Field(ge=1, le=10_000_000)] = 2048
     """Target tokens of a batch, with end marks and without padding."""
     accumulate: Small = 1
@@ -49,7 +53,7 @@ class TrainingSection(Section):
         "inverse_square_root"
     )
     """The learning rate after warm-up: constant; falling with the inverse square root of the step; half a cosine
-    down to 0 at `max_steps`; or halved when two validations in a row bring no progress ("plateau").
+    down to 0 at the last step; or halved when two validations in a row bring no progress ("plateau").
     """
     warmup: Annotated[int, Field(ge=0, le=100_000_000)] = 400
     """Steps in which the learning rate rises linearly from 0."""
@@ -85,6 +89,20 @@ class TrainingSection(Section):
     """Whether scalars for TensorBoard are written into the run folder."""
     guide: GuideSection | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _epochs_alone(cls, table: Any) -> Any:
+        """Where `max_epochs` is given alone, the default of `max_steps` ends no training."""
+        if isinstance(table, dict) and table.get("max_epochs") and "max_steps" not in table:
+            return {**table, "max_steps": 0}
+        return table
+
+    @model_validator(mode="after")
+    def _ends(self) -> TrainingSection:
+        if not self.max_steps and not self.max_epochs:
+            raise ValueError("give max_steps, max_epochs or both: 0 is no limit")
+        return self
+
 
 class SearchSection(Section):
     """How a trained model searches for a translation by default: the settings of `decoding.search.Search`."""
@@ -106,16 +124,17 @@ FREE_ON_RESUME = {
     ("training", name)
     for name in (
         "max_steps",
+        "max_epochs",
         "patience",
         "log_every",
         "shard",
         "tensorboard",
         "save_every",
         "keep_best",
+        "precision",
         "threads",
         "validate_every",
         "validate_sentences",
         "average",
     )
 }
-        "precision",

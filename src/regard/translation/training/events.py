@@ -16,6 +16,8 @@ class Stepped:
     learning_rate: float
     gradient_norm: float
     tokens_per_second: float
+    # The passes of the budget; 0 without `max_epochs`.
+    epochs: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -68,13 +69,22 @@ class Trainer:
         self._since = Meter()
         self._watch = SlowWatch()
 
+    @cached_property
+    def total(self) -> int:
+        """The steps of the budget. Those of `max_epochs` are an estimate: later passes may have a few more or fewer."""
+        settings, budgets = self.settings, []
+        if settings.max_steps:
+            budgets.append(settings.max_steps)
+        if settings.max_epochs:
+            batches = settings.max_epochs * self.epochs.batches(0)
+            budgets.append(math.ceil(batches / settings.accumulate))
+        return min(budgets)
+
     @property
     def over(self) -> bool:
         """Whether the budget is spent or patience has ended, so that `train` would make no further step."""
         patience = self.settings.patience
-        return self.progress.step >= self.settings.max_steps or (
-            patience > 0 and self.progress.without_progress >= patience
-        )
+        return self._spent() or (patience > 0 and self.progress.without_progress >= patience)
 
     @property
     def sharded(self) -> bool:
@@ -120,11 +130,11 @@ class Trainer:
         while progress.unvalidated or not self.over:
             if not progress.unvalidated:  # else a validation was stopped: it comes first
                 self._step()
-                self.observer.advanced(progress.step, settings.max_steps)
+                self.observer.advanced(progress.step, max(self.total, progress.step))
                 if progress.step % settings.log_every == 0:
                     self._report()
-                last = progress.step >= settings.max_steps
-                progress.unvalidated = progress.step % settings.validate_every == 0 or last
+                due = progress.step % settings.validate_every == 0
+                progress.unvalidated = due or self._spent()
             if progress.unvalidated:
                 try:
                     self._validate(should_stop)
@@ -194,6 +204,17 @@ class Trainer:
                 self._learner.objective.guide,
             )
 
+    def _spent(self) -> bool:
+        """Whether all steps or all passes of the budget have been made."""
+        settings, progress = self.settings, self.progress
+        if settings.max_steps and progress.step >= settings.max_steps:
+            return True
+        last = settings.max_epochs - 1
+        return settings.max_epochs > 0 and (
+            progress.epoch > last
+            or (progress.epoch == last and progress.batch >= self.epochs.batches(last))
+        )
+
     def _step(self) -> None:
         started = time.perf_counter()
         parts = self._next_parts()
@@ -204,7 +225,7 @@ class Trainer:
             settings.schedule,
             step,
             warmup=settings.warmup,
-            total=settings.max_steps,
+            total=self.total,
             plateaus=progress.plateaus,
         )
         optimiser = self._learner.optimiser
@@ -262,8 +283,10 @@ class Trainer:
 
     def _next_parts(self) -> list[Part]:
         progress = self.progress
-        parts = []
+        parts: list[Part] = []
         for _ in range(self.settings.accumulate):
+            if parts and self._spent():  # the last step of the last pass may have fewer batches
+                break
             if progress.batch >= self.epochs.batches(progress.epoch):
                 progress.epoch, progress.batch = progress.epoch + 1, 0
             parts.append(self.epochs.part(progress.epoch, progress.batch))
@@ -330,9 +353,10 @@ class Trainer:
             meter.rate,
             meter.norm,
             meter.tokens / max(1e-9, meter.seconds),
+            self.settings.max_epochs,
         )
         self._write({"kind": "step", **asdict(event)})
-        self.observer.stepped(event, self.settings.max_steps)
+        self.observer.stepped(event, max(self.total, event.step))
         if self._watch.notices(event.tokens_per_second):
             self.observer.note(self._watch.advice(event.step, event.tokens_per_second))
 
