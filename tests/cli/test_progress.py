@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import resource
 from contextlib import closing
 
+import pytest
 from rich.console import Console
 
 from regard.cli.progress import Bar, Reporter, clock, reporter
-from regard.translation.training.events import Stepped, Validated
+from regard.translation.training.events import Sample, Stepped, Validated
 
 STEP = Stepped(
     step=10, epoch=0, loss=2.5, learning_rate=1e-3, gradient_norm=1.0, tokens_per_second=1234.5
@@ -32,17 +34,39 @@ def test_lines_say_step_loss_speed_and_time_left(tmp_path, capsys):
     lines.stepped(STEP, 100)
     lines.advanced(11, 100)
     lines.stepped(STEP, 100)
-    first, second = capsys.readouterr().out.split("\n")[:-1]
+    lines.stepped(dataclasses.replace(STEP, epochs=7), 100)
+    first, second, third = capsys.readouterr().out.split("\n")[:-1]
+    assert "  pass 1/7  " in third
     assert first == "step 10/100  pass 1  loss 2.500  rate 1.00e-03  1,234 tokens/s  left unknown"
     assert "left 0:" in second
 
 
-def test_a_validation_without_metrics_says_why_there_is_no_picture(tmp_path, capsys):
-    Reporter(tmp_path).validated(VALIDATED)
-    out = capsys.readouterr().out
-    assert "BLEU 30.0  chrF 40.0  exact 5.0%  best so far" in out
-    assert "curves.png: not drawn" in out
-    assert list(tmp_path.iterdir()) == []
+def test_a_validation_shows_its_samples(tmp_path, capsys):
+    samples = (Sample("El gato.", "The cat.", "A\x1b[31m cat\nA dog."),)
+    Reporter(tmp_path).validated(dataclasses.replace(VALIDATED, samples=samples))
+    assert capsys.readouterr().out == (
+        "step 10  validation: loss 2.000  BLEU 30.0  chrF 40.0  exact 5.0%  best so far\n"
+        "  source     El gato.\n"
+        "  reference  The cat.\n"
+        "  output     A\\u001b[31m cat A dog.\n\n"
+    )
+
+
+@pytest.mark.parametrize("metrics", [None, b""])
+def test_before_the_first_report_there_is_nothing_to_draw_and_nothing_to_say(
+    tmp_path, capsys, metrics
+):
+    if metrics is not None:
+        (tmp_path / "metrics.jsonl").write_bytes(metrics)
+    Reporter(tmp_path).draw_curves()
+    assert capsys.readouterr().out == ""
+    assert not (tmp_path / "curves.png").exists()
+
+
+def test_metrics_that_cannot_be_drawn_are_told(tmp_path, capsys):
+    (tmp_path / "metrics.jsonl").write_bytes(b"no line of ours\n")
+    Reporter(tmp_path).draw_curves()
+    assert "curves.png: not drawn" in capsys.readouterr().out
 
 
 def test_a_full_disk_keeps_the_curves_there_are_and_stops_nothing(tmp_path, capsys):

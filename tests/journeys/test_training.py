@@ -18,7 +18,7 @@ from tests.journeys.commands import Result, check_refused, leftovers, run, virtu
 from regard.cli.progress import Reporter
 from regard.translation import weights as files
 from regard.translation.training import loss as losses
-from regard.translation.training import validation
+from regard.translation.training import tensorboard, validation
 from regard.translation.training.checkpoints import PROGRESS
 
 
@@ -165,12 +165,36 @@ def test_a_signal_before_the_first_step_ends_at_once(corpus, tmp_path, monkeypat
     assert not (tmp_path / "run").exists()
 
 
-def test_a_finished_run_says_so(model, corpus):
-    before = (model / "model.safetensors").read_bytes()
-    result = run("train", model, "--resume", "--data", corpus)
-    assert result.code == 0
+def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    """Every file of a run folder, and when it was written; but the lock, which names the process that held it last."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_a_finished_run_says_so_and_nothing_in_it_changes(curves, model, corpus, monkeypatch):
+    def board(folder: Path, step: int) -> None:
+        (folder / "events").write_text("new", encoding="utf-8")
+
+    monkeypatch.setattr(tensorboard, "check_installed", lambda: None)
+    monkeypatch.setattr(tensorboard, "TensorBoard", board)
+    (model / "curves.png").write_bytes(b"drawn by another matplotlib")
+    before = contents(model)
+    assert {"commands.txt", "repeat.txt", "metrics.jsonl"} <= {path.name for path in before}
+    result = run("train", model, "--resume", "--data", corpus, "--tensorboard")
+    assert result.code == 0, result
     assert "already finished at step 12" in result.out
-    assert (model / "model.safetensors").read_bytes() == before
+    assert f"To repeat this run:\n  {(model / 'repeat.txt').read_text('utf-8')}" in result.out
+    assert contents(model) == before
+
+
+def test_a_run_that_patience_ended_is_finished_too(model, corpus):
+    longer = ("--resume", "--data", corpus, "--set", "training.max_steps=500")
+    patient = ("--set", "training.patience=1", "--set", "training.validate_every=1")
+    assert run("train", model, *longer, *patient).code == 0
+    before = contents(model)
+    result = run("train", model, *longer, *patient)
+    assert "already finished" in result.out
+    assert contents(model) == before
 
 
 @pytest.mark.parametrize("gone", ["model.safetensors", "card.md"])
@@ -220,12 +244,76 @@ def test_a_configuration_that_changed_is_not_resumed(model, own):
     assert weights(model, 12) == before
 
 
-def test_the_precision_of_a_training_stays(model, corpus):
-    before = weights(model, 12)
+def test_the_precision_of_a_training_may_change_and_it_is_said(model, corpus):
     more = ["--resume", "--data", corpus, "--set", "training.max_steps=14"]
     other = run("train", model, *more, "--set", "training.precision=bfloat16")
-    check_refused(other, "training.precision", "bfloat16", code=2)
-    assert weights(model, 12) == before
+    assert other.code == 0, other
+    assert (
+        "from step 13 on bfloat16 with 1 thread, before float32 with 1 thread: "
+        "the weights will have other bits than without this change"
+    ) in other.lines
+    assert "bfloat16 arithmetic" in (model / "card.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["train.es", "train.en", "valid.en"])
+def test_a_corpus_that_changed_is_not_resumed_from(name, own, tmp_path):
+    folder = tmp_path / "run"
+    train(own / "tiny.toml", folder)
+    text = (own / name).read_text(encoding="utf-8")
+    (own / name).write_text(text.replace("El", "Un", 1).replace("The", "A", 1), encoding="utf-8")
+    before = contents(folder)
+    more = ("--resume", "--set", "training.max_steps=6")
+    refused = run("train", own / "tiny.toml", "--run", folder, *more)
+    check_refused(refused, own / name, "has changed", folder / "corpora.json")
+    assert contents(folder) == before
+    (own / name).rename(own / "changed")
+    (own / name).write_text(text, encoding="utf-8")  # the old one, at another time
+    assert run("train", own / "tiny.toml", "--run", folder, *more).code == 0
+    (own / "changed").replace(own / name)
+    (folder / "corpora.json").unlink()  # deliberately
+    more = ("--resume", "--set", "training.max_steps=8")
+    assert run("train", own / "tiny.toml", "--run", folder, *more).code == 0
+
+
+def test_checksums_of_corpora_that_cannot_be_read_are_named(model, corpus):
+    for spoilt in (b"[", b"\xff", b"7"):
+        (model / "corpora.json").write_bytes(spoilt)
+        refused = run("train", model, "--resume", "--data", corpus)
+        check_refused(refused, model / "corpora.json", "corrupted")
+
+
+def test_a_training_of_passes_ends_with_the_last_of_them(corpus, tmp_path):
+    folder = tmp_path / "run"
+    sets = ("--set", "training.max_epochs=2", "--set", "training.max_steps=0")
+    result = run("train", corpus / "tiny.toml", "--run", folder, *sets)
+    assert result.code == 0, result
+    assert "pass 2/2  loss" in result.out
+    assert ", 2 passes," in (folder / "card.md").read_text(encoding="utf-8")
+    again = run("train", folder, "--resume", "--data", corpus)
+    assert "already finished" in again.out
+
+
+def test_each_validation_shows_and_keeps_the_same_sentences(trained, corpus):
+    said = (trained / "said").read_text(encoding="utf-8")
+    kept = (trained / "samples.txt").read_text(encoding="utf-8")
+    blocks = kept.split("step ")[1:]
+    assert [block.split("\n")[0] for block in blocks] == ["6", "12"]
+    for block in blocks:
+        assert block.partition("\n")[2].strip("\n") in said
+    asked = [
+        [line for line in block.split("\n") if line.startswith(("  source", "  reference"))]
+        for block in blocks
+    ]
+    assert asked[0] == asked[1]
+    assert len(asked[0]) == 6
+    pairs = zip(
+        (corpus / "valid.es").read_text(encoding="utf-8").splitlines(),
+        (corpus / "valid.en").read_text(encoding="utf-8").splitlines(),
+        strict=True,
+    )
+    assert f"{asked[0][0]}|{asked[0][1]}" in {
+        f"  source     {source}|  reference  {target}" for source, target in pairs
+    }
 
 
 def test_a_run_folder_is_not_trained_into_twice(model, corpus):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli import report, streams
 from regard.translation.errors import RegardError
-from regard.translation.training.events import Observer, Stepped, Validated
+from regard.translation.training.events import Observer, Sample, Stepped, Validated
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ class Reporter(Observer):
     def stepped(self, event: Stepped, total: int) -> None:
         of = f"/{event.epochs}" if event.epochs else ""
         self.note(
-            f"step {event.step}/{total}  pass {event.epoch + 1}  loss {event.loss:.3f}  "
+            f"step {event.step}/{total}  pass {event.epoch + 1}{of}  loss {event.loss:.3f}  "
             f"rate {event.learning_rate:.2e}  {event.tokens_per_second:,.0f} tokens/s  "
             f"left {self._left(event.step, total)}"
         )
@@ -48,13 +48,23 @@ class Reporter(Observer):
             f"step {event.step}  validation: loss {event.loss:.3f}  BLEU {event.bleu:.1f}  "
             f"chrF {event.chrf:.1f}  exact {event.exact:.1f}%{best}"
         )
+        self._show(event.samples)
         self.draw_curves()
+
+    def _show(self, samples: Sequence[Sample]) -> None:
+        from regard.translation.training.samples import lines
+
+        for sample in samples:
+            self.note("\n".join(lines(sample)) + "\n")
 
     def draw_curves(self) -> None:
         """Draw anew what metrics.jsonl holds, if it holds anything; a picture that fails stops no training."""
         from regard.translation.runs import METRICS
         from regard.viewing import curves, figures
 
+        metrics = self.folder / METRICS
+        if not metrics.exists() or metrics.stat().st_size == 0:
+            return  # no report yet
         try:
             title = f"{self.folder.resolve().name}: training"
             figures.save(
@@ -63,9 +73,6 @@ class Reporter(Observer):
                 dots_per_inch=120,
             )
         except (OSError, RegardError, ValueError) as fault:
-        metrics = self.folder / METRICS
-        if not metrics.exists() or metrics.stat().st_size == 0:
-            return  # no report yet
             self.note(f"{self.folder / CURVES}: not drawn: {fault}")
 
     def _left(self, step: int, total: int) -> str:

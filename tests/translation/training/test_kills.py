@@ -72,7 +72,13 @@ def result(folder: Path) -> tuple[object, ...]:
     del progress["seconds"]
     if progress["since"]:
         progress["since"][2] = 0
-    return [path.name for path in kept], sums, progress, said(folder)
+    return (
+        [path.name for path in kept],
+        sums,
+        progress,
+        said(folder),
+        (folder / "samples.txt").read_text(),
+    )
 
 
 @pytest.fixture(scope="module")

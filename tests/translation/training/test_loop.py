@@ -312,11 +312,83 @@ def test_metrics_hold_finite_numbers_and_every_validation(tmp_path):
     assert lines[0]["learning_rate"] == 5e-3  # half way through two steps of warm-up
 
 
-def test_the_precision_is_measured_once_and_kept(tmp_path):
-    made = stop_at(trainer(tmp_path, "training.precision=auto"), 1)
-    assert made.progress.precision in ("float32", "medium", "bfloat16")
-    again = resumed(tmp_path, "training.precision=auto")
-    assert again.progress.precision == made.progress.precision
+PASSES = ("training.max_steps=0", "training.max_epochs=3")
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_passes_are_a_budget(tmp_path, accumulate):
+    made = trainer(tmp_path, *PASSES, f"training.accumulate={accumulate}", "training.log_every=2")
+    batches, taken = [made.epochs.batches(epoch) for epoch in range(3)], []
+    part = made.epochs.part
+    made.epochs.part = lambda *place: taken.append(place) or part(*place)  # type: ignore[method-assign]
+    assert made.train() == "finished"
+    assert taken == [(epoch, batch) for epoch in range(3) for batch in range(batches[epoch])]
+    assert made.progress.step == math.ceil(sum(batches) / accumulate)
+    assert made.total == math.ceil(3 * batches[0] / accumulate)
+    assert metrics(made)[-1]["kind"] == "validation"
+    assert metrics(made)[0]["epochs"] == 3
+    finished = resumed(tmp_path, *PASSES, f"training.accumulate={accumulate}")
+    assert finished.over
+    assert finished.train() == "finished"
+    assert finished.progress.step == made.progress.step
+    longer = resumed(
+        tmp_path, *PASSES, "training.max_epochs=4", f"training.accumulate={accumulate}"
+    )
+    assert not longer.over
+    longer.train()
+    assert longer.progress.epoch == 3
+
+
+def test_a_training_of_passes_that_was_interrupted_is_the_one_that_was_not(tmp_path):
+    cosine = (*PASSES, "training.schedule=cosine", "training.validate_every=7")
+    straight = trainer(tmp_path, *cosine, run="straight")
+    straight.train()
+    steps = straight.progress.step
+    stop_at(trainer(tmp_path, *cosine), steps // 2)
+    again = resumed(tmp_path, *cosine)
+    again.train()
+    assert last(again) == last(straight)
+    rates = [m["learning_rate"] for m in metrics(again) if m["kind"] == "step"]
+    assert rates[-1] < 0.1 * max(rates)  # the schedule ends with the budget
+
+
+@pytest.mark.parametrize(("steps", "ends"), [(2, 2), (10_000, None)])
+def test_of_two_budgets_the_first_that_is_reached_ends(tmp_path, steps, ends):
+    made = trainer(tmp_path, f"training.max_steps={steps}", "training.max_epochs=1")
+    made.train()
+    assert made.progress.step == (ends or made.epochs.batches(0)) == made.total
+
+
+def test_samples_are_kept_for_every_validation_once(tmp_path):
+    straight = trainer(tmp_path, run="straight")
+    straight.train()
+    kept = (straight.run.folder / "samples.txt").read_text(encoding="utf-8")
+    steps = [line for line in kept.splitlines() if line.startswith("step")]
+    assert steps == ["step 4", "step 8"]
+    assert kept.count("  reference  ") == 6
+    made = trainer(tmp_path)
+    made.train()
+    shutil.rmtree(made.run.folder / "checkpoints" / "step-8")  # as a kill before it was saved
+    assert (made.run.folder / "samples.txt").read_text(encoding="utf-8") == kept
+    resumed(tmp_path).train()
+    assert (made.run.folder / "samples.txt").read_text(encoding="utf-8") == kept
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(0, []), (2, [0, 2]), (9, [0, 1, 2, 3])])
+def test_samples_are_spread_over_the_validation_set(tmp_path, asked, shown):
+    made = trainer(tmp_path, f"training.validate_samples={asked}", "training.max_steps=1")
+    found = made.measure().samples
+    pairs = made.validation._pairs
+    assert [(each.source, each.reference) for each in found] == [pairs[i][:2] for i in shown]
+    made.train()
+    assert (made.run.folder / "samples.txt").exists() == (asked > 0)
+
+
+def test_samples_that_cannot_be_written_stop_the_training_by_name(tmp_path):
+    made = trainer(tmp_path)
+    (made.run.folder / "samples.txt").mkdir()
+    with pytest.raises(TrainingError, match=r"samples\.txt: cannot be (read|written)"):
+        made.train()
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "medium"])

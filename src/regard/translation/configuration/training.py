@@ -73,6 +73,8 @@ class TrainingSection(Section):
     """Steps from one validation to the next."""
     validate_sentences: Annotated[int, Field(ge=0, le=10_000_000)] = 500
     """Sentences that a validation translates, drawn from the validation corpus. 0 takes all."""
+    validate_samples: Annotated[int, Field(ge=0, le=1000)] = 3
+    """Translations that each validation prints and adds to samples.txt, of the same sentences every time."""
     save_every: Count = 500
     """Steps from one checkpoint to the next."""
     keep_best: Small = 3
@@ -135,6 +137,7 @@ FREE_ON_RESUME = {
         "threads",
         "validate_every",
         "validate_sentences",
+        "validate_samples",
         "average",
     )
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,14 @@ class Stepped:
     epochs: int = 0
 
 
+class Sample(NamedTuple):
+    """A sentence of the validation set, its reference and its greedy translation."""
+
+    source: str
+    reference: str
+    output: str
+
+
 @dataclass(frozen=True)
 class Validated:
     """The validation set was translated. `score` is what models are chosen by (larger is better)."""
@@ -31,6 +40,7 @@ class Validated:
     exact: float
     score: float
     best: bool
+    samples: tuple[Sample, ...] = ()
 
 
 class Observer:

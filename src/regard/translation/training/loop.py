@@ -20,7 +20,7 @@ from regard.translation.configuration import Configuration
 from regard.translation.errors import CorruptedError, TrainingError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import CONFIGURATION, Run
-from regard.translation.training import checkpoints, choosing, measuring, memory, metrics
+from regard.translation.training import checkpoints, choosing, measuring, memory, metrics, samples
 from regard.translation.training.checkpoints import Progress
 from regard.translation.training.epochs import Epochs, Part
 from regard.translation.training.events import Observer, Stepped, Validated
@@ -373,8 +373,14 @@ class Trainer:
             progress.plateaus += 1
         progress.best.append((score, progress.step))
         progress.best = sorted(progress.best, reverse=True)[: self.settings.keep_best]
-        event = Validated(progress.step, **asdict(quality), score=score, best=better)
-        self._write({"kind": "validation", **asdict(event)})
+        event = Validated(
+            progress.step, *quality.numbers, score=score, best=better, samples=quality.samples
+        )
+        line = asdict(event)
+        del line["samples"]
+        self._write({"kind": "validation", **line})
+        if self.processes.first:
+            samples.write(self.run, progress.step, quality.samples)
         self.observer.validated(event)
 
     def _measured(self, should_stop: Callable[[], bool]) -> Quality:
@@ -387,11 +393,11 @@ class Trainer:
             except Stopped:
                 if self.processes.size == 1:
                     raise
-        given = [0.0] * 5 if quality is None else [1.0, *asdict(quality).values()]
-        done, *numbers = self.processes.numbers(given)
+        given = [0.0] * 5 if quality is None else [1.0, *quality.numbers]
+        done, loss, bleu, chrf, exact = self.processes.numbers(given)
         if not done:
             raise Stopped
-        return Quality(*numbers)
+        return quality or Quality(loss, bleu, chrf, exact)
 
     def _score(self, quality: Quality) -> float:
         generated = self.configuration.data.generated is not None

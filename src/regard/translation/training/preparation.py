@@ -278,7 +278,11 @@ def _trainer(
         size=processes.size,
     )
     validation = Validation(
-        found.valid, tokenizers, sentences=training.validate_sentences, seed=configuration.seed
+        found.valid,
+        tokenizers,
+        sentences=training.validate_sentences,
+        seed=configuration.seed,
+        samples=training.validate_samples,
     )
     guide = _guide(configuration, found.train, tokenizers)
     return Trainer(run, model, epochs, validation, observer, processes, guide)

@@ -16,6 +16,7 @@ from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import collate, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Ragged
+from regard.translation.training.events import Sample
 from regard.translation.training.loss import smoothed_cross_entropy
 
 _BATCH_TOKENS = 4096
@@ -23,12 +24,18 @@ _BATCH_TOKENS = 4096
 
 @dataclass(frozen=True)
 class Quality:
-    """Loss in nats a target token (not smoothed), and greedy translations' scores in percent."""
+    """Loss in nats a target token (not smoothed), scores of greedy translations in percent, and some of these."""
 
     loss: float
     bleu: float
     chrf: float
     exact: float
+    samples: tuple[Sample, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[float, float, float, float]:
+        """What is measured, without the samples."""
+        return self.loss, self.bleu, self.chrf, self.exact
 
 
 class Stopped(Exception):
@@ -39,12 +46,21 @@ class Validation:
     """A fixed sample of the validation set: the files may be sorted, so a sample and no slice."""
 
     def __init__(
-        self, pairs: Sequence[Pair], tokenizers: Tokenizers, *, sentences: int, seed: int
+        self,
+        pairs: Sequence[Pair],
+        tokenizers: Tokenizers,
+        *,
+        sentences: int,
+        seed: int,
+        samples: int = 0,
     ) -> None:
         random = np.random.default_rng([seed, 0x7A11D])
         rows = np.sort(random.permutation(len(pairs))[: sentences or len(pairs)])
         self._pairs = [pairs[i] for i in rows]
         self._tokenizers = tokenizers
+        # Always the same ones, evenly spread over the set.
+        shown = min(samples, len(self._pairs))
+        self._shown = [n * len(self._pairs) // shown for n in range(shown)]
         self._source = Ragged.of(
             tokenizers.source.tagged(pair.tags).encode(pair.source) for pair in self._pairs
         )
@@ -97,5 +113,11 @@ class Validation:
             measures=("bleu", "chrf", "exact"),
         )
         return Quality(
-            total / max(1, tokens), scores.bleu or 0.0, scores.chrf or 0.0, scores.exact or 0.0
+            total / max(1, tokens),
+            scores.bleu or 0.0,
+            scores.chrf or 0.0,
+            scores.exact or 0.0,
+            tuple(
+                Sample(self._pairs[i].source, self._pairs[i].target, texts[i]) for i in self._shown
+            ),
         )
