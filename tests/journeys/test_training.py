@@ -166,8 +166,8 @@ def test_a_signal_before_the_first_step_ends_at_once(corpus, tmp_path, monkeypat
 
 
 def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
-    """Every file of a run folder, and when it was written; but the lock, which names the process that held it last."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    """Every file of a run folder, and when it was written."""
+    files = (path for path in folder.rglob("*") if path.is_file())
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 

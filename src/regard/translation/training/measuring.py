@@ -124,8 +124,8 @@ class SlowWatch:
     """Notices when a training stays far slower than its setting was measured.
 
     Args:
-        setting: what the training uses.
-        expected: the target tokens a second that were measured; 0 if there was nothing to choose.
+        setting: the setting of the training.
+        expected: its measured speed in target tokens a second; 0 if it was not measured.
     """
 
     def __init__(self, setting: Setting = SIMPLEST, expected: float = 0.0) -> None:
@@ -141,7 +141,7 @@ class SlowWatch:
         return self._told
 
     def advice(self, step: int, tokens_per_second: float) -> str:
-        """What a person may do about it."""
+        """A note on the speed, and on how to change the setting."""
         said = (
             f"step {step}: {tokens_per_second:,.0f} tokens/s, but {self._expected:,.0f} were measured with "
             f"{self._setting}: other programs may be using the processors"
@@ -160,7 +160,7 @@ def timed(
     device: torch.device,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Callable[[Setting], float]:
-    """A trial for `measure`: the seconds of a loss, its gradients and what comes after. It sets torch's threads."""
+    """A trial for `measure`: the seconds of a loss, its gradients and `after`. It sets torch's threads."""
 
     def trial(setting: Setting) -> float:
         torch.set_num_threads(setting.threads)
