@@ -155,8 +155,12 @@ def test_failures_have_their_codes_and_one_line(capsys):
     code, line = failed(OSError(28, "No space left on device", "/x/y"), capsys)
     assert (code, line) == (1, "error: /x/y: No space left on device\n")
     assert failed(MemoryError(), capsys)[1].startswith("error: out of memory")
-    fault = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
-    assert failed(fault, capsys)[1].startswith("error: out of memory")
+    for fault in (
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+        ImportError("_C.so: failed to map segment from shared object"),
+    ):
+        assert failed(fault, capsys)[1].startswith("error: out of memory")
+    assert failed(ImportError("no module named x"), capsys)[1].startswith("unexpected error")
 
 
 def test_an_error_of_the_system_blames_no_stream_that_did_not_fail(capsys):

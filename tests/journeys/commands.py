@@ -122,6 +122,7 @@ def preload() -> None:
         "regard.translation.evaluation.scores", "regard.translation.training.preparation",
         "regard.translation.translator", "regard.viewing.curves", "regard.viewing.multiples",
         "regard.viewing.page", "regard.viewing.terminal", "rich.console", "sacrebleu",
+        "numba", "torch._dynamo",  # which training imports
     ):  # fmt: skip
         importlib.import_module(name)
 

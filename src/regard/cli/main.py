@@ -186,7 +186,11 @@ def _of_system(fault: OSError) -> str:
 
 def _ran_out_of_memory(fault: BaseException) -> bool:
     text = str(fault).lower()
-    return isinstance(fault, RuntimeError) and ("out of memory" in text or "allocate" in text)
+    # A library that does not fit into memory is an ImportError.
+    signs = {RuntimeError: ("out of memory", "allocate"), ImportError: ("map segment", "allocate")}
+    return any(
+        isinstance(fault, kind) and any(sign in text for sign in signs[kind]) for kind in signs
+    )
 
 
 def _one_line(fault: object) -> str:
