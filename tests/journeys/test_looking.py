@@ -44,6 +44,7 @@ def test_each_kind_of_attention_can_be_asked_for(attention, trained):
     )
     assert result.code == 0
     assert ("<s>" in result.out) == (attention == "decoder")
+    assert ("/// masked" in result.out) == (attention == "decoder")
     assert "▁" in result.out
 
 

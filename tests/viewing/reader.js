@@ -46,6 +46,8 @@ const look = () => ({
   shares: spans("keys", "share").map((span) => span.textContent),
   shades: elements.keys.all("button").map((button) => button.style.backgroundColor),
   heads: elements.head.all("option").map((option) => option.textContent),
+  kinds: elements.map.all("td").slice(1).map((cell) => cell.className),
+  note: !elements["masked-name"].hidden,
   cells: elements.map.all("td").slice(1).map((cell) => cell.textContent),
   readout: elements.readout.textContent,
   focused: focused && focused.all("span")[0].textContent,
@@ -64,6 +66,8 @@ seen.arrow = look();
 elements.layer.value = "0";
 elements.layer.play("change");
 seen.self = look();
+first().play("pointerenter");
+seen.masked = look();
 elements.download.play("click");
 seen.download = saved;
 console.log(JSON.stringify(seen));

@@ -128,3 +128,14 @@ def test_the_mask_of_a_look_travels_with_its_heads() -> None:
     for each in (*heads, mean(heads)):
         assert each.readable is not None
         assert each.readable.tolist() == np.tril(np.ones((3, 3), dtype=bool)).tolist()
+
+
+def test_a_mean_masks_what_every_head_masks() -> None:
+    one, two = (
+        Alignment([[1.0, 0.0, 0.0]], ["a"], list("xyz"), readable=np.array([readable]))
+        for readable in ([True, False, False], [True, True, False])
+    )
+    both = mean([one, two]).readable
+    assert both is not None
+    assert both.tolist() == [[True, True, False]]
+    assert mean([one, Alignment(one.weights, ["a"], list("xyz"))]).readable is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+import regard
 from regard.attention.looks import StoredLook
 from regard.translation.results import Translation
 from regard.viewing import notebook
@@ -57,3 +58,12 @@ def test_a_long_sentence_has_no_table() -> None:
 def test_the_representation_leaves_out_tensors_and_pieces() -> None:
     assert "looks" not in repr(_translation())
     assert "target_pieces" not in repr(_translation())
+
+
+def test_masked_cells_differ_from_zeros() -> None:
+    x = torch.zeros(1, 1, 2, 4)
+    masked = regard.look(x, x, mask=regard.masks.causal(align="start"))
+    shown = _translation(looks={"decoder.0.cross": masked})._repr_html_()
+    assert shown.count("masked, may not be read") == 1
+    zeros = StoredLook(torch.eye(2)[None, None])
+    assert "masked" not in _translation(looks={"decoder.0.cross": zeros})._repr_html_()

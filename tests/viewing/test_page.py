@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from regard.viewing import colours, page
@@ -26,7 +27,12 @@ EVIL = [
 ]
 CROSS = Alignment([[0.1, 0.7, 0.2], [0.6, 0.3, 0.1]], ["my", "house"], ["mi", "casa", "</s>"])
 OTHER = Alignment([[0.3, 0.3, 0.4], [0.0, 0.1, 0.9]], ["my", "house"], ["mi", "casa", "</s>"])
-OWN = Alignment([[1.0, 0.0], [0.5, 0.5]], ["my", "house"], ["my", "house"])
+OWN = Alignment(
+    [[1.0, 0.0], [1.0, 0.0]],
+    ["my", "house"],
+    ["my", "house"],
+    readable=np.array([[True, False], [True, True]]),
+)
 
 
 class _Reader(HTMLParser):
@@ -169,3 +175,14 @@ def test_pickers_and_keys_choose(seen: dict[str, Any]) -> None:
     assert seen["arrow"]["shares"] == ["60%", "30%", "10%"]
     assert seen["self"]["keys"] == ["my", "house"]
     assert json.loads(seen["download"])["layers"][1]["heads"][1][1] == [0.0, 0.1, 0.9]
+
+
+def test_masked_cells_differ_from_zeros(seen: dict[str, Any]) -> None:
+    data = json.loads(_Reader(page.render({"a": [OWN]})).of("script")[0])
+    assert data["layers"][0]["heads"] == [[[1.0, None], [1.0, 0.0]]]
+    assert seen["self"]["cells"] == ["100", "", "100", "0"]
+    assert seen["self"]["kinds"] == ["", "masked", "", "quiet"]
+    assert seen["self"]["note"]
+    assert not seen["opened"]["note"]
+    assert seen["masked"]["shares"] == ["100%", "masked"]
+    assert seen["masked"]["readout"] == "“\u2068my\u2069” looks most at “\u2068my\u2069” 100%"

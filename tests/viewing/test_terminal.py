@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
@@ -78,3 +79,26 @@ def test_scores_are_drawn_without_percent() -> None:
     assert "600" not in drawn
     assert "percent" not in drawn
     assert "-2" in drawn
+
+
+MASKED = Alignment(
+    [[1.0, 0.0], [1.0, 0.0]],
+    ["a", "b"],
+    ["x", "y"],
+    readable=np.array([[True, False], [True, True]]),
+)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_masked_cells_differ_from_zeros(encoding: str) -> None:
+    drawn = _drawn(MASKED, encoding=encoding).split("\n")
+    assert drawn[1:3] == ["a 100 ///", "b 100"]
+    assert drawn[4] == "/// masked, may not be read"
+    assert "masked" not in _drawn(ALIGNMENT, encoding=encoding)
+
+
+def test_masked_cells_have_no_shade() -> None:
+    drawn = _drawn(MASKED, force_terminal=True, color_system="truecolor", no_color=False)
+    first, second = drawn.split("\n")[1:3]
+    assert (first.count("48;2;"), second.count("48;2;")) == (1, 2)
+    assert "///" in first

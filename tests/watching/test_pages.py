@@ -154,3 +154,14 @@ def test_the_bound_holds_for_the_file(tmp_path, monkeypatch):
     path = seen.page(tmp_path / "x.html", tokens=["\U0001f600" * 60] * 120)
     assert path.stat().st_size < pages.NUMBER * 8 * 120**2 + 12 * 60 * 240 + 50_000
     assert len(data(path)["layers"][0]["heads"]) == 8
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_masked_cells_are_null(tmp_path, monkeypatch, mean):
+    query, model = torch.zeros(1, 2, 2, 4), Fused()
+    with regard.watch(model) as seen:
+        model(query, query, is_causal=True)
+    if mean:
+        monkeypatch.setattr(pages, "_is_reduced", lambda *_: True)
+    (layer,) = data(seen.page(tmp_path / "x.html"))["layers"]
+    assert layer["heads"] == [[[1.0, None], [0.5, 0.5]]] * (1 if mean else 2)

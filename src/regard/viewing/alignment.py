@@ -160,6 +160,8 @@ def by_head(
 def mean(alignments: Sequence[Alignment], *, title: str | None = None) -> Alignment:
     """The mean of alignments with the same words, as of the heads of one layer.
 
+    A cell is masked where it is masked in all of them.
+
     Raises:
         ValueError: there are none, or their words differ.
 
@@ -174,7 +176,9 @@ def mean(alignments: Sequence[Alignment], *, title: str | None = None) -> Alignm
         raise ValueError("the alignments have different words: average heads of one layer only")
     weights = np.mean([alignment.weights for alignment in alignments], axis=0)
     title = first.title if title is None else title
-    return Alignment(weights, first.queries, first.keys, title, first.readable)
+    known = [a.readable for a in alignments if a.readable is not None]
+    readable = np.any(known, axis=0) if len(known) == len(alignments) else None
+    return Alignment(weights, first.queries, first.keys, title, readable)
 
 
 def _headed(title: str, head: int) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST = 40  # words of a side of the table
 _SAID = 0.095
+_HATCH = "background:repeating-linear-gradient(135deg,#8888 0 1px,transparent 1px 5px)"
 _CELL = "width:2.2em;padding:2px;text-align:center;font-size:85%"
 
 
@@ -53,7 +54,10 @@ def _table(translation: Translation, name: str) -> str:
 def _cells(alignment: Alignment, row: int) -> str:
     look, (low, high) = colours.theme("light"), alignment.scale()
     cells = []
-    for weight in alignment.weights[row].tolist():
+    for weight in alignment.masked[row].tolist():
+        if weight is None:
+            cells.append(f'<td style="{_CELL};{_HATCH}" title="masked, may not be read"></td>')
+            continue
         share = (weight - low) / (high - low)
         colour = f"background:{colours.hexadecimal(look.shade(share))};color:{look.ink_on(share)}"
         said = f"{100 * weight:.0f}" if weight >= _SAID else ""

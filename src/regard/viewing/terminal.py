@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 _WIDEST_KEY, _NARROWEST_KEY, _WIDEST_QUERY = 18, 4, 20
 _SAID = 0.095  # cells of less than 10% stay without their number
-_BLOCKS, _ASCII_BLOCKS = " ░▒▓█", " .:=#"
+_BLOCKS, _ASCII_BLOCKS, _MASKED = " ░▒▓█", " .:=#", "/"
 
 
 def draw(alignment: Alignment, console: Console, *, theme: str | None = None) -> None:
     """Print an alignment: queries down, keys across, the larger the weight the stronger the cell.
 
     Where the console has no colour, cells are filled with ░▒▓█, and with .:=# where it cannot
-    write those. Where it is too narrow, words are cropped first, then keys left out, which a
-    last line says.
+    write those. Masked cells are filled with slashes. Where the console is too narrow, words are
+    cropped first, then keys are left out. Notes below the legend report both.
 
     Args:
         alignment: what to draw.
@@ -49,14 +49,18 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
     for key, width in zip(keys, widths, strict=False):
         head.append(_centred(shorten(key, width - 1, sheet.ellipsis), width))
     _print(console, head)
-    for query, row in zip(queries, alignment.weights.tolist(), strict=True):
+    for query, row in zip(queries, alignment.masked.tolist(), strict=True):
         line = Text(" " * (margin - cells(query)) + query + " ")
         for weight, width in zip(row, widths, strict=False):
             sheet.fill(line, weight, width)
         _print(console, line)
     _print(console, sheet.legend(margin + 1))
+    notes = [f"{3 * _MASKED} masked, may not be read"] * alignment.has_masked
     if len(widths) < len(keys):
-        note = f"showing {len(widths)} of {len(keys)} keys: widen the terminal to see the rest"
+        notes.append(
+            f"showing {len(widths)} of {len(keys)} keys: widen the terminal to see the rest"
+        )
+    for note in notes:
         for line_of_note in _wrapped(note, console.width):
             _print(console, Text(line_of_note))
 
@@ -93,8 +97,12 @@ class _Sheet:
         shown = visible(label)
         return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
 
-    def fill(self, line: Text, weight: float, width: int) -> None:
-        """One cell and the gap after it; a weight of 10% or more is written out in percent."""
+    def fill(self, line: Text, weight: float | None, width: int) -> None:
+        """One cell and the gap after it: a weight of 10% or more in percent; None for a masked one."""
+        if weight is None:
+            faint = "" if self.theme is None else self.theme.faint
+            line.append((width - 1) * _MASKED, faint).append(" ")
+            return
         share = (weight - self.low) / (self.high - self.low)
         said = f"{100 * weight:.0f}" if self.in_percent and weight >= _SAID else ""
         said = said if len(said) < width else ""

@@ -46,11 +46,15 @@ def write(
     mean = _is_reduced(shown, labels)
     layers: dict[str, Any] = {}
     for subject, (queries, keys) in zip(shown, labels, strict=True):
-        weights, averaged = _weights(subject, entry, mean), mean and subject.heads > 1
+        weights, readable = _weights(subject, entry, mean)
+        averaged = mean and subject.heads > 1
         name = f"{subject.name}, mean of {subject.heads} heads" if averaged else subject.name
         alignment = import_module(ALIGNMENT).Alignment
         try:
-            own = [alignment(each, queries, keys) for each in weights]
+            own = [
+                alignment(each, queries, keys, readable=may.cpu().numpy())
+                for each, may in zip(weights, readable, strict=True)
+            ]
         except ValueError as fault:
             raise WatchError(f"{subject.name}: {fault}") from None
         layers[name] = own if heads is None or averaged else dict(zip(heads, own, strict=True))
@@ -80,20 +84,28 @@ def _is_reduced(shown: list[Subject], labels: list[tuple[list[str], list[str]]])
     return True
 
 
-def _weights(subject: Subject, entry: int, mean: bool) -> Tensor:
-    """(heads, queries, keys) of one batch entry, or (1, queries, keys) of the mean."""
+def _weights(subject: Subject, entry: int, mean: bool) -> tuple[Tensor, Tensor]:
+    """Of one batch entry (heads, queries, keys), or (1, queries, keys) of the mean: the weights, and
+    which keys may be read."""
     *batch, queries, keys = subject.look.shape
     entries = prod(batch) // subject.heads
     if not -entries <= entry < entries:
         raise WatchError(f"{subject.name} has {entries} batch entries, there is no entry {entry}")
-    height, parts = max(1, ROOM // (prod(batch) * keys)), []
+    height = max(1, ROOM // (prod(batch) * keys))
+    parts: list[Tensor] = []
+    open_: list[Tensor] = []
     for start in range(0, queries, height):
         rows = range(start, min(start + height, queries))
         with torch.no_grad():
             some = subject.look.weights(rows=rows)
-        some = some.reshape(entries, subject.heads, len(rows), keys)[entry]
+            may = subject.look.readable(rows=rows)
+        may = some.new_ones(some.shape, dtype=torch.bool) if may is None else may
+        some, may = (
+            each.reshape(entries, subject.heads, len(rows), keys)[entry] for each in (some, may)
+        )
         parts.append(some.mean(0, keepdim=True) if mean else some)
-    return torch.cat(parts, -2)
+        open_.append(may.any(0, keepdim=True) if mean else may)
+    return torch.cat(parts, -2), torch.cat(open_, -2)
 
 
 def _labels(

@@ -101,7 +101,7 @@ def _layer(name: str | int, given: Heads) -> dict[str, Any]:
         "keys": first.keys,
         "scale": scale_of(heads),
         "numbers": list(numbered),
-        "heads": [head.weights.round(_DIGITS).tolist() for head in heads],
+        "heads": [head.masked.round(_DIGITS).tolist() for head in heads],  # null for a masked cell
     }
 
 

@@ -13,14 +13,18 @@
 
   // ---- numbers and colours ----
 
+  // A weight of null is masked; in the mean of heads it counts as 0 unless all heads mask it.
   function meanOf(heads) {
-    return heads[0].map((row, q) =>
-      row.map((_, k) => heads.reduce((sum, head) => sum + head[q][k], 0) / heads.length));
+    return heads[0].map((row, q) => row.map((_, k) => {
+      const own = heads.map((head) => head[q][k]);
+      return own.every((weight) => weight === null) ? null : own.reduce((sum, weight) => sum + weight, 0) / own.length;
+    }));
   }
 
   const inShares = () => layer.scale[0] >= 0 && layer.scale[1] <= 1;
 
   function said(weight) {
+    if (weight === null) return "masked";
     if (!inShares()) return weight.toPrecision(3);
     const percent = 100 * weight;
     return (percent >= 9.5 || percent === 0 ? percent.toFixed(0) : percent.toFixed(1)) + "%";
@@ -120,13 +124,14 @@
 
   // ---- what is chosen, shown everywhere ----
 
+  // weightOf gives undefined where nothing is chosen and null where the key is masked.
   function paintWords(words, weightOf, chosen) {
     words.forEach(({ button, share }, place) => {
       const weight = weightOf(place);
       button.classList.toggle("chosen", place === chosen);
       button.setAttribute("aria-pressed", String(view.pinned && place === chosen));
-      share.textContent = weight === null ? "" : said(weight);
-      if (weight === null) button.style.backgroundColor = button.style.color = "";
+      share.textContent = weight === undefined ? "" : said(weight);
+      if (weight === undefined || weight === null) button.style.backgroundColor = button.style.color = "";
       else shade(button, weight);
     });
   }
@@ -134,8 +139,8 @@
   function show() {
     const { query, key } = view;
     const only = query !== null && key !== null;
-    paintWords(keyWords, (k) => (query === null ? null : weights[query][k]), key);
-    paintWords(queryWords, (q) => (key === null || only ? null : weights[q][key]), query);
+    paintWords(keyWords, (k) => (query === null ? undefined : weights[query][k]), key);
+    paintWords(queryWords, (q) => (key === null || only ? undefined : weights[q][key]), query);
     marked.forEach((element) => element.classList.remove("chosen"));
     marked = [queryHeads[query], keyHeads[key], only && cells[query] ? cells[query][key] : null].filter(Boolean);
     marked.forEach((element) => element.classList.add("chosen"));
@@ -148,7 +153,7 @@
     if (query === null && key === null) return "Point at a word, or step through the words with the arrow keys. Enter holds it, Escape lets go.";
     if (query !== null && key !== null) return `${quoted(queries[query])} looks at ${quoted(keys[key])}: ${said(weights[query][key])}`;
     const [words, row] = query !== null ? [keys, weights[query]] : [queries, weights.map((r) => r[key])];
-    const best = row.map((weight, i) => [weight, i]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 3);
+    const best = row.map((weight, i) => [weight, i]).filter(([weight]) => weight !== null).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 3);
     const list = best.map(([weight, i]) => `${quoted(words[i])} ${said(weight)}`).join(", ");
     return query !== null ? `${quoted(queries[query])} looks most at ${list}` : `${quoted(keys[key])} is looked at most by ${list}`;
   }
@@ -172,9 +177,11 @@
       queryHeads[q] = make("th", line, layer.queries[q].slice(0, 200));
       queryHeads[q].scope = "row";
       return row.map((weight, k) => {
-        const cell = make("td", line, said(weight).replace("%", ""), weight < 0.095 && inShares() ? "quiet" : "");
-        shade(cell, weight);
-        if (cell.className) cell.style.color = "";
+        const masked = weight === null;
+        const kind = masked ? "masked" : weight < 0.095 && inShares() ? "quiet" : "";
+        const cell = make("td", line, masked ? "" : said(weight).replace("%", ""), kind);
+        if (!masked) shade(cell, weight);
+        if (kind) cell.style.color = "";
         cell.addEventListener("pointerenter", () => { if (!view.pinned) cross(q, k); });
         return cell;
       });
@@ -195,7 +202,7 @@
     const brush = picture.getContext("2d");
     const dots = brush.createImageData(columns, rows);
     weights.forEach((row, q) => row.forEach((weight, k) => {
-      dots.data.set([...mix(shareOf(weight)), 255], 4 * (q * columns + k));
+      if (weight !== null) dots.data.set([...mix(shareOf(weight)), 255], 4 * (q * columns + k));
     }));
     brush.putImageData(dots, 0, 0);
     picture.addEventListener("pointermove", (event) => {
@@ -211,6 +218,7 @@
     [cells, keyHeads, queryHeads, marked] = [[], [], [], []];
     (weights.length * weights[0].length > MOST_CELLS ? canvas : table)(sheet);
     const stops = [0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1].map((share) => `rgb(${mix(share).join(" ")})`);
+    at("masked").hidden = at("masked-name").hidden = weights.every((row) => row.every((weight) => weight !== null));
     at("bar").style.backgroundImage = `linear-gradient(to right, ${stops.join(", ")})`;
     [at("low").textContent, at("high").textContent] = layer.scale.map(inShares() ? (end) => `${+(100 * end).toPrecision(3)}%` : String);
   }
