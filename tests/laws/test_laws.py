@@ -318,6 +318,111 @@ def test_a_query_spoils_its_own_reading_and_nothing_else(kernel: str, garbage: f
     assert not found[1][0][:, 1].any()
 
 
+LEARNED = {
+    "scaled_dot": scores.ScaledDot(),
+    "cosine": scores.Cosine(3.0),
+    "general": scores.General(8, 8).double(),
+    "additive": scores.Additive(8, 8, 6, bias=True).double(),
+    "capped": scores.SoftCap(scores.Additive(8, 8, 6).double(), 2.0),
+    "function": lambda query, key: query @ key.mT,
+}
+EVERY_SCORE = pytest.mark.parametrize("score", LEARNED.values(), ids=LEARNED)
+
+
+def leaves_of(score: object, *given_: Tensor) -> list[Tensor]:
+    """The tensors given and the parameters of the score."""
+    owned = list(score.parameters()) if isinstance(score, torch.nn.Module) else []
+    return [*given_, *owned]
+
+
+def each_row(look: regard.Look) -> dict[str, Tensor]:
+    """What can be trained with, (*batch, queries) or (*batch, queries, any)."""
+    return {
+        "weights": look.weights(),
+        "window": look.weights(rows=range(5), columns=range(7)),
+        "entropy": look.entropy(),
+        "perplexity": look.perplexity(),
+        "log_normaliser": look.log_normaliser(),
+        "mean": look.mean_heads().weights().unsqueeze(0),
+        "entropy of mean": look.mean_heads().entropy().unsqueeze(0),
+    }
+
+
+@EVERY_SCORE
+@GARBAGE
+@pytest.mark.parametrize("through", ["look", "read"])
+def test_what_may_not_be_read_spoils_no_gradient_of_a_look(
+    through: str, garbage: float, score: object
+) -> None:
+    """Key 2 of the first head is for queries from 2 on, key 5 for nobody."""
+    mask = masks.causal(align="start") & (torch.arange(7) != 5)
+    found = []
+    for spoilt in (False, True):
+        query, key, value = (tensor.detach().clone() for tensor in draw(5, 7, 2))
+        if spoilt:
+            key[0, 2], key[:, 5] = garbage, garbage
+        given_ = leaves_of(score, query.requires_grad_(), key.requires_grad_())
+        if through == "look":
+            look = regard.look(query, key, mask=mask, score=score)
+            parts = {}
+        else:
+            reading, look = regard.read(query, key, value, mask=mask, score=score)
+            parts = {"reading": reading}
+        parts |= each_row(look)
+        parts = {name: part[:, :2] for name, part in parts.items()}
+        parts["received"] = look.received(rows=range(2))
+        found.append(
+            {
+                name: [part, *torch.autograd.grad(part.sin().sum(), given_, retain_graph=True)]
+                for name, part in parts.items()
+            }
+        )
+    for name in found[0]:
+        for clean, got in zip(found[0][name], found[1][name], strict=True):
+            assert torch.allclose(clean, got), name
+
+
+@EVERY_SCORE
+@GARBAGE
+def test_a_query_spoils_its_own_row_of_a_look_and_nothing_else(
+    garbage: float, score: object
+) -> None:
+    """Query 1 may read nothing, query 3 may read: both hold garbage."""
+    mask, others = draw_mask(5, 7, 1), [0, 2, 4]
+    mask[1], mask[3] = False, True
+    found = []
+    for spoilt in (False, True):
+        query, key, _ = (tensor.detach().clone() for tensor in draw(5, 7, 2))
+        if spoilt:
+            query[:, [1, 3]] = garbage
+        given_ = leaves_of(score, query.requires_grad_(), key.requires_grad_())
+        look = regard.look(query, key, mask=mask, score=score)
+        parts = {name: part[:, others] for name, part in each_row(look).items()}
+        parts["received"] = look.received(rows=[0, 1, 2, 4])
+        found.append(
+            {
+                name: [part, *torch.autograd.grad(part.sin().sum(), given_, retain_graph=True)]
+                for name, part in parts.items()
+            }
+        )
+        assert not look.weights()[:, 1].any()
+        assert not look.entropy()[:, 1].any()
+    for name in found[0]:
+        for clean, got in zip(found[0][name], found[1][name], strict=True):
+            assert torch.allclose(clean, got), name
+
+
+def test_a_look_at_what_may_be_read_is_not_hidden() -> None:
+    query, key, _ = draw()
+    key = key.detach().clone()
+    key[3] = torch.nan
+    look = regard.look(query, key, mask=masks.causal(align="start"))
+    for answer in (look.entropy(), look.log_normaliser(), look.weights().sum(-1)):
+        assert answer[:3].isfinite().all()
+        assert answer[3:].isnan().all()
+    assert look.received()[:3].isnan().all()
+
+
 @EVERY_KERNEL
 def test_what_is_read_is_not_hidden(kernel: str) -> None:
     query, key, value = (tensor.detach() for tensor in draw())

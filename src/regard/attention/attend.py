@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.serve import at_once, serve
+from regard.attention.kernels.zeroed import are_finite, is_checked
 from regard.attention.looks import Look
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike
@@ -158,11 +159,14 @@ def read(
 def _shared(request: Request) -> Request:
     """The same, the score's work on single queries and keys done: once, for reading and look.
 
-    Where the reading is in half precision nothing is shared, as a look is exact in any.
+    Where the reading is in half precision nothing is shared, as a look is exact in any. Nor is
+    anything where NaN in a masked key would spoil the gradients of that work.
     """
     if request.query.dtype in HALVES or torch.is_autocast_enabled(request.query.device.type):
         return request
     score, query, key = prepare_both(request.score, request.query, request.key)
     if score is request.score:
+        return request
+    if is_checked(request) and not are_finite(request.query, request.key):
         return request
     return replace(request, score=score, query=query, key=key)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -13,7 +11,7 @@ from regard.attention.kernels.kernel import Kernel
 from regard.attention.kernels.loops import in_forward_mode, transformed
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.sentences import one_by_one, packing
-from regard.attention.precision import HALVES
+from regard.attention.kernels.zeroed import are_finite, zeroed
 
 ROOM = 1 << 22  # booleans held at a time
 
@@ -32,8 +30,8 @@ def serve(request: Request, value: Tensor) -> Tensor:
     reading = kernel.attend(request, value)
     # A key or query that no reading shows may still spoil gradients. Where none are wanted the keys
     # of a decoder's single query are not summed: they are as many numbers as its scores take.
-    whole = _are_finite(reading) and (
-        not reading.requires_grad or _are_finite(request.key, request.query)
+    whole = are_finite(reading) and (
+        not reading.requires_grad or are_finite(request.key, request.query)
     )
     return reading if whole else _apart(kernel, request, value, reading)
 
@@ -59,41 +57,18 @@ def at_once(query: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
     return F.scaled_dot_product_attention(query, key, value)
 
 
-def _are_finite(*tensors: Tensor) -> bool:
-    """Whether all numbers are: one that is not makes the sum none either."""
-    wide = (torch.float32 if each.dtype in HALVES else None for each in tensors)
-    total = sum(t.detach().sum(dtype=w).item() for t, w in zip(tensors, wide, strict=True))
-    return total - total == 0.0
-
-
 def _apart(kernel: Kernel, request: Request, value: Tensor, spoilt: Tensor) -> Tensor:
-    """The reading where something holds NaN or infinity: 0 times those is no 0.
+    """The reading where something holds NaN or infinity.
 
     Such keys and values are read as zeros by the queries that may not read them, and such queries
     ask with zeros where they may read nothing. The other rows that these touch keep what the
     numbers came to, without gradients.
     """
-    broken = ~(request.key.isfinite().all(-1) & value.isfinite().all(-1))
-    lost = ~request.query.isfinite().all(-1)
-    if not (broken.any() or lost.any()):
+    found = zeroed(request, value)
+    if found is None:
         return spoilt
-    query, key = request.query, request.key
-    clean = replace(
-        request,
-        query=query.masked_fill(lost.unsqueeze(-1), 0.0),
-        key=key.masked_fill(broken.unsqueeze(-1), 0.0),
-    )
-    reading = kernel.attend(clean, value.masked_fill(broken.unsqueeze(-1), 0.0))
-    return torch.where(_touched(request, broken, lost), spoilt.detach(), reading)
-
-
-def _touched(request: Request, broken: Tensor, lost: Tensor) -> Tensor:
-    """Which queries may read one of these keys, or are lost and may read any: (*batch, queries, 1)."""
-    height = max(1, ROOM // max(1, request.keys * broken.shape[:-1].numel()))
-    touched = []
-    for rows in torch.arange(request.queries).split(height):
-        readable = request.readable(rows)
-        reads = broken.unsqueeze(-2) | lost.index_select(-1, rows).unsqueeze(-1)
-        reads = reads if readable is None else readable & reads
-        touched.append(reads.any(-1, keepdim=True).expand(*reads.shape[:-2], len(rows), 1))
-    return torch.cat(touched, -2)
+    reading = kernel.attend(found.request, value.masked_fill(found.keys.unsqueeze(-1), 0.0))
+    height = max(1, ROOM // max(1, request.keys * found.keys.shape[:-1].numel()))
+    rows = torch.arange(request.queries).split(height)
+    touched = torch.cat([found.spoilt(strip) for strip in rows], -2)
+    return torch.where(touched, spoilt.detach(), reading)

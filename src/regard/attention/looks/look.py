@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
+from regard.attention.kernels.zeroed import are_finite, is_checked, zeroed
 from regard.attention.looks import learned
 from regard.attention.looks.answers import Answers
 from regard.attention.looks.caption import Caption
@@ -85,7 +86,7 @@ class Look(Answers):
         """
         batch, queries, keys = self.shape[:-2], *self.shape[-2:]
         if rows is None and columns is None:
-            whole = self._rows(None).expand(*batch, queries, keys)
+            whole = self._finite()._rows(None).expand(*batch, queries, keys)
             if progress:
                 progress(prod(batch) * queries, prod(batch) * queries)
             return whole
@@ -93,10 +94,11 @@ class Look(Answers):
         across = None if columns is None else positions(columns, keys, self.device)
         if not self._follows():
             return self._window(down, across, progress)
+        look = self._finite()
         if across is None:
-            return self._rows(down).expand(*batch, len(down), keys)
+            return look._rows(down).expand(*batch, len(down), keys)
         parts = [
-            self._spread(block).index_select(-1, across)
+            look._spread(block).index_select(-1, across)
             for block in down.split(max(1, BLOCK // max(1, keys)))
         ]
         return torch.cat(parts, dim=-2)
@@ -233,6 +235,10 @@ class Look(Answers):
     def _rows(self, rows: Tensor | None) -> Tensor:
         return weigh(self._request, rows)
 
+    def _spoilt(self, rows: Tensor | None) -> Tensor | None:
+        """Which rows give no gradient, as NaN or infinity is read there; None for no row."""
+        return None
+
     def _scores(self, rows: Tensor) -> Tensor:
         scores = weigh(replace(self._request, normaliser=MASKED), rows) / self._temperature()
         return scores.expand(*self.shape[:-2], len(rows), self.shape[-1])
@@ -262,9 +268,22 @@ class Look(Answers):
         return learned.leaves_of(self._request)
 
     def _learner(self) -> Look:
+        return self._finite()._prepared()
+
+    def _prepared(self) -> Look:
         request = self._request
         score, query, key = prepare_both(request.score, widen(request.query), widen(request.key))
         return Look(replace(request, score=score, query=query, key=key))
+
+    def _finite(self) -> Look:
+        """The same look; keys and queries without weight do not spoil its gradients."""
+        request = self._request
+        if not is_checked(request) or are_finite(request.query, request.key):
+            return self
+        from regard.attention.looks.zeroed import ZeroedLook
+
+        found = zeroed(request)
+        return self if found is None else ZeroedLook(self, found)
 
     def _learns(self) -> bool:
         if not torch.is_grad_enabled():

@@ -37,8 +37,16 @@ class MeanLook(Look):
 
     def _rows(self, rows: Tensor | None) -> Tensor:
         weights = self._look._rows(rows)
-        count = weights.shape[-2]
-        return weights.expand(*self._look.shape[:-2], count, self.shape[-1]).mean(-3)
+        batch, count = self._look.shape[:-2], weights.shape[-2]
+        mean = weights.expand(*batch, count, self.shape[-1]).mean(-3)
+        spoilt = self._spoilt(rows)
+        return mean if spoilt is None else torch.where(spoilt, mean.detach(), mean)
+
+    def _spoilt(self, rows: Tensor | None) -> Tensor | None:
+        spoilt = self._look._spoilt(rows)
+        if spoilt is None:
+            return None
+        return spoilt.expand(*self._look.shape[:-2], *spoilt.shape[-2:]).any(-3)
 
     def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
         allowed = self._look.readable(rows, columns)
@@ -64,6 +72,9 @@ class MeanLook(Look):
 
     def _learner(self) -> MeanLook:
         return MeanLook(self._look._learner())
+
+    def _finite(self) -> MeanLook:
+        return MeanLook(self._look._finite())
 
     def _learns(self) -> bool:
         return self._look._learns()

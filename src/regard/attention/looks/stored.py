@@ -71,6 +71,9 @@ class StoredLook(Look):
     def _learner(self) -> StoredLook:
         return self
 
+    def _finite(self) -> StoredLook:
+        return self
+
     def _learns(self) -> bool:
         return torch.is_grad_enabled() and self._weights.requires_grad
 

@@ -1,0 +1,80 @@
+"""Requests whose queries or keys hold NaN or infinity: 0 times those is no 0.
+
+A weight of 0 does not keep such numbers out of a product, nor a gradient of 0 out of other gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.loops import transformed
+from regard.attention.kernels.request import Request
+from regard.attention.precision import HALVES
+
+
+@dataclass(frozen=True)
+class Zeroed:
+    """A request with zeros in place of the queries and keys that hold NaN or infinity.
+
+    Args:
+        request: With the zeros.
+        queries: Which queries were replaced, (*batch, queries).
+        keys: Which keys were replaced, (*batch, keys).
+    """
+
+    request: Request
+    queries: Tensor
+    keys: Tensor
+
+    def spoilt(self, rows: Tensor | None = None) -> Tensor:
+        """Which queries may read a replaced key, or were replaced and may read any key.
+
+        The numbers of these rows are NaN in general, and not those of the zeros.
+
+        Returns:
+            (*batch, queries or rows, 1).
+        """
+        queries = self.queries if rows is None else self.queries.index_select(-1, rows)
+        reads = self.keys.unsqueeze(-2) | queries.unsqueeze(-1)
+        readable = self.request.readable(rows)
+        return (reads if readable is None else readable & reads).any(-1, keepdim=True)
+
+
+def zeroed(request: Request, value: Tensor | None = None) -> Zeroed | None:
+    """The request with zeros where needed; None where all numbers are finite.
+
+    Args:
+        request: A request.
+        value: The values; a key whose value holds NaN or infinity is replaced as well.
+    """
+    queries, keys = ~request.query.isfinite().all(-1), ~request.key.isfinite().all(-1)
+    if value is not None:
+        keys = keys | ~value.isfinite().all(-1)
+    if not (queries.any() or keys.any()):
+        return None
+    zeros = replace(
+        request,
+        query=request.query.masked_fill(queries.unsqueeze(-1), 0.0),
+        key=request.key.masked_fill(keys.unsqueeze(-1), 0.0),
+    )
+    return Zeroed(zeros, queries, keys)
+
+
+def is_checked(request: Request) -> bool:
+    """Whether gradients are to be kept from NaN and infinity: not by compilers, nor on a GPU."""
+    if request.mask is None and request.bias is None:
+        return False
+    return torch.is_grad_enabled() and request.query.is_cpu and not transformed()
+
+
+def are_finite(*tensors: Tensor) -> bool:
+    """Whether all numbers are finite: one that is not makes the sum of all not finite either.
+
+    The sum of finite numbers may overflow as well, so that False is no proof.
+    """
+    wide = (torch.float32 if each.dtype in HALVES else None for each in tensors)
+    total = sum(t.detach().sum(dtype=w).item() for t, w in zip(tensors, wide, strict=True))
+    return total - total == 0.0
