@@ -82,6 +82,22 @@ def test_scores_and_normalisers_by_name(name):
     assert bool([*memory.parameters()]) == (name in ("general", "additive"))
 
 
+def test_a_name_set_later_is_that_score_and_normaliser(tmp_path):
+    memory = Memory(encoder=CharacterNgrams())
+    memory.write(HEADERS, LINES)
+    memory.normaliser, memory.score = "hard", "cosine"
+    assert (memory.normaliser, memory.score) == (Hard(), scores.Cosine())
+    assert memory["Subject"] == "Professor Perry"
+    assert memory.find("Subject", 1).payloads == ["Professor Perry"]
+    memory.save(tmp_path / "memory.safetensors")
+    assert Memory.open(tmp_path / "memory.safetensors")["Subject"] == "Professor Perry"
+    memory.score = "general"
+    assert memory.score.d_key == memory.keys.shape[-1]
+    with pytest.raises(ValueError, match="normaliser 'harder' is unknown"):
+        memory.normaliser = "harder"
+    assert memory.normaliser == Hard()
+
+
 def test_a_score_that_owns_parameters_needs_the_width_of_the_keys():
     with pytest.raises(ValueError, match=r"'additive' owns parameters: pass the width .* d_key="):
         Memory(score="additive")

@@ -94,8 +94,16 @@ class Memory(nn.Module):
         if score is None and encoder is not None:
             score = Cosine(SHARPNESS)
         self.score = None if score is None else build(score, d_key, d_key)
-        self.normaliser = as_normaliser(normaliser) if isinstance(normaliser, str) else normaliser
+        self.normaliser = normaliser
         self.encoder = encoder
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; a score or normaliser may be given by its name at any time."""
+        if isinstance(value, str) and name == "score":
+            value = build(value, self.entries.d_key, self.entries.d_key)
+        elif isinstance(value, str) and name == "normaliser":
+            value = as_normaliser(value)
+        super().__setattr__(name, value)
 
     def __len__(self) -> int:
         return len(self.entries)
