@@ -9,6 +9,7 @@ import torch
 from tests.translation import tiny
 
 import regard
+from regard.attention.looks import StoredLook
 from regard.translation.configuration import GuideSection
 from regard.translation.errors import ConfigurationError, DataError
 from regard.translation.runs import Tokenizers
@@ -120,22 +121,29 @@ def test_the_loss_is_the_cross_entropy_of_linked_pieces_and_has_their_gradient()
     assert query.grad[:, 0].abs().max() == 0 < query.grad[:, 1].abs().max()
 
 
-def test_the_loss_of_looks_in_half_precision_is_summed_in_single() -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kept", ["vectors", "weights"])
+def test_the_loss_of_looks_in_half_precision_is_summed_in_single(
+    kept: str, dtype: torch.dtype
+) -> None:
+    """A look computes weights of half vectors in float32; weights that were stored stay halves."""
     known = tokenizers()
     batch = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
     draw = torch.Generator().manual_seed(0)
     rows, (target, source) = len(batch.rows), (batch.target_in.shape[1], batch.source.shape[1])
     look = regard.look(
-        torch.randn(rows, 2, target, 8, generator=draw).bfloat16(),
-        torch.randn(rows, 2, source, 8, generator=draw).bfloat16(),
+        torch.randn(rows, 2, target, 8, generator=draw).to(dtype),
+        torch.randn(rows, 2, source, 8, generator=draw).to(dtype),
     )
+    if kept == "weights":
+        look = StoredLook(look.weights().to(dtype))
     guide = Guide(GuideSection(), PAIRS, known)
     linked = guide.linked(batch).double()
     even = linked / linked.sum(-1, keepdim=True).clamp(min=1)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype=dtype):
         weights = look.weights()
         loss = guide.loss(look, batch)
-    assert weights.dtype == torch.bfloat16
+    assert weights.dtype == (dtype if kept == "weights" else torch.float32)
     expected = -(even * weights.double().mean(1).log()).sum()
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=0.0)
