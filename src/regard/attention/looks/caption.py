@@ -17,8 +17,8 @@ class Caption:
 
     Attributes:
         title: the model and the attention, such as "BertModel: encoder.1.self".
-        axes: for each batch axis the numbers of its entries, a single number for an axis that an index
-            took away; None for 0, 1, 2, ... along each.
+        axes: for each batch axis the numbers of its entries, a range where none was left out, and a single
+            number for an axis that an index took away; None for 0, 1, 2, ... along each.
         headed: whether the last of them are heads.
         places: (queries,), the position of each query; None for 0, 1, 2, ...
     """
@@ -51,8 +51,29 @@ class Caption:
         """
         axes = tuple(map(range, shape[:-2])) if self.axes is None else self.axes
         wanted = iter(entries)
-        left = tuple(axis if isinstance(axis, int) else axis[next(wanted)] for axis in axes)
+        left = tuple(axis if isinstance(axis, int) else _some(axis, next(wanted)) for axis in axes)
         return replace(self, axes=left)
+
+    def merged(self) -> Caption:
+        """The caption after the last two batch axes became one: of groups of n, i n + j is member j of group i.
+
+        Where some members of the groups were left out before, n is not known, and the entries of all
+        axes are numbered 0, 1, 2, ...
+
+        >>> Caption(axes=(1, range(2), range(4))).merged().of((6,))
+        '[1, 6]'
+        """
+        if self.axes is None:
+            return self
+        axes = self.axes
+        *_, outer, inner = (n for n, axis in enumerate(axes) if not isinstance(axis, int))
+        groups, members = axes[outer], axes[inner]
+        if isinstance(groups, int) or not isinstance(members, range):
+            return replace(self, axes=None, headed=False)
+        heads = [group * len(members) + member for group in groups for member in members]
+        return replace(
+            self, axes=(*axes[:outer], *axes[outer + 1 : inner], heads, *axes[inner + 1 :])
+        )
 
     def averaged(self) -> Caption:
         """The caption of the mean over the last batch axis that is left."""
@@ -64,3 +85,10 @@ class Caption:
         title = f"{self.title}, mean of {'heads' if heads else 'entries'}" if self.title else ""
         left = (*axes[:last], *axes[last + 1 :])
         return replace(self, title=title, axes=left, headed=self.headed and not heads)
+
+
+def _some(axis: Sequence[int], entry: Entry) -> Sequence[int] | int:
+    """Entries of an axis: as a list, where some are left out."""
+    if isinstance(entry, int):
+        return axis[entry]
+    return axis if len(axis[entry]) == len(axis) else list(axis[entry])

@@ -192,7 +192,9 @@ class Look(Answers):
             raise ShapeError(
                 f"the look has shape {list(self.shape)}: there are no axes of key heads and groups"
             )
-        return self._merged()
+        look = self._merged()
+        look.caption = self.caption.merged()
+        return look
 
     def _merged(self) -> Look:
         return Look(merge(self._request, self.shape[:-2]))
