@@ -9,8 +9,8 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 
+from regard.attention.looks.masked import masked
 from regard.attention.looks.windows import Window, positions
 from regard.attention.shapes import ShapeError
 from regard.viewing import colours, figures
@@ -89,9 +89,12 @@ def plot(
     down = positions(rows, look.shape[-2], look.device)
     across = positions(columns, look.shape[-1], look.device)
     size = min(height, max(1, len(down))), min(width, max(1, len(across)))
-    pooled = look.map(*size, rows=down, columns=across, reduce=reduce)[chosen]
-    cells = pooled.reshape(-1, *size).cpu().numpy()
-    masked = np.ma.masked_array(cells, (cells == 0) & _closed(look, down, across, size, chosen))
+    pooled = look.map(*size, rows=down, columns=across, reduce=reduce)
+    cells, shut = (
+        each[chosen].reshape(-1, *size).cpu().numpy()
+        for each in (pooled, masked(look, pooled, down, across))
+    )
+    drawn = np.ma.masked_array(cells, shut)
     places = look.caption.places
     own = down if places is None else places.to(down.device)[down]
     sides = _Side.of("query", down, own, queries), _Side.of("key", across, across, keys)
@@ -106,7 +109,7 @@ def plot(
         figure = DisplayedFigure(figsize=inches, layout="constrained", facecolor=paper.paper)
         panels = figure.subplots(tall, wide, squeeze=False, sharex=True, sharey=True).flatten()
         span = (*sides[1].ends, *reversed(sides[0].ends))
-        for panel, values, place in zip(panels, masked, product(*map(range, left)), strict=False):
+        for panel, values, place in zip(panels, drawn, product(*map(range, left)), strict=False):
             image = panel.imshow(values, extent=span, **drawing, **scale)
             panel.patch.set(facecolor=paper.paper, edgecolor=paper.rule, hatch=HATCH, linewidth=0)
             panel.set_title(look.caption.of((*chosen, *place)), **style(paper, 10))
@@ -125,7 +128,7 @@ def plot(
         if named:
             bold = {"fontweight": "bold", **style(paper, 11, text=named)}
             figure.suptitle(named, x=0.1 / inches[0], ha="left", **bold)
-        if np.ma.is_masked(masked):
+        if shut.any():
             figure.supxlabel(MASKED, x=0.1 / inches[0], ha="left", **style(paper, 7.5, paper.faint))
     return figure
 
@@ -183,25 +186,3 @@ class _Side:
         if not inside:
             return ""
         return str(place) if self.marks is None else self.marks[place]
-
-
-def _closed(
-    look: Look, down: Tensor, across: Tensor, size: tuple[int, int], chosen: tuple[int, ...]
-) -> np.ndarray | bool:
-    """(maps, height, width): whether the queries at a cell's corners may not read the keys there."""
-    if not (len(down) and len(across)):
-        return False
-    corners = (_corners(len(axis), count) for axis, count in zip((down, across), size, strict=True))
-    readable = look.readable(*(axis[at] for axis, at in zip((down, across), corners, strict=True)))
-    if readable is None:
-        return False
-    height, width = size
-    parts = readable[chosen].reshape(-1, 2, height, 2, width)
-    closed: np.ndarray = (~parts.any(3).any(1)).cpu().numpy()
-    return closed
-
-
-def _corners(length: int, count: int) -> Tensor:
-    """The first position of each bin, then the last one of each."""
-    edges = torch.arange(count + 1) * length // count
-    return torch.cat([edges[:-1], torch.maximum(edges[:-1], edges[1:] - 1)])

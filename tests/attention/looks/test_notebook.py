@@ -13,6 +13,7 @@ from torch import Tensor
 
 import regard
 from regard.attention.looks import StoredLook, notebook
+from regard.attention.looks.caption import Caption
 from regard.attention.normalisers import Identity
 
 
@@ -79,3 +80,33 @@ def test_it_stands_alone_and_is_escaped() -> None:
     assert "&lt;b onclick=&#x27;x&#x27;&gt;&amp;" in html
     assert "http" not in html
     assert "<script" not in html
+
+
+def test_the_caption_is_shown_and_escaped() -> None:
+    look = regard.look(torch.zeros(2, 3, 3, 4), torch.zeros(2, 3, 3, 4))
+    look.caption = Caption("<Bert>: encoder.1.self", (range(2), (4, 9, 11)), headed=True)
+    html = look[1]._repr_html_()
+    assert "&lt;Bert&gt;: encoder.1.self" in html
+    assert re.findall("<figcaption>(.*?)<", html) == [
+        f"entry 1, head {head}" for head in (4, 9, 11)
+    ]
+
+
+def test_masked_cells_differ_from_zeros() -> None:
+    x = torch.tensor([[0.0], [100.0]])
+    look = regard.look(x, torch.tensor([[0.0], [2.0]]), mask=regard.masks.causal(align="start"))
+    (pixels,) = pictures(look)
+    assert (pixels * 255).round().astype(int)[0, 1].tolist() == list(notebook.SHUT)
+    assert pixels[1, 0, 3] == 0
+    assert "grey: masked" in look._repr_html_()
+    (zeros,) = pictures(StoredLook(torch.eye(2)))
+    assert zeros[0, 1, 3] == 0
+    assert "masked" not in StoredLook(torch.eye(2))._repr_html_()
+
+
+def test_a_cell_of_several_weights_is_masked_where_all_of_them_are() -> None:
+    x = torch.zeros(2 * notebook.SIDE, 1)
+    look = regard.look(x, x, mask=regard.masks.causal(align="start"))
+    (pixels,) = pictures(look)
+    grey = (pixels[..., :3] == pixels[..., :1]).all(-1) & (pixels[..., 3] > 0)
+    assert grey.tolist() == torch.ones(48, 48).triu(1).bool().tolist()

@@ -1,6 +1,6 @@
 """A look in a notebook: small pictures of its map, written with nothing but the standard library.
 
-Figures, and what has words around it or goes to a file, are the viewing wing's.
+`regard.viewing` draws figures, with words or into files.
 """
 
 from __future__ import annotations
@@ -15,45 +15,53 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from regard.attention.looks.masked import masked
+
 if TYPE_CHECKING:
     from regard.attention.looks.look import Look
 
 SIDE, SHOWN = 48, 8  # cells of a side, and batch entries, in a notebook
 QUICK = 1 << 26  # numbers up to which a notebook may draw without having been asked
 ABOVE, BELOW = (23, 78, 128), (194, 65, 12)  # the colours of weights above 0 and below it
+SHUT = (128, 128, 128, 96)  # the colour of masked cells, and how opaque it is
 
 
 def html(look: Look) -> str:
-    """The shape of a look and coarse maps of its first batch entries, where they take a moment."""
+    """Caption and shape of a look and coarse maps of its first batch entries, if that is quick."""
     *batch, queries, keys = look.shape
-    caption = f"<div><code>{escape(repr(look))}</code></div>"
+    title = f"<div>{escape(look.caption.title)}</div>" if look.caption.title else ""
+    caption = f"{title}<div><code>{escape(repr(look))}</code></div>"
     if not prod(look.shape):
         return caption
     if prod(look.shape) * look._cost() > QUICK:
         return f"{caption}<div>large: ask for .map(height, width) or .plot()</div>"
     cells = look.map(min(SIDE, queries), min(SIDE, keys))
-    cells = cells.reshape(-1, *cells.shape[-2:])
+    rows, columns = (torch.arange(length, device=look.device) for length in (queries, keys))
+    shut = masked(look, cells, rows, columns)
+    note = "; grey: masked, may not be read" if bool(shut.any()) else ""
+    cells, shut = (each.reshape(-1, *cells.shape[-2:]) for each in (cells, shut))
     most = float(cells.abs().nan_to_num(posinf=0.0).amax()) or 1.0
     places = list(product(*map(range, batch)))[:SHOWN]
     pictures = "".join(
         f'<figure style="display:inline-block;margin:4px"><img alt="weights, queries down, keys'
-        f' across" src="{_address(own / most)}" style="width:128px;height:128px;'
-        f'image-rendering:pixelated;border:1px solid #8888"><figcaption>{list(place) or ""}'
+        f' across" src="{_address(own / most, closed)}" style="width:128px;height:128px;'
+        f'image-rendering:pixelated;border:1px solid #8888"><figcaption>{look.caption.of(place)}'
         "</figcaption></figure>"
-        for own, place in zip(cells, places, strict=False)
+        for own, closed, place in zip(cells, shut, places, strict=False)
     )
     hidden = prod(batch) - len(places)
     more = f"; {hidden} more" if hidden else ""
-    said = f"<div>queries down, keys across; the darkest is {most:.2g}{more}</div>"
+    said = f"<div>queries down, keys across; the darkest is {most:.2g}{note}{more}</div>"
     return f"{caption}{pictures}{said}"
 
 
-def _address(shares: Tensor) -> str:
+def _address(shares: Tensor, shut: Tensor) -> str:
     """Cells from -1 to 1 as an image within its address: a colour, the more the less transparent."""
     opacity = (shares.abs().nan_to_num(posinf=1.0).clamp(max=1.0) * 255).round()
     colours = torch.tensor([ABOVE, BELOW], device=shares.device)[(shares < 0).long()]
-    pixels = torch.cat([colours, opacity.unsqueeze(-1)], -1).to(torch.uint8).cpu()
-    return f"data:image/png;base64,{b64encode(_png(pixels)).decode()}"
+    pixels = torch.cat([colours, opacity.unsqueeze(-1)], -1).to(torch.uint8)
+    pixels[shut] = pixels.new_tensor(SHUT)
+    return f"data:image/png;base64,{b64encode(_png(pixels.cpu())).decode()}"
 
 
 def _png(pixels: Tensor) -> bytes:

@@ -1,0 +1,44 @@
+"""Which cells of a map are masked, so that a picture can tell them from weights of 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from regard.attention.looks.look import Look
+
+
+def masked(
+    look: Look,
+    cells: Float[Tensor, "*batch height width"],
+    rows: Int[Tensor, " rows"],
+    columns: Int[Tensor, " columns"],
+) -> Bool[Tensor, "*batch height width"]:
+    """Whether a cell is 0 and the queries at its corners may not read the keys there.
+
+    Args:
+        look: what the map is of.
+        cells: the map.
+        rows: positions of the queries that it covers.
+        columns: positions of the keys that it covers.
+    """
+    none = torch.zeros_like(cells, dtype=torch.bool)
+    if not (len(rows) and len(columns)):
+        return none
+    *batch, height, width = cells.shape
+    readable = look.readable(
+        rows[_corners(len(rows), height)], columns[_corners(len(columns), width)]
+    )
+    if readable is None:
+        return none
+    return (cells == 0) & ~readable.reshape(*batch, 2, height, 2, width).any(-2).any(-3)
+
+
+def _corners(length: int, count: int) -> Tensor:
+    """The first position of each bin, then the last one of each."""
+    edges = torch.arange(count + 1) * length // count
+    return torch.cat([edges[:-1], torch.maximum(edges[:-1], edges[1:] - 1)])
