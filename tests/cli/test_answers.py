@@ -86,6 +86,7 @@ def test_json_says_no_more_than_was_asked_for():
         "log_probability": 0.0,
         "words": [],
         "unknown": [],
+        "unseen": [],
         "repeats": False,
         "unfinished": False,
     }

@@ -17,7 +17,13 @@ def test_nothing_doubtful_is_nothing_said(capsys):
     doubts = Doubts(512)
     doubts.add([Translation("", ""), Translation("a", "b")])
     assert said(doubts, capsys) == []
-    assert doubts.as_object() == {"cut": 0, "repeats": 0, "unfinished": 0, "unknown": 0}
+    assert doubts.as_object() == {
+        "cut": 0,
+        "repeats": 0,
+        "unfinished": 0,
+        "unknown": 0,
+        "unseen": 0,
+    }
 
 
 def test_each_kind_is_counted_with_its_lines(capsys):
@@ -41,6 +47,16 @@ def test_of_many_the_first_ten_are_named(capsys):
     assert "500 unknown characters in 500 of 500 sentences (一 丁" in unknown
     assert unknown.endswith("sentences 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...")
     assert unknown.count("...") == 2
+
+
+def test_pieces_that_were_never_learnt_are_counted_apart(capsys):
+    doubts = Doubts(512)
+    doubts.add([Translation("a", "b"), Translation("ab b", "b", unseen=["b", "▁b", "▁", "b"])])
+    assert said(doubts, capsys) == [
+        "note: 4 word pieces in 1 of 2 sentences (-b b ▁): they never occurred in the training "
+        "sources and may be translated wrongly: line 2"
+    ]
+    assert doubts.as_object()["unseen"] == 1
 
 
 def test_a_character_that_steers_a_terminal_is_shown(capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,16 @@ def test_loops_end_and_are_forbidden_as_by_our_own_search(spanish, exported):
             assert one.unknown == other.unknown
         assert [one.repeats for one in theirs] == [False, not settings, not settings]
         assert not ours[0].unfinished
+
+
+def test_pieces_that_were_never_learnt_are_doubted_as_by_our_own_search(tmp_path):
+    made = translator(tmp_path, output_bias=True)
+    pieces = made.tokenizers.source.pieces(made.tokenizers.source.encode("a sea"))
+    made.tokenizers = replace(made.tokenizers, unseen=frozenset(pieces[:1]))
+    exporter.export(made, tmp_path / "exported")
+    ours = made.translate(["a sea"])
+    theirs = Engine(tmp_path / "exported", workers=1).translate(["a sea"])
+    assert theirs[0].unseen == ours[0].unseen == [p for p in pieces if p == pieces[0]]
 
 
 def test_a_source_without_end_is_cut(spanish, exported):

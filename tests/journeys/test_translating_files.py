@@ -128,6 +128,17 @@ def test_unknown_characters_are_counted_and_named(trained):
     assert "unknown" not in run("translate", "--model", trained, "El sol").err
 
 
+def test_letters_in_one_word_are_doubted_where_each_was_a_word(tmp_path):
+    small = ["training.max_steps=2", "data.generated.train=2000", "data.generated.valid=10"]
+    trained = run("train", "reverse", "--run", "r", *[p for s in small for p in ("--set", s)])
+    assert trained.code == 0, trained
+    told = "4 word pieces in 1 of 1 sentence (-b -c -d -e): they never occurred in the training"
+    assert told in run("translate", "--model", "r", "abcde").err
+    assert "never occurred" not in run("translate", "--model", "r", "a b c d e").err
+    found = run("translate", "--model", "r", "--format", "json", "a b", "ab")
+    assert [json.loads(line)["unseen"] for line in found.lines] == [[], ["b"]]
+
+
 def test_loops_are_stopped_counted_and_can_be_forbidden(tmp_path):
     text = f"Hace frío.\n{LOOPING}\n".encode()
     (tmp_path / "text.es").write_bytes(text)
@@ -154,6 +165,7 @@ def test_an_evaluation_has_the_same_search_and_counts_the_same(tmp_path):
         "repeats": 1,
         "unfinished": 1,
         "unknown": 1,  # the semicolon
+        "unseen": 0,  # the bundled model has no record of them
     }
     assert "1 of 2 translations repeats itself: line 2" in free.err
     told = json.loads(bound.out)

@@ -20,7 +20,7 @@ from regard import files
 from regard.translation import checksums, opening, runs, weights
 from regard.translation import configuration as configurations
 from regard.translation.errors import CheckpointError, ModelError, RegardError, TrainingError
-from regard.translation.runs import MODEL, SUMS, Run
+from regard.translation.runs import MODEL, SUMS, UNSEEN, Run
 
 
 @pytest.fixture
@@ -139,7 +139,9 @@ def test_an_export_is_half_and_opens(run, tmp_path):
         "config.toml",
         MODEL,
         "tokenizer.model",
+        UNSEEN,
     ]
+    assert exported.tokenizers().unseen == run.tokenizers().unseen != frozenset()
     assert (exported.folder / MODEL).stat().st_size < 0.6 * (run.folder / MODEL).stat().st_size
     with pytest.raises(ModelError, match="small: is there already"):
         run.export(exported.folder)
@@ -214,6 +216,28 @@ def test_folders_of_earlier_versions_list_fewer_files_and_open(run, listed):
     opened.model(opened.tokenizers())
     opened.keep("alignment.toml", b"[choice]")
     assert (run.folder / SUMS).exists() == (listed is not None)
+
+
+def test_a_run_without_a_record_of_unseen_pieces_opens_and_is_exported(run, tmp_path):
+    sums = json.loads((run.folder / SUMS).read_text())
+    (run.folder / UNSEEN).unlink()
+    with pytest.raises(CheckpointError, match=r"unseen\.json: cannot be read"):
+        run.tokenizers()  # it is listed
+    checksums.sign(run.folder, sums.keys() - {UNSEEN})
+    assert run.tokenizers().unseen == frozenset()
+    run.export(tmp_path / "out")
+    assert Run.open(tmp_path / "out").tokenizers().unseen == frozenset()
+    assert not (tmp_path / "out" / UNSEEN).exists()
+
+
+@pytest.mark.parametrize("content", [b"[", b"{}", b"[1]", b"\xff", b"[" * 100_000])
+def test_a_broken_record_of_unseen_pieces_is_refused(run, content):
+    (run.folder / UNSEEN).write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"unseen\.json: corrupted or truncated: its sha256"):
+        run.tokenizers()
+    (run.folder / SUMS).unlink()
+    with pytest.raises(CheckpointError, match=r"unseen\.json: .* not a list of pieces"):
+        run.tokenizers()
 
 
 def test_a_flip_in_the_name_of_a_file_leaves_none_uncompared(run):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import math
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +20,7 @@ from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.results import align, words_of
+from regard.translation.runs import Run
 from regard.translation.text.corpora import Pair
 from regard.translation.translator import Candidate, Translation, Translator, find
 
@@ -331,6 +334,18 @@ def test_several_models_translate_together(translator, tmp_path):
     for name, look in again.looks.items():
         assert look.shape[-2:] == tuple(map(len, again.labels(name)))
     assert both.longest == translator.longest
+
+
+def test_pieces_that_one_of_several_models_has_not_learnt_are_doubtful(translator, tmp_path):
+    (plain,) = translator.translate(["one two"])
+    assert plain.unseen == []
+    pieces = plain.source_pieces[0], plain.source_pieces[-2]
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder, piece in zip(folders, pieces, strict=True):
+        shutil.copytree(translator.run.folder, folder)
+        Run.open(folder).keep("unseen.json", json.dumps([piece]).encode())
+    (found,) = Translator.open(folders).translate(["one two"])
+    assert found.unseen == [piece for piece in found.source_pieces if piece in pieces]
 
 
 def test_models_of_different_vocabularies_are_refused(tmp_path):

@@ -63,6 +63,7 @@ class JsonLines(Answers):
             "source": translation.source,
             **self._told(translation),
             "unknown": translation.unknown,
+            "unseen": translation.unseen,
             "repeats": translation.repeats,
             "unfinished": translation.unfinished,
         }

@@ -11,8 +11,9 @@ from regard.cli import report
 if TYPE_CHECKING:
     from regard.translation.translator import Translation
 
-# Lines, and unknown parts of the text, that are named.
+# Lines, and parts of the text, that are named.
 _NAMED = 10
+_SPACE = "▁"
 
 
 @dataclass
@@ -34,6 +35,25 @@ class Places:
 
 
 @dataclass
+class Parts:
+    """How many parts of the text, and the first few different ones."""
+
+    count: int = 0
+    first: dict[str, None] = field(default_factory=dict)
+
+    def add(self, parts: Iterable[str]) -> None:
+        for part in parts:
+            self.count += 1
+            if len(self.first) <= _NAMED:
+                self.first[part] = None
+
+    def told(self, unit: str, sentences: str) -> str:
+        """ "2 characters in 1 of 3 sentences (é ß)"."""
+        named = list(self.first)[:_NAMED] + ["..."] * (len(self.first) > _NAMED)
+        return f"{_number(self.count, unit)} in {sentences} ({' '.join(named)})"
+
+
+@dataclass
 class Doubts:
     """Counts of doubtful translations, by kind.
 
@@ -46,8 +66,8 @@ class Doubts:
     longest: int
     unit: str = "line"
     seen: int = 0
-    unknown: int = 0
-    _kinds: dict[str, None] = field(default_factory=dict)
+    _unknown: Parts = field(default_factory=Parts)
+    _unseen: Parts = field(default_factory=Parts)
     _places: dict[str, Places] = field(default_factory=dict)
 
     def add(self, translations: Iterable[Translation]) -> None:
@@ -58,18 +78,18 @@ class Doubts:
                 "repeats": one.repeats,
                 "unfinished": one.unfinished,
                 "unknown": bool(one.unknown),
+                "unseen": bool(one.unseen),
             }
             for name, is_so in noticed.items():
                 if is_so:
                     self._places.setdefault(name, Places()).add(self.seen)
-            self.unknown += len(one.unknown)
-            for part in one.unknown:
-                if len(self._kinds) <= _NAMED:
-                    self._kinds[part] = None
+            self._unknown.add(one.unknown)
+            self._unseen.add(map(_shown, one.unseen))
 
     def as_object(self) -> dict[str, Any]:
         """How many sentences there is each doubt about."""
-        return {name: self._at(name).count for name in ("cut", "repeats", "unfinished", "unknown")}
+        names = ("cut", "repeats", "unfinished", "unknown", "unseen")
+        return {name: self._at(name).count for name in names}
 
     def say(self) -> None:
         """A line on standard error for each kind of doubt that there is."""
@@ -77,12 +97,15 @@ class Doubts:
             report.note(
                 f"{cut} of {self.seen} sentences were longer than {self.longest} pieces and were cut"
             )
-        if self.unknown:
-            named = list(self._kinds)[:_NAMED] + ["..."] * (len(self._kinds) > _NAMED)
+        if self._unknown.count:
             report.note(
-                f"{_number(self.unknown, 'unknown character')} in {self._of('unknown', 'sentence')} "
-                f"({' '.join(named)}): not in the model's vocabulary, and may be translated wrongly: "
-                f"{self._told('unknown')}"
+                f"{self._unknown.told('unknown character', self._of('unknown', 'sentence'))}: not in the "
+                f"model's vocabulary, and may be translated wrongly: {self._told('unknown')}"
+            )
+        if self._unseen.count:
+            report.note(
+                f"{self._unseen.told('word piece', self._of('unseen', 'sentence'))}: they never occurred in the "
+                f"training sources and may be translated wrongly: {self._told('unseen')}"
             )
         if self._at("repeats").count:
             one = self._at("repeats").count == 1
@@ -105,6 +128,11 @@ class Doubts:
 
     def _of(self, name: str, what: str) -> str:
         return f"{self._at(name).count} of {_number(self.seen, what)}"
+
+
+def _shown(piece: str) -> str:
+    """A piece as a person reads it: "b" begins a word, "-b" continues one."""
+    return piece.removeprefix(_SPACE) or piece if piece.startswith(_SPACE) else f"-{piece}"
 
 
 def _number(count: int, what: str) -> str:

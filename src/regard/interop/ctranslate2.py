@@ -82,8 +82,8 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
     filled.optimize(quantization=quantization)
     with new_folder(folder) as unfinished:
         filled.save(str(unfinished))
-        for name, tokenizer in tokenizers.files().items():
-            files.write(unfinished / name, tokenizer.model)
+        for name, content in tokenizers.files().items():
+            files.write(unfinished / name, content)
         checksums.sign(unfinished, [path.name for path in unfinished.iterdir()])
 
 

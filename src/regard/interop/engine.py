@@ -20,7 +20,7 @@ from regard.translation.decoding.repetition import loops
 from regard.translation.decoding.search import Search
 from regard.translation.errors import ModelError
 from regard.translation.runs import Tokenizers
-from regard.translation.text.tokenizer import EOS, Tokenizer
+from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Candidate, Translation, Translator
 
 # Pieces of a source that are read, as by our own search, and pieces at a time.
@@ -206,6 +206,7 @@ class Engine:
             alternatives=[candidate for _, candidate in found],
             cut=cut,
             unknown=self.tokenizers.source.unknown(text),
+            unseen=[piece for piece in source if piece in self.tokenizers.unseen],
         )
 
 
@@ -257,12 +258,8 @@ def _learned(said: dict[str, Any]) -> int:
 
 
 def _tokenizers(folder: Path) -> Tokenizers:
-    if (folder / "tokenizer.model").is_file():
-        joint = Tokenizer.open(folder / "tokenizer.model")
-        return Tokenizers(joint, joint)
-    return Tokenizers(
-        Tokenizer.open(folder / "source.model"), Tokenizer.open(folder / "target.model")
-    )
+    # Their checksums have been compared.
+    return Tokenizers.open(folder, joint=(folder / "tokenizer.model").is_file(), sums={})
 
 
 def _cores() -> int:

@@ -65,6 +65,6 @@ def _digest(translator: Translator, *others: Any) -> str:
     for name, weight in model.state_dict().items():
         numbers = weight.detach().cpu().contiguous().float().numpy()
         digest.update(f"{name} {tuple(weight.shape)}".encode() + numbers.tobytes())
-    for name, tokenizer in translator.tokenizers.files().items():
-        digest.update(name.encode() + tokenizer.model)
+    for name, content in translator.tokenizers.files().items():
+        digest.update(name.encode() + content)
     return digest.hexdigest()[:32]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from regard.translation.errors import ModelError
@@ -29,7 +30,9 @@ def open_runs(
     tokenizers = runs[0].tokenizers()
     for name in others:
         runs.append(Run.open(find(name)))
-        _check_same(tokenizers, runs[-1].tokenizers(), first, name)
+        own = runs[-1].tokenizers()
+        _check_same(tokenizers, own, first, name)
+        tokenizers = replace(tokenizers, unseen=tokenizers.unseen | own.unseen)
     return runs, tokenizers
 
 

@@ -70,6 +70,8 @@ class Translation:
         cut: source pieces left out because the sentence was too long.
         unknown: the parts of the source that are in no piece of the vocabulary, mostly single characters, in their
             order. The model reads them as bytes or as one unknown piece.
+        unseen: those of `source_pieces` that occurred in no training source. Empty for models that have no
+            record of that.
         repeats: whether the translation repeats itself and the source does not (see `decoding.repetition.loops`).
         unfinished: whether the search ended it because it had the most pieces allowed.
     """
@@ -87,6 +89,7 @@ class Translation:
     alternatives: list[Candidate] = field(default_factory=list, repr=False)
     cut: int = 0
     unknown: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
     repeats: bool = False
     unfinished: bool = False
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -26,7 +26,9 @@ from regard.translation.errors import (
 from regard.translation.folders import new_folder
 from regard.translation.models.building import Undrawn, build
 from regard.translation.models.protocol import TranslationModel
+from regard.translation.text import unseen
 from regard.translation.text.tokenizer import Tokenizer
+from regard.translation.text.unseen import UNSEEN
 
 MODEL = "model.safetensors"
 OPTIMISER = "optimiser.safetensors"
@@ -40,7 +42,7 @@ METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 TOKENIZERS = ("tokenizer.model", "source.model", "target.model")
 # The files that checksums.json may name: those that decide what a model answers. The card is no such file.
-SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, SHORTLIST, ALIGNMENT)
+SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, UNSEEN, SHORTLIST, ALIGNMENT)
 # Folders of other projects: the file that tells one, and what reads it. The reader stands above this room, so it is
 # named here and imported only when such a folder is opened; it answers a run like any other.
 FOREIGN = {"config.json": ("regard.interop.huggingface.opening", "open_folder")}
@@ -49,19 +51,35 @@ _CHECKPOINT = re.compile("step-([0-9]{1,18})(-unvalidated)?")
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """How the source and the target are cut into pieces; one and the same object when joint."""
+    """How the source and the target are cut into pieces; one and the same object when joint.
+
+    Attributes:
+        unseen: the source pieces that occur in no training source; empty where that was not recorded.
+    """
 
     source: Tokenizer
     target: Tokenizer
+    unseen: frozenset[str] = frozenset()
+
+    @classmethod
+    def open(cls, folder: Path, joint: bool, sums: Mapping[str, str]) -> Tokenizers:
+        """The tokenizers of a folder, checked against its checksums where there are any."""
+        names = TOKENIZERS[:1] if joint else TOKENIZERS[1:]
+        opened = [Tokenizer.open(folder / name, sums.get(name)) for name in names]
+        path, found = folder / UNSEEN, frozenset[str]()
+        if UNSEEN in sums or path.exists():  # runs of earlier versions have none
+            found = unseen.read(path, sums.get(UNSEEN))
+        return cls(opened[0], opened[-1], found)
 
     @property
     def joint(self) -> bool:
         return self.source is self.target
 
-    def files(self) -> dict[str, Tokenizer]:
-        if self.joint:
-            return {TOKENIZERS[0]: self.source}
-        return {TOKENIZERS[1]: self.source, TOKENIZERS[2]: self.target}
+    def files(self) -> dict[str, bytes]:
+        """The files that `open` reads, by name; the tokenizers come first."""
+        both = {TOKENIZERS[1]: self.source.model, TOKENIZERS[2]: self.target.model}
+        models = {TOKENIZERS[0]: self.source.model} if self.joint else both
+        return {**models, UNSEEN: unseen.dump(self.unseen)}
 
 
 @dataclass(frozen=True)
@@ -100,11 +118,11 @@ class Run:
         cls.check_free(folder)
         try:
             files.subfolder(folder / CHECKPOINTS)
-            for name, tokenizer in tokenizers.files().items():
-                files.write(folder / name, tokenizer.model)
+            contents = tokenizers.files()
+            for name, content in contents.items():
+                files.write(folder / name, content)
             # From the start, so that no tokenizer is ever exchanged for another behind a checkpoint's back.
             content = configurations.dump(configuration).encode()
-            contents = {name: each.model for name, each in tokenizers.files().items()}
             contents[CONFIGURATION] = content
             checksums.write(folder, {name: checksums.sha256(c) for name, c in contents.items()})
             # The configuration comes last: a folder that has it has everything.
@@ -124,9 +142,8 @@ class Run:
 
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of the run, checked against its checksums where there are any."""
-        sums = _sums(self.folder)
-        opened = [Tokenizer.open(self.folder / name, sums.get(name)) for name in self._tokenizers]
-        return Tokenizers(opened[0], opened[-1])
+        joint = self.configuration.tokenizer.joint
+        return Tokenizers.open(self.folder, joint, _sums(self.folder))
 
     @property
     def _tokenizers(self) -> tuple[str, ...]:
@@ -183,7 +200,7 @@ class Run:
         if to not in known:
             raise ConfigurationError(f"--to {to}: {self.folder} translates into {', '.join(known)}")
         tags = data.tags_to(to)
-        return Tokenizers(tokenizers.source.tagged(tags), tokenizers.target) if tags else tokenizers
+        return replace(tokenizers, source=tokenizers.source.tagged(tags)) if tags else tokenizers
 
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Every checkpoint's step and folder, by its step whatever the clock said; what was never finished is none."""
@@ -243,8 +260,7 @@ class Run:
         if half:
             tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
         names = [CONFIGURATION, *self._tokenizers]
-        if (self.folder / SHORTLIST).exists():
-            names.append(SHORTLIST)
+        names += [name for name in (UNSEEN, SHORTLIST) if (self.folder / name).exists()]
         contents = {name: self.content(name) for name in [*names, CARD]}
         with new_folder(folder) as unfinished:
             for name, content in contents.items():

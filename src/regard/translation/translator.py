@@ -348,6 +348,7 @@ class Translator:
             alternatives=candidates,
             cut=cut,
             unknown=self.tokenizers.source.unknown(text),
+            unseen=[piece for piece in source_pieces if piece in self.tokenizers.unseen],
             repeats=loops(best.tokens, ids[tags:]),
         )
 

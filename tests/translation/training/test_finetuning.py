@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 from tests.translation.tiny import configuration, trainer
@@ -41,6 +44,23 @@ def test_it_begins_with_the_weights_and_tokenizers_and_a_new_optimiser(learnt, t
     made._step()
     assert made._since.rate == 5e-3  # warming up again
     assert (learnt.folder / "model.safetensors").exists()
+
+
+def test_pieces_that_either_training_had_are_seen(learnt, tmp_path):
+    wanted = configuration(tmp_path, "tokenizer.sampling=0")
+    (tmp_path / "pairs.tsv").write_text("TWO ONE\tone\n", encoding="utf-8")  # targets before
+    own = prepare(wanted, tmp_path / "own", start=learnt).run.tokenizers()
+    before = learnt.tokenizers().unseen
+    read = set(own.source.pieces(own.source.encode("TWO ONE")))
+    assert own.unseen == before - read != before
+    assert prepare_resumed(tmp_path / "own").run.tokenizers().unseen == own.unseen
+
+
+def test_what_a_start_had_not_seen_is_unknown_where_it_has_no_record(learnt, tmp_path):
+    older = Path(shutil.copytree(learnt.folder, tmp_path / "older"))
+    checksums.sign(older, ["model.safetensors"])
+    (older / "unseen.json").unlink()
+    assert tuned(tmp_path, Run.open(older)).run.tokenizers().unseen == frozenset()
 
 
 def test_a_kill_before_its_first_step_loses_no_weight(learnt, tmp_path):

@@ -82,6 +82,11 @@ class Segmenter:
             row[: len(found)] = np.cumsum(odds / odds.sum())
             row[len(found) - 1 :] = 1.0
 
+    @property
+    def ids(self) -> set[int]:
+        """The ids that are in a segmentation of any word."""
+        return set(np.unique(self._pieces.items).tolist())
+
     def best(self) -> Ragged:
         """Every line in its best segmentation."""
         return self._lines(self._first[self._words.items])

@@ -13,6 +13,7 @@ from regard.translation.text.batches import Batch, collate, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.mixing import drawn
 from regard.translation.text.subwords import Segmenter
+from regard.translation.text.unseen import unseen
 from regard.translation.training.shares import share
 
 
@@ -31,6 +32,9 @@ class Epochs:
     """Batches of any pass. Pass n depends on the seed and n only, so that training can go on anywhere.
 
     Process `rank` of `size` is given its share of each batch; the batches are the same for any number.
+
+    Attributes:
+        unseen: the source pieces that occur in no batch of any pass.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Epochs:
         self._source = Segmenter(tokenizers.source, (pair.source for pair in pairs), sampling, said)
         self._target = Segmenter(tokenizers.target, (pair.target for pair in pairs), sampling)
         weights = np.array([pair.weight for pair in pairs])
+        self.unseen = unseen(tokenizers.source, self._source)
         self._weights = weights if bool((weights != 1).any()) else None
         self._batch_tokens = batch_tokens
         self._seed = seed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -193,7 +193,10 @@ def prepare(
         pretrained.begin(trainer, tokenizers, found.train, data, observer)
     if processes.first:
         unchanged.remember(run, sums)
-        Run.create(folder, configuration, tokenizers)
+        unseen = trainer.epochs.unseen
+        if start is not None:
+            unseen &= tokenizers.unseen
+        Run.create(folder, configuration, replace(tokenizers, unseen=unseen))
     return trainer
 
 
@@ -245,7 +248,7 @@ def _learned_by_the_first(
     learnt = learn_tokenizers(configuration, pairs, observer) if processes.first else None
     files = list(learnt.files().values()) if learnt is not None else []
     count = 1 if configuration.tokenizer.joint else 2
-    models = [processes.content(files[i].model if files else b"") for i in range(count)]
+    models = [processes.content(files[i] if files else b"") for i in range(count)]
     if learnt is not None:
         return learnt
     opened = [Tokenizer(model) for model in models]

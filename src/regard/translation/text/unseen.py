@@ -1,0 +1,46 @@
+"""unseen.json: the source pieces that occur in no training source. The encoder never read them in training.
+
+A vocabulary has such pieces when it is shared with the target, or when a letter occurs only as a word of its own: the
+sources of the task reverse have the piece `▁b`, never the piece `b` that "ab" needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Set
+from pathlib import Path
+
+from regard.translation import checksums
+from regard.translation.errors import CorruptedError
+from regard.translation.text.subwords import Segmenter
+from regard.translation.text.tokenizer import Tokenizer
+
+UNSEEN = "unseen.json"
+_LARGEST_FILE = 64 * 2**20
+
+
+def unseen(tokenizer: Tokenizer, sources: Segmenter) -> frozenset[str]:
+    """The pieces of text that are in no segmentation from which a training draws."""
+    ids = filter(tokenizer.is_text, range(len(tokenizer)))
+    return frozenset(tokenizer.pieces(sorted(set(ids) - sources.ids)))
+
+
+def dump(pieces: Set[str]) -> bytes:
+    """The content of the file."""
+    return (json.dumps(sorted(pieces), ensure_ascii=False) + "\n").encode()
+
+
+def read(path: Path, checksum: str | None) -> frozenset[str]:
+    """The pieces that a file lists.
+
+    Raises:
+        CheckpointError: it cannot be read, has another checksum, or is not a list of pieces.
+    """
+    content = checksums.content(path, checksum, _LARGEST_FILE)
+    try:
+        pieces = json.loads(content)
+        if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
+            raise ValueError
+    except (ValueError, RecursionError):
+        raise CorruptedError(f"{path}: corrupted or truncated: not a list of pieces") from None
+    return frozenset(pieces)
