@@ -52,9 +52,11 @@ def measure(text: str, points: float, weight: str = "normal") -> float:
 
 def fitted(title: str, inches: float) -> str:
     """A title, visible, cropped to a width where it is written in bold letters of 11 points."""
-    title = visible(title)
-    while measure(title, 11.0, "bold") > inches and len(title) > 1:
-        title = shorten(title, int(len(title) * 0.9))
+    whole = title = visible(title)
+    columns = len(whole)
+    while measure(title, 11.0, "bold") > inches and columns > 1:
+        columns = int(columns * 0.9)
+        title = shorten(whole, columns)
     return title
 
 
