@@ -155,3 +155,69 @@ def test_our_own_decoder_is_followed_step_by_step():
     for name in ("decoder.0.self", "decoder.1.self", "decoder.0.cross", "decoder.1.cross"):
         weights = expected[name].weights().detach()
         torch.testing.assert_close(seen[name].weights(), weights, **CLOSE)
+
+
+LONG = 4  # keys of a static cache that no query reads
+
+
+def static(queries, keys, **how):
+    """A watched generation with a cache that is longer than what is written to it."""
+    model = Fused()
+    cache = torch.zeros(BATCH, HEADS, PROMPT + TOKENS + LONG, WIDTH)
+
+    def read(rows):
+        cache[:, :, rows] = keys[:, :, rows]
+        at = torch.arange(PROMPT + TOKENS)[rows, None]
+        open_ = torch.arange(cache.shape[-2]) <= at
+        model(queries[:, :, rows], cache, attn_mask=open_[None, None])
+
+    with regard.watch(model, **how) as seen:
+        read(slice(0, PROMPT))
+        for at in steps():
+            read(slice(at, at + 1))
+    return seen
+
+
+def test_queries_of_a_longer_static_cache_stand_at_the_last_key_they_read(queries, keys):
+    seen = static(queries, keys, copy=True)
+    assert seen["self", 0].caption.places.tolist() == list(range(PROMPT))
+    seen = static(queries, keys)
+    assert seen["self"].caption.places.tolist() == list(steps())
+    weights, at = seen["self"].weights(), torch.tensor(steps())
+    own = weights[..., torch.arange(TOKENS), at]
+    assert seen.table().heads[1].diagonal == pytest.approx(float(own[:, 1].mean()), abs=1e-5)
+    seen = static(queries, keys, group=False)
+    assert seen["self"].caption.places.tolist() == [PROMPT + TOKENS - 1]
+
+
+def test_chosen_rows_of_a_static_cache_keep_their_places(queries, keys):
+    seen = static(queries, keys, rows=[1, 3], copy=True)
+    assert seen["self", 0].caption.places.tolist() == [1, 3]
+    assert seen["self"].caption.places.tolist() == [PROMPT + 1, PROMPT + 3]
+
+
+def test_chosen_rows_of_generated_tokens_stand_where_they_stood(queries, keys, tmp_path):
+    model = Fused()
+    with regard.watch(model, rows=[0, 2, 5]) as seen:
+        for at in steps():
+            model(queries[:, :, at : at + 1], keys[:, :, : at + 1].clone())
+    places = [PROMPT, PROMPT + 2, PROMPT + 5]
+    look = seen["self"]
+    assert look.caption.places.tolist() == places
+    own = look.weights()[..., torch.arange(3), torch.tensor(places)]
+    assert seen.table().heads[0].diagonal == pytest.approx(float(own[:, 0].mean()), abs=1e-5)
+    away = (torch.arange(PROMPT + TOKENS) - torch.tensor(places)[:, None]).abs()
+    distance = (look.weights()[:, 0] * away).sum(-1).mean()
+    assert seen.table().heads[0].distance == pytest.approx(float(distance), abs=1e-5)
+    page = seen.page(tmp_path / "x.html").read_text()
+    assert '"queries":["5","7","10"]' in page
+    figure = look.plot(entry=0)
+    axis = figure.axes[0].yaxis
+    assert [axis.get_major_formatter()(tick) for tick in range(3)] == ["5", "7", "10"]
+
+
+def test_chosen_rows_of_a_call_that_follows_a_cache_stand_after_it(queries, keys):
+    model, mask = Fused(), regard.masks.causal(align="end").dense((), 4, 9, torch.device("cpu"))
+    with regard.watch(model, rows=[1, 3]) as seen:
+        model(queries[:, :, :4], keys[:, :, :9], attn_mask=mask)
+    assert seen["self"].caption.places.tolist() == [6, 8]

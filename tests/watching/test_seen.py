@@ -447,7 +447,7 @@ def test_looks_carry_the_names_of_model_attention_and_heads() -> None:
         model(x, x, x, need_weights=False)
     caption = seen["self"].caption
     assert caption.title == "MultiheadAttention: self"
-    assert caption.places is None
+    assert caption.places.tolist() == [0, 1, 2, 3, 4]
     assert caption.of((1, 3)) == "entry 1, head 3"
     assert seen.of_heads("self", [3, 1]).caption.of((0, 1)) == "entry 0, head 1"
     with regard.watch(model, heads=[2]) as seen:

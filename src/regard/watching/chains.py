@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.masks import as_mask
 from regard.attention.scores import DotLike
-from regard.attention.shapes import Frame, broadcast
+from regard.attention.shapes import broadcast
 from regard.watching.errors import WatchError
 from regard.watching.parts import Parts
-from regard.watching.rules import SHUT, Spans
+from regard.watching.rules import Spans
 
 REWRITTEN = (
     "the cache of keys was changed between the steps in a way that cannot be followed:"
@@ -200,15 +199,10 @@ def _descends(previous: Tensor, new: Tensor) -> bool:
 
 def _row(step: Parts, keys: int) -> Tensor:
     """Which keys the one query of a step reads, (..., heads or 1, 1, keys)."""
-    shape, device = tuple(step.query.shape[:-2]), step.query.device
-    frame = Frame(shape, 1, keys, device)
-    open_ = torch.ones(1, 1, 1, keys, dtype=torch.bool, device=device)
-    if step.mask is not None:
-        at, of = torch.arange(1, device=device), torch.arange(keys, device=device)
-        open_ = open_ & as_mask(step.mask).window(at, of, frame)
-    if step.bias is not None:
-        open_ = open_ & (step.bias > SHUT * torch.finfo(step.bias.dtype).min)
-    return open_.expand(*open_.shape[:-1], keys)
+    blank = step.query.new_empty(*step.query.shape[:-2], keys, 0)
+    first = torch.zeros(1, dtype=torch.long, device=step.query.device)
+    row = replace(step, key=blank).readable(first)
+    return row[(None,) * (4 - row.ndim)]
 
 
 def _chosen(plane: Any, entries: Tensor, size: int) -> Any:

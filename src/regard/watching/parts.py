@@ -17,10 +17,10 @@ from regard.attention.masks import Mask, MaskLike, as_mask
 from regard.attention.masks.mask import Both, Either, Given, pick
 from regard.attention.normalisers import Normaliser
 from regard.attention.scores import DotLike, Score
-from regard.attention.shapes import broadcast
+from regard.attention.shapes import Frame, broadcast
 from regard.watching.errors import WatchError
 from regard.watching.placing import FlexScore, placed
-from regard.watching.rules import Rows, Rule, narrowed, opened
+from regard.watching.rules import SHUT, Rows, Rule, narrowed, opened
 
 Rows_ = slice | Iterable[int]
 
@@ -59,6 +59,7 @@ class Parts:
     normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None
     witness: Tensor | None = None
     rows: Tensor | None = None  # the queries that were kept, where not all were
+    kept_places: Tensor | None = None  # the keys at which those stand
 
     def tensors(self) -> list[Tensor]:
         """Everything that is held."""
@@ -107,11 +108,43 @@ class Parts:
                 mask = closed if mask is None else as_mask(mask) & closed
         return look(query, key, score=score, bias=bias, mask=mask, normaliser=self.normaliser)
 
+    def readable(self, rows: Tensor) -> Tensor:
+        """Which keys these queries may read, of shape (*batch or 1, rows, keys)."""
+        front, device = self.shape[:-2], self.query.device
+        queries, keys = self.query.shape[-2], self.key.shape[-2]
+        readable = torch.ones(len(rows), keys, dtype=torch.bool, device=device)
+        if self.mask is not None:
+            columns = torch.arange(keys, device=device)
+            frame = Frame(front, queries, keys, device)
+            readable = readable & as_mask(self.mask).window(rows, columns, frame)
+        if self.bias is not None:
+            bias = self.bias if self.bias.ndim < 2 else pick(self.bias, -2, rows)
+            readable = readable & (bias > SHUT * torch.finfo(bias.dtype).min)
+        return readable
+
+    def places(self) -> Tensor:
+        """The key at which each query stands, where both are tokens of one sequence.
+
+        A query stands at the last key that it may read, where a mask hides later keys: a cache may
+        be longer than what was written to it. The last query stands at the last key otherwise.
+        """
+        if self.kept_places is not None:
+            return self.kept_places
+        queries, keys = self.shape[-2:]
+        here = torch.arange(queries)
+        if keys <= queries or not queries or (self.mask is None and self.bias is None):
+            return here + max(0, keys - queries)
+        ends = torch.tensor([0, queries - 1], device=self.query.device)
+        readable = self.readable(ends).reshape(-1, 2, keys).any(0)
+        first, last = (keys - 1 - readable.flip(-1).int().argmax(-1)).tolist()
+        masked = bool(readable.any(-1).all()) and last - first == queries - 1
+        return here + (first if masked else keys - queries)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Parts:
         changed: dict[str, Any] = {}
         for field in fields(self):
             held = getattr(self, field.name)
-            if isinstance(held, Tensor) and field.name != "rows":
+            if isinstance(held, Tensor) and field.name not in ("rows", "kept_places"):
                 changed[field.name] = change(held)
         return replace(self, **changed)
 
@@ -153,7 +186,15 @@ class Parts:
         if bias is not None and bias.ndim > 1:
             bias = pick(bias, -2, there)
         query = self.query.index_select(-2, there)
-        return replace(self, query=query, mask=mask, bias=bias, witness=None, rows=chosen)
+        return replace(
+            self,
+            query=query,
+            mask=mask,
+            bias=bias,
+            witness=None,
+            rows=chosen,
+            kept_places=self.places()[chosen],
+        )
 
 
 def freed(tensor: Tensor) -> Tensor:

@@ -216,14 +216,11 @@ class Seen(Mapping[str, Look]):
     def _captioned(self, place: Place, parts: Parts, heads: tuple[int, ...] | None) -> Look:
         """The look at these parts, which pictures name after the model and the attention."""
         look = parts.look()
-        *batch, queries, keys = look.shape
-        axes: list[Sequence[int]] = [range(size) for size in batch]
+        axes: list[Sequence[int]] = [range(size) for size in look.shape[:-2]]
         headed = place.has_heads(look.shape)
         if headed and heads is not None:
             axes[-1] = heads
-        places = parts.rows
-        if places is None and place.kind != "cross" and keys > queries:
-            places = torch.arange(keys - queries, keys)  # tokens that follow what was read before
+        places = parts.rows if place.kind == "cross" else parts.places()
         names = [name for name, each in self._names().items() if each is place]
         title = ": ".join([self.model] * bool(self.model) + names)
         look.caption = Caption(title, tuple(axes), headed, places)

@@ -168,13 +168,13 @@ def _copied(
 
 
 def places(subject: Subject) -> Tensor:
-    """Where each query stands among the keys: the last query at the last key, but across."""
+    """Where each query stands among the keys; across, at the same part of the other sequence."""
     queries, keys = subject.look.shape[-2:]
+    if subject.kind != "cross" and (subject.parts.rows is not None or queries <= keys):
+        return subject.parts.places()
     if subject.parts.rows is not None:
         return subject.parts.rows
-    here = torch.arange(queries)
-    across = subject.kind == "cross" or queries > keys
-    return here * keys // max(1, queries) if across else here + keys - queries
+    return torch.arange(queries) * keys // max(1, queries)
 
 
 def tokens_read(
