@@ -125,8 +125,9 @@ class Parts:
     def places(self) -> Tensor:
         """The key at which each query stands, where both are tokens of one sequence.
 
-        A query stands at the last key that it may read, where a mask hides later keys: a cache may
-        be longer than what was written to it. The last query stands at the last key otherwise.
+        Where a mask hides later keys, a query stands at the last key that it may read, because a
+        cache may end with keys that are not written yet. Otherwise the last query stands at the
+        last key.
         """
         if self.kept_places is not None:
             return self.kept_places

@@ -21,7 +21,7 @@ def masked(
     """Whether a cell is 0 and the queries at its corners may not read the keys there.
 
     Args:
-        look: what the map is of.
+        look: the look whose map it is.
         cells: the map.
         rows: positions of the queries that it covers.
         columns: positions of the keys that it covers.
