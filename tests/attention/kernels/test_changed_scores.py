@@ -141,3 +141,9 @@ def test_what_is_not_changed_keeps_the_fast_kernel() -> None:
     ):
         score.requires_grad_(False)
         assert regard.explain(QUERY, KEY, score=score).kernel == kernel
+
+
+def test_two_caps_are_not_mistaken_for_a_changed_score() -> None:
+    twice = scores.SoftCap(scores.SoftCap(scores.Additive(8, 8, 4), 2.0), 3.0)
+    refused = regard.explain(QUERY, KEY, VALUE, score=twice).refused
+    assert refused["cpu"] == "SoftCap is not an additive score"

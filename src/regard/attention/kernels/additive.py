@@ -14,7 +14,8 @@ from regard.attention.scores.prepare import PreparedAdditive, Projected, is_addi
 def refuse(request: Request, value: Tensor) -> str | None:
     """Why this is no softmax over additive scores; None when it is."""
     score = within(request.score)
-    if isinstance(score, Additive | SoftCap) and not is_additive(score):
+    changed = isinstance(score, SoftCap) and not is_cap(score)
+    if changed or (isinstance(score, Additive) and not is_additive(score)):
         return f"{name_of(score)} has methods or hooks of its own: only a call of it is exact"
     if not isinstance(score, Additive | PreparedAdditive):
         return f"{name_of(score)} is not an additive score"
