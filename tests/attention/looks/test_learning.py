@@ -167,3 +167,24 @@ def test_no_answer_holds_the_matrix(name: str, length: int, learning: bool) -> N
     )
     matrix = length * length * 4 / 2**20
     assert float(done.stdout) < 0.03 * matrix + (40 if learning else 0)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.25])
+def test_the_gradient_of_the_log_normaliser_is_the_softmax_however_large_the_scores_are(
+    temperature: float,
+) -> None:
+    """A row around 1e8, where numbers are 8 apart in float32; one of the lowest number alone."""
+    bias = torch.randn(3, 5, generator=torch.Generator().manual_seed(1))
+    bias[1] = 1e8 + 8 * torch.arange(5.0)
+    bias[2] = torch.finfo(torch.float32).min
+    bias.requires_grad_()
+    look = regard.look(
+        torch.zeros(3, 2),
+        torch.zeros(5, 2),
+        bias=bias,
+        normaliser=normalisers.Softmax(temperature),
+    )
+    found = look.log_normaliser()
+    assert found.isfinite().all()
+    (slope,) = torch.autograd.grad(found.sum(), bias)
+    assert torch.allclose(slope * temperature, look.weights(), atol=1e-6)

@@ -158,9 +158,13 @@ def log_normaliser(scores: Callable[[Tensor], Tensor]) -> Part:
 
     def part(_: slice, rows: Tensor) -> Tensor:
         own = scores(rows)
-        nothing = (own == -torch.inf).all(-1)
-        logs = torch.logsumexp(torch.where(nothing.unsqueeze(-1), 0.0, own), -1)
-        return torch.where(nothing, -torch.inf, logs)
+        nothing = (own == -torch.inf).all(-1, keepdim=True)
+        own = torch.where(nothing, 0.0, own)
+        # The gradient is a softmax; that of torch.logsumexp is e^(s - ln Z), which is wrong where
+        # ln Z is so large that it is rounded.
+        shift = own.logsumexp(-1, keepdim=True).detach().clamp(max=torch.finfo(own.dtype).max)
+        logs = shift + (own - shift).exp().sum(-1, keepdim=True).log()
+        return torch.where(nothing, -torch.inf, logs).squeeze(-1)
 
     return part
 

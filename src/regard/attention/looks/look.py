@@ -22,7 +22,7 @@ from regard.attention.looks.caption import Caption
 from regard.attention.looks.entries import Entry, merge, select, selection
 from regard.attention.looks.folding import Progress
 from regard.attention.looks.products import Products
-from regard.attention.looks.source import MASKED, Scored, Source, width
+from regard.attention.looks.source import MASKED, Scored, Source, fitted_bias, width
 from regard.attention.looks.windows import Window, positions
 from regard.attention.normalisers import Softmax
 from regard.attention.precision import widen
@@ -275,7 +275,8 @@ class Look(Answers):
     def _prepared(self) -> Look:
         request = self._request
         score, query, key = prepare_both(request.score, widen(request.query), widen(request.key))
-        return Look(replace(request, score=score, query=query, key=key))
+        bias = fitted_bias(request)
+        return Look(replace(request, score=score, query=query, key=key, bias=bias))
 
     def _finite(self) -> Look:
         """The same look; keys and queries without weight do not spoil its gradients."""

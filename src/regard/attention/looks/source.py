@@ -110,18 +110,12 @@ class Scored(Source):
             query=widen(request.query),
             key=key,
             score=score,
-            bias=self._bias(request),
+            bias=fitted_bias(request),
             normaliser=MASKED if self._softmax else request.normaliser,
         )
         self._cost = width(request.score)
         self.batch, self.queries, self.keys = request.batch(), request.queries, request.keys
         self.device = request.frame.device
-
-    def _bias(self, request: Request) -> Tensor | None:
-        if request.bias is None or not self._softmax:
-            return request.bias
-        dtype = torch.promote_types(request.query.dtype, torch.float32)
-        return fitted(request.bias, dtype, self._temperature)
 
     def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
         across = prod(self.batch) * self.keys * self._cost
@@ -135,6 +129,14 @@ class Scored(Source):
             scores = numbers / self._temperature
             spare = None if transformed() else torch.empty_like(scores)
             yield SoftmaxBlock(place, scores, spare, known_at(known, place))
+
+
+def fitted_bias(request: Request) -> Tensor | None:
+    """The bias, so that its finite numbers are finite over the temperature of a softmax."""
+    if request.bias is None or type(request.normaliser) is not Softmax:
+        return request.bias
+    dtype = torch.promote_types(request.query.dtype, torch.float32)
+    return fitted(request.bias, dtype, request.normaliser.temperature)
 
 
 class _Masked(Normaliser):
