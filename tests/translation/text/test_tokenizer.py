@@ -137,6 +137,12 @@ def test_the_least_vocabulary_that_is_named_is_the_least_that_can_be_learnt(
     assert len(Tokenizer.train(lines, vocabulary_size=least + 1, **given)) >= least
 
 
+def test_a_text_without_a_space_needs_a_piece_for_it():
+    with pytest.raises(ConfigurationError, match="at least 272 pieces"):
+        Tokenizer.train(["aaa"], vocabulary_size=271)
+    assert len(Tokenizer.train(["aaa"], vocabulary_size=272)) == 272
+
+
 @pytest.mark.parametrize("lines", [[], ["", ""], ["a" * 20_000]], ids=["none", "empty", "long"])
 def test_a_text_without_usable_lines_is_refused(lines):
     with pytest.raises(

@@ -218,7 +218,8 @@ class Tokenizer:
 
 def _check_size(size: int, characters: set[str], tags: int) -> None:
     special = EOS + 1 + tags
-    least = special + _BYTES + len(characters | set(_ALWAYS))
+    # A space, too: sentencepiece writes one before every text.
+    least = special + _BYTES + len(characters | {*_ALWAYS, " "})
     if size < least:
         raise ConfigurationError(
             f"tokenizer.vocabulary_size = {size}: this text needs at least {least} pieces ({special} special ones, "
