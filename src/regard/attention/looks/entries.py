@@ -12,20 +12,21 @@ from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, TypeVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
 from regard.attention.masks.mask import Reach
 from regard.attention.masks.packed import Packed
 from regard.attention.masks.positions import Band
-from regard.attention.scores import Additive, DotLike, General, Score, SoftCap
+from regard.attention.scores import Additive, General, Score, SoftCap
 from regard.attention.scores.prepare import (
     PreparedAdditive,
     Projected,
     is_additive,
     is_cap,
     is_dots,
+    is_plain,
 )
 from regard.attention.shapes import Frame, Shape, ShapeError
 
@@ -166,8 +167,7 @@ def _score(score: Score, change: Change) -> Score | None:
         return _parameters(score, change, 1)
     if type(score) is General and is_dots(score):
         return _parameters(score, change, 2)
-    plain = isinstance(score, DotLike) and not isinstance(score, nn.Module)
-    return score if plain and type(score).__module__.startswith("regard.") else None
+    return score if is_plain(score) else None
 
 
 def _parameters(score: Owner, change: Change, own: int) -> Owner:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.kernels.loops import transformed
@@ -24,13 +24,14 @@ from regard.attention.masks.packed import Packed
 from regard.attention.masks.padding import Padding
 from regard.attention.masks.positions import Band
 from regard.attention.normalisers import Rows
-from regard.attention.scores import Additive, DotLike, General, SoftCap
+from regard.attention.scores import Additive, General, SoftCap
 from regard.attention.scores.prepare import (
     PreparedAdditive,
     Projected,
     is_additive,
     is_cap,
     is_dots,
+    is_plain,
 )
 
 Part = Callable[[slice, Tensor], Tensor]  # a strip: which of the rows asked for, their positions
@@ -145,8 +146,7 @@ def _parameters(score: object) -> list[Tensor] | None:
         return [left.weight] if type(left.score) is Additive else None
     if type(score) is SoftCap and is_cap(score):
         return _parameters(score.score)
-    plain = isinstance(score, DotLike) and not isinstance(score, nn.Module)
-    return [] if plain and type(score).__module__.startswith("regard.") else None
+    return [] if is_plain(score) else None
 
 
 def entropy(weights: Callable[[Tensor], Tensor]) -> Part:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.scores.additive import Additive
 from regard.attention.scores.cap import SoftCap
@@ -74,6 +74,12 @@ def is_additive(score: object) -> bool:
 def is_cap(score: object) -> bool:
     """Whether a score bounds another as `SoftCap` does."""
     return unchanged(score, SoftCap, "__call__", "forward")
+
+
+def is_plain(score: object) -> bool:
+    """Whether a score is a dot product of ours that owns no parameters."""
+    ours = isinstance(score, DotLike) and not isinstance(score, nn.Module)
+    return ours and type(score).__module__.startswith("regard.")
 
 
 def prepare(
