@@ -15,7 +15,7 @@ from regard import files
 from regard.translation.errors import CheckpointError, CorruptedError
 
 SUMS = "checksums.json"
-_LARGEST_FILE = 2**16
+_LARGEST_FILE = 2**20
 
 
 def sha256(content: bytes) -> str:
@@ -36,7 +36,12 @@ def sign(folder: Path, names: Collection[str]) -> None:
 
 def write(folder: Path, sums: Mapping[str, str]) -> None:
     """Write the checksums of a folder's files, by their names."""
-    files.write(folder / SUMS, (json.dumps(dict(sorted(sums.items())), indent=1) + "\n").encode())
+    write_table(folder / SUMS, sums)
+
+
+def write_table(path: Path, sums: Mapping[str, str]) -> None:
+    """Write checksums by the names of their files."""
+    files.write(path, (json.dumps(dict(sorted(sums.items())), indent=1) + "\n").encode())
 
 
 def check(folder: Path) -> None:
@@ -57,20 +62,26 @@ def read(folder: Path, known: Collection[str]) -> dict[str, str]:
     Raises:
         CheckpointError: they cannot be read, or name a file that is not `known`.
     """
-    path = folder / SUMS
+    sums = read_table(folder / SUMS)
+    # One flipped bit in a name would otherwise leave the file of that name uncompared.
+    for name in sums.keys() - set(known):
+        raise CorruptedError(
+            f"{folder / SUMS}: corrupted: it names {name!r}, which is no file of such a folder"
+        )
+    return sums
+
+
+def read_table(path: Path) -> dict[str, str]:
+    """Checksums by the names of their files. Raises `CheckpointError` where they cannot be read."""
     try:
         sums = json.loads(files.read(path, _LARGEST_FILE))
-        if not isinstance(sums, dict) or not all(isinstance(s, str) for s in sums.values()):
-            raise ValueError("no table of checksums")
-        # One flipped bit in a name would otherwise leave the file of that name uncompared.
-        for name in sums.keys() - set(known):
-            raise ValueError(f"it names {name!r}, which is no file of such a folder")
+        if isinstance(sums, dict) and all(isinstance(each, str) for each in sums.values()):
+            return sums
     except OSError as fault:
         raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
-    except (ValueError, RecursionError) as fault:
-        why = "no table of checksums" if isinstance(fault, json.JSONDecodeError) else fault
-        raise CorruptedError(f"{path}: corrupted or truncated: {why}") from None
-    return sums
+    except (ValueError, RecursionError):
+        pass
+    raise CorruptedError(f"{path}: corrupted or truncated: no table of checksums")
 
 
 def compare(content: bytes, expected: str | None, path: Path) -> None:

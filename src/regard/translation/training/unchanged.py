@@ -6,18 +6,15 @@ sentences cannot be compared with those that were measured.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
-from regard import files
 from regard.translation import checksums
 from regard.translation.configuration import DataSection
-from regard.translation.errors import CorruptedError, DataError, TrainingError
+from regard.translation.errors import DataError, TrainingError
 from regard.translation.runs import Run
 
 CORPORA = "corpora.json"
-_LARGEST_FILE = 2**20
 
 
 def sums(section: DataSection, data: Path | None) -> dict[str, str]:
@@ -39,7 +36,7 @@ def remember(run: Run, found: dict[str, str]) -> None:
     path = run.folder / CORPORA
     try:
         run.folder.mkdir(parents=True, exist_ok=True)
-        files.write(path, (json.dumps(found, indent=1) + "\n").encode())
+        checksums.write_table(path, found)
     except OSError as fault:
         raise TrainingError(f"{path}: cannot be written: {fault.strerror}") from None
 
@@ -49,13 +46,7 @@ def check(run: Run, data: Path | None) -> None:
     path = run.folder / CORPORA
     if not path.exists():
         return
-    try:
-        kept = json.loads(files.read(path, _LARGEST_FILE))
-        before = {str(name): str(kept[name]) for name in kept}
-    except OSError as fault:
-        raise TrainingError(f"{path}: cannot be read: {fault.strerror}") from None
-    except (ValueError, TypeError, RecursionError):
-        raise CorruptedError(f"{path}: corrupted or truncated: no table of checksums") from None
+    before = checksums.read_table(path)
     for name, found in sums(run.configuration.data, data).items():
         if before.get(name, found) != found:
             raise DataError(
