@@ -86,12 +86,14 @@ def plot(
             f"the look has batch axes {batch}, of which entry {list(chosen)} leaves {prod(left)}"
             f" maps to draw: pass an entry that leaves 1 to {PANELS}, or draw mean_heads()"
         )
+    if chosen:
+        look = look[chosen]  # the others are not computed
     down = positions(rows, look.shape[-2], look.device)
     across = positions(columns, look.shape[-1], look.device)
     size = min(height, max(1, len(down))), min(width, max(1, len(across)))
     pooled = look.map(*size, rows=down, columns=across, reduce=reduce)
     cells, shut = (
-        each[chosen].reshape(-1, *size).cpu().numpy()
+        each.reshape(-1, *size).cpu().numpy()
         for each in (pooled, masked(look, pooled, down, across))
     )
     drawn = np.ma.masked_array(cells, shut)
@@ -112,7 +114,7 @@ def plot(
         for panel, values, place in zip(panels, drawn, product(*map(range, left)), strict=False):
             image = panel.imshow(values, extent=span, **drawing, **scale)
             panel.patch.set(facecolor=paper.paper, edgecolor=paper.rule, hatch=HATCH, linewidth=0)
-            panel.set_title(look.caption.of((*chosen, *place)), **style(paper, 10))
+            panel.set_title(look.caption.of(place), **style(paper, 10))
             panel.set_xlabel("key", color=paper.faint)
             panel.set_ylabel("query", color=paper.faint)
             panel.tick_params(colors=paper.faint, length=2)
