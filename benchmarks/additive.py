@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from _measure import interleaved, machine
 
-from regard.attention.kernels.cpu.operator import additive
+from regard.attention.kernels.additive.cpu.operator import additive
 
 # batch, queries, keys, hidden, value width
 STANDARD = (4, 512, 512, 128, 64)
@@ -32,7 +32,7 @@ EAGER = 2048  # the longest that eager torch is asked for: hidden layers of 2 GB
 
 GROWTH = """
 import sys, time, torch
-from regard.attention.kernels.cpu.operator import additive
+from regard.attention.kernels.additive.cpu.operator import additive
 kind, length = sys.argv[1], int(sys.argv[2])
 torch.set_num_threads(int(sys.argv[3]))
 def cpu(a, c, w, v):

@@ -20,7 +20,7 @@ import torch
 from _measure import interleaved, write
 from torch import Tensor
 
-from regard.attention.kernels.cpu.reading import Reading
+from regard.attention.kernels.additive.cpu.reading import Reading
 from regard.translation.configuration import read
 from regard.translation.models.building import build
 from regard.translation.models.recurrent.unrolled import layers

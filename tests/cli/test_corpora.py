@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.cli import corpora
-from regard.translation.errors import DataError
+from regard.errors import DataError
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import regard
 from regard.cli import models, shipped, streams
 from regard.cli.main import _failed, _take_debug, app
 from regard.cli.signals import Interrupted, Signals
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 
 COMMANDS = ("translate", "train", "evaluate", "align", "data", "look", "export", "models")
 

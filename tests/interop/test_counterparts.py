@@ -7,11 +7,11 @@ from tests.interop.models import translator
 
 import regard
 from regard.attention.positions import Rotary
+from regard.errors import ModelError
 from regard.interop import ctranslate2
 from regard.interop.keras import to_keras
 from regard.interop.marian import writing
 from regard.interop.torch import to_torch
-from regard.translation.errors import ModelError
 
 PARTS = {
     "rotary": {"positions": "rotary"},

@@ -12,11 +12,11 @@ from tests.interop.models import SENTENCES, pairs, translator
 from tests.journeys.commands import check_refused, run
 from tests.translation.tiny import trainer
 
+from regard.errors import ConfigurationError, ModelError
 from regard.interop import ctranslate2 as exporter
 from regard.interop.engine import Engine
 from regard.translation import weights
 from regard.translation.decoding.search import Search
-from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.text.corpora import Tsv, read_aligned
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 from regard.translation.translator import Translator

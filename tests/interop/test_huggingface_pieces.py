@@ -9,8 +9,8 @@ import pytest
 from tests.interop.models import tokenizer
 from tests.interop.pieces import trained
 
+from regard.errors import ModelError
 from regard.interop.huggingface.pieces import check, check_map
-from regard.translation.errors import ModelError
 from regard.translation.text.vocabulary import content, fields
 
 

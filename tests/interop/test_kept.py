@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from regard.errors import ModelError
 from regard.interop import kept
 from regard.translation.decoding.search import Search
-from regard.translation.errors import ModelError
 from regard.translation.models.transformer import Transformer, TransformerSettings
 
 SETTINGS = TransformerSettings(width=8, heads=2, feed_forward=8, encoder_layers=1, decoder_layers=1)

@@ -19,9 +19,9 @@ from tests.interop.pieces import trained
 from tests.interop.spoilt import config, pickled, tensors, written
 from tests.journeys.commands import check_refused, run
 
+from regard.errors import ModelError
 from regard.interop.marian import writing
 from regard.translation.decoding.search import Search
-from regard.translation.errors import ModelError
 from regard.translation.text.batches import sources
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import BOS, EOS

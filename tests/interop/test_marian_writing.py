@@ -11,10 +11,10 @@ from tests.interop.models import LINES, pairs, translator
 from tests.journeys.commands import check_refused, run
 from tests.translation.tiny import PAIRS, trainer
 
+from regard.errors import ModelError
 from regard.interop.marian import writing
 from regard.interop.marian.layout import halves, reordered
 from regard.translation.decoding.search import Search
-from regard.translation.errors import ModelError
 from regard.translation.text.tokenizer import EOS, PAD
 from regard.translation.translator import Translator
 

@@ -20,8 +20,8 @@ from tests.interop.spoilt import config, pickled, tensors, written
 from tests.interop.t5_folders import PROMPT, ROOM, SHAPES, given, save
 from tests.journeys.commands import check_refused, run
 
+from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.search import Search
-from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.text.batches import sources
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import BOS, EOS

@@ -16,12 +16,12 @@ from tests.journeys.commands import check_refused, run
 from tests.journeys.conftest import TINY, WORDS
 
 from regard import files
+from regard.errors import ConfigurationError, DataError, RegardError
 from regard.translation.backtranslation import work as working
 from regard.translation.backtranslation.choosing import Chooser, Tally
 from regard.translation.backtranslation.unfinished import Unfinished
 from regard.translation.backtranslation.work import Work
 from regard.translation.decoding.search import Search
-from regard.translation.errors import ConfigurationError, DataError, RegardError
 from regard.translation.text.corpora import read_lines
 from regard.translation.translator import Translator
 

@@ -8,7 +8,7 @@ import pytest
 from tests.journeys.commands import check_refused, run
 from tests.journeys.conftest import TINY, write_corpus
 
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 from regard.translation.translator import Translator
 
 SEVERAL = """\

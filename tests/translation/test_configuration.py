@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.errors import ConfigurationError
 from regard.translation import configuration as configurations
 from regard.translation.configuration import Configuration, differences, dump, parse, read
-from regard.translation.errors import ConfigurationError
 
 LEAST = """
 [data]

@@ -17,9 +17,9 @@ import torch
 from tests.translation.tiny import stop_at, trainer
 
 from regard import files
+from regard.errors import CheckpointError, ModelError, RegardError, TrainingError
 from regard.translation import checksums, opening, runs, weights
 from regard.translation import configuration as configurations
-from regard.translation.errors import CheckpointError, ModelError, RegardError, TrainingError
 from regard.translation.runs import MODEL, SUMS, UNSEEN, Run
 
 

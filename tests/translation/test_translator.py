@@ -13,12 +13,12 @@ import pytest
 import torch
 from tests.translation.tiny import MODELS, PAIRS, WORDS, trainer
 
+from regard.errors import ConfigurationError, ModelError
 from regard.translation import opening
 from regard.translation import translator as front
 from regard.translation.decoding.cross import last_cross
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.results import align, words_of
 from regard.translation.runs import Run
 from regard.translation.text.corpora import Pair

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
+from regard.errors import CheckpointError
 from regard.translation import weights
-from regard.translation.errors import CheckpointError
 
 
 def tensors() -> dict[str, torch.Tensor]:

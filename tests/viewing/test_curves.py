@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.translation.errors import DataError
+from regard.errors import DataError
 from regard.viewing import curves, figures
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 from regard.viewing import figures, fonts, pictures
 from regard.viewing.alignment import Alignment
 

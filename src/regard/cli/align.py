@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import aligned, choosing, corpora, drawing, options, report, streams
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.translation.aligning.aligner import Aligned, Aligner

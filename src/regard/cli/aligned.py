@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import options, report
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.translation.aligning.aligner import Aligner

@@ -18,7 +18,7 @@ import typer
 
 from regard.cli import corpora, launched, options, report, streams
 from regard.cli.signals import Signals
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from regard.translation.backtranslation.choosing import Tally

@@ -10,7 +10,7 @@ import typer
 
 from regard.cli import report, shipped
 from regard.cli.group import Group
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 
 EXAMPLES = """\b
 Examples:

@@ -12,7 +12,7 @@ import typer
 
 from regard.cli import backtranslating, corpora, drawing, options, report, splitting
 from regard.cli.group import Group
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from regard.translation.text.checking.corpus import Report

@@ -10,7 +10,7 @@ import typer
 from regard.cli import corpora, linking, options, report, testsets
 from regard.cli.doubts import Doubts
 from regard.cli.testsets import Searching, TestSet
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 
 EXAMPLES = """\b
 Examples:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard.cli import options, report
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 
 EXAMPLES = """\b
 Examples:

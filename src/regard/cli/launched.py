@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from regard.cli.signals import Interrupted
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from regard.translation.training.processes import Processes

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from regard.cli import aligned, corpora, report
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 
 
 def evaluate(

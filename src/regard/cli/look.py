@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import drawing, options, report, streams, watching
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.viewing.alignment import Alignment

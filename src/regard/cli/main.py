@@ -30,7 +30,7 @@ from regard.cli import (
 from regard.cli.group import Group
 from regard.cli.options import Invocation
 from regard.cli.signals import Interrupted
-from regard.translation.errors import ConfigurationError, RegardError
+from regard.errors import ConfigurationError, RegardError
 
 # Typer carries its own copy of click; these are the classes its errors are made of.
 _UsageError, _ClickException = typer.BadParameter.__mro__[1:3]

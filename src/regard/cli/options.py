@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import shipped
-from regard.translation.errors import ConfigurationError, RegardError
+from regard.errors import ConfigurationError, RegardError
 
 if TYPE_CHECKING:
     from regard.translation.translator import Translator

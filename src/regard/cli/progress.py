@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli import report, streams
-from regard.translation.errors import RegardError
+from regard.errors import RegardError
 from regard.translation.training.events import Observer, Sample, Stepped, Validated
 
 if TYPE_CHECKING:

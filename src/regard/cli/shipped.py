@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 
 PACKAGE = Path(__file__).parent.parent
 CONFIGURATIONS = PACKAGE / "configs"

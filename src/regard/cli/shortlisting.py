@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import corpora, options, report
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from regard.translation.runs import Run

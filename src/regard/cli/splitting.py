@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import corpora, options, report
-from regard.translation.errors import ConfigurationError, DataError, RegardError
+from regard.errors import ConfigurationError, DataError, RegardError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from regard import files
-from regard.translation.errors import DataError
+from regard.errors import DataError
 
 # What a terminal obeys instead of showing it: escapes, and marks that turn text round or cut lines.
 _OBEYED = re.compile(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli import corpora, options, report, streams
 from regard.cli.doubts import Doubts
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.translation.configuration import Configuration

@@ -14,7 +14,7 @@ import typer
 
 from regard.cli import card, corpora, launched, options, report, shipped
 from regard.cli.signals import Signals
-from regard.translation.errors import ConfigurationError, DataError, ModelError
+from regard.errors import ConfigurationError, DataError, ModelError
 
 if TYPE_CHECKING:
     from regard.cli.progress import Reporter

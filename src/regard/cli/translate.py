@@ -17,7 +17,7 @@ from regard.cli import answers, corpora, options, serving, streams
 from regard.cli.answers import Columns, Format, JsonLines
 from regard.cli.interpreting import Interpreter
 from regard.cli.signals import Signals
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from regard.translation.decoding.search import Search

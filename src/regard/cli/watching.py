@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import drawing, options, report, streams
-from regard.translation.errors import ConfigurationError, DataError, RegardError
+from regard.errors import ConfigurationError, DataError, RegardError
 
 if TYPE_CHECKING:
     from torch import nn

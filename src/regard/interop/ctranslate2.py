@@ -20,15 +20,11 @@ from regard import files
 from regard.attention.blocks import FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias, sinusoidal
+from regard.errors import ConfigurationError, ModelError
 from regard.translation import checksums
 from regard.translation.configuration.training import SearchSection
-from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.folders import new_folder
-from regard.translation.models.transformer import (
-    DecoderLayer,
-    Transformer,
-    TransformerSettings,
-)
+from regard.translation.models.transformer import DecoderLayer, Transformer, TransformerSettings
 from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from regard.translation.translator import Translator
 

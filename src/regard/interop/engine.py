@@ -12,13 +12,13 @@ from typing import Any, Self
 
 import torch
 
+from regard.errors import ModelError
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.repetition import loops
 from regard.translation.decoding.search import Search
-from regard.translation.errors import ModelError
 from regard.translation.runs import Tokenizers
 from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Candidate, Translation, Translator

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from regard import files
+from regard.errors import ModelError
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.interop.engine import Engine
-from regard.translation.errors import ModelError
 from regard.translation.translator import Translator
 
 

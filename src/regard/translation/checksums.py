@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from regard import files
-from regard.translation.errors import CheckpointError, CorruptedError
+from regard.errors import CheckpointError, CorruptedError
 
 SUMS = "checksums.json"
 _LARGEST_FILE = 2**20

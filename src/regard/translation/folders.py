@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from regard import files
-from regard.translation.errors import ModelError
+from regard.errors import ModelError
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from regard.translation.errors import ModelError
+from regard.errors import ModelError
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.text.tokenizer import Tokenizer
 

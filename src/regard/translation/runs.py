@@ -13,16 +13,11 @@ from pathlib import Path
 import torch
 
 from regard import files
+from regard.errors import ConfigurationError, CorruptedError, ModelError, TrainingError
 from regard.translation import checksums, weights
 from regard.translation import configuration as configurations
 from regard.translation.checksums import SUMS
 from regard.translation.configuration import Configuration
-from regard.translation.errors import (
-    ConfigurationError,
-    CorruptedError,
-    ModelError,
-    TrainingError,
-)
 from regard.translation.folders import new_folder
 from regard.translation.models.building import Undrawn, build
 from regard.translation.models.protocol import TranslationModel

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from regard.errors import ConfigurationError
 from regard.translation.decoding import forced
 from regard.translation.decoding.cross import cross
 from regard.translation.decoding.ensemble import Ensemble
@@ -17,7 +18,6 @@ from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.repetition import loops
 from regard.translation.decoding.search import Search, bounds, translate_batch
-from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.opening import bundled, find, open_runs
 from regard.translation.results import Candidate, Translation, Word, candidate

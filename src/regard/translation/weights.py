@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from regard import files
+from regard.errors import CheckpointError, CorruptedError
 from regard.translation import checksums
-from regard.translation.errors import CheckpointError, CorruptedError
 
 # The longest header that a file of ours could have, and the most tensors: each takes time to make, even of nothing.
 _LONGEST_HEADER, _MOST_TENSORS = 10_000_000, 20_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.translation.errors import DataError
+from regard.errors import DataError
 from regard.viewing import colours, figures
 from regard.viewing.lettering import style
 

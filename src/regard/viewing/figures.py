@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard import files
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 from regard.viewing import fonts
 
 if TYPE_CHECKING:

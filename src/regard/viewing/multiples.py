@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 from regard.viewing import colours, figures
 from regard.viewing.alignment import Alignment, scale_of
 from regard.viewing.labels import shorten, visible
-from regard.viewing.lettering import (
-    GAP,
-    MASKED,
-    label,
-    measure,
-    style,
-    write_keys,
-    write_queries,
-)
+from regard.viewing.lettering import GAP, MASKED, label, measure, style, write_keys, write_queries
 from regard.viewing.pictures import BAR, EDGE, NOTE, draw_bar, paint, write_note, write_title
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.translation.errors import RegardError
+from regard.errors import RegardError
 
 
 class WatchError(RegardError):

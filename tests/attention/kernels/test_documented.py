@@ -14,8 +14,8 @@ from regard.attention.kernels.choose import KERNELS
 ROOT = Path(kernels.__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "kernels.md"
 SOURCES = {
-    "cpu": ["cpu/kernel.py", "additive.py"],
-    "triton": ["triton/kernel.py", "additive.py"],
+    "cpu": ["additive/cpu/kernel.py", "additive/requests.py"],
+    "triton": ["additive/triton/kernel.py", "additive/requests.py"],
     "sdpa": ["sdpa.py", "dots.py"],
     "matmul": ["matmul.py", "dots.py"],
     "blocked": ["blocked.py"],

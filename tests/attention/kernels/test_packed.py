@@ -13,8 +13,8 @@ from torch.nn import functional as F
 import regard
 from regard.attention import masks, normalisers, scores
 from regard.attention.kernels import blocked
+from regard.attention.kernels.additive.cpu.operator import additive
 from regard.attention.kernels.choose import KERNELS
-from regard.attention.kernels.cpu.operator import additive
 from regard.attention.kernels.request import ask
 from regard.attention.kernels.rules import rules_of
 from regard.attention.shapes import Frame, ShapeError

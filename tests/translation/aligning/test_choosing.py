@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.translation.aligning.standing_in import Scripted, ahead, tokenizers
 
+from regard.errors import ConfigurationError, DataError, ModelError
 from regard.translation import configuration as configurations
 from regard.translation.aligning import choice as choices
 from regard.translation.aligning.choice import Choice, Kept, taught, usual
 from regard.translation.aligning.choosing import choose
 from regard.translation.aligning.reading import readings
-from regard.translation.errors import ConfigurationError, DataError, ModelError
 from regard.translation.evaluation.gold import Gold
 from regard.translation.runs import Run
 

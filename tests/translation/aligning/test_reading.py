@@ -6,12 +6,12 @@ import pytest
 import torch
 from tests.translation.aligning.standing_in import Scripted, ahead, tokenizers
 
+from regard.errors import ConfigurationError
 from regard.translation.aligning.aligner import Aligner, grown, weights_of
 from regard.translation.aligning.balance import balance
 from regard.translation.aligning.choice import Choice
 from regard.translation.aligning.reading import readings
 from regard.translation.aligning.words import in_pieces, words_of
-from regard.translation.errors import ConfigurationError
 from regard.translation.evaluation.alignment import symmetrise
 from regard.translation.text.tokenizer import Tokenizer
 

@@ -18,9 +18,9 @@ from tests.translation.decoding.toy import (
     some_sources,
 )
 
+from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.beam import beam
 from regard.translation.decoding.greedy import greedy
-from regard.translation.errors import ConfigurationError, ModelError
 
 
 @pytest.mark.parametrize(("seed", "length_penalty"), [(0, 0.0), (1, 0.6), (2, 1.0), (3, 2.0)])

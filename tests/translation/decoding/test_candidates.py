@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from regard.errors import ModelError
 from regard.translation.decoding.candidates import best_words
 from regard.translation.decoding.limits import Limits
-from regard.translation.errors import ModelError
 from regard.translation.models import compiling
 from regard.translation.text.tokenizer import EOS
 

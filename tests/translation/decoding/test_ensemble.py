@@ -9,12 +9,12 @@ import torch
 from tests.translation.decoding.toy import BOS, EOS, Toy, some_sources
 from torch import nn
 
+from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding import forced
 from regard.translation.decoding.beam import beam
 from regard.translation.decoding.cross import cross
 from regard.translation.decoding.ensemble import Ensemble, mean_log
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.errors import ConfigurationError, ModelError
 
 
 def two() -> tuple[Toy, Toy]:

@@ -9,12 +9,12 @@ import torch
 from tests.translation.decoding.toy import Toy, one_by_one, some_sources
 
 from regard.attention.looks.stored import StoredLook
+from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.beam import beam
 from regard.translation.decoding.coverage import coverage, rerank
 from regard.translation.decoding.cross import cross, last_cross
 from regard.translation.decoding.forced import looks, score
 from regard.translation.decoding.hypothesis import penalty
-from regard.translation.errors import ConfigurationError, ModelError
 
 
 def test_search_and_forced_scores_agree():

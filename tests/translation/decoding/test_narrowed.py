@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.translation.decoding.toy import EOS, Toy, some_sources
 from torch import Tensor
 
+from regard.errors import ConfigurationError
 from regard.translation.decoding.coverage import rerank
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.errors import ConfigurationError
 
 SEARCHES = {
     "greedy": Search(beam=1, max_length=6),

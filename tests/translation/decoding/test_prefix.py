@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.translation.decoding.toy import BOS, EOS, PAD, Toy, some_sources
 
+from regard.errors import ConfigurationError
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.errors import ConfigurationError
 from regard.translation.text.tokenizer import Tokenizer
 
 CPU = torch.device("cpu")

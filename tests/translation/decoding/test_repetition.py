@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.translation.decoding.toy import Toy, every_translation, some_sources
 
+from regard.errors import ConfigurationError
 from regard.translation.decoding.beam import beam
 from regard.translation.decoding.ensemble import Ensemble
 from regard.translation.decoding.greedy import greedy
 from regard.translation.decoding.repetition import completing, loops
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.errors import ConfigurationError
 from regard.translation.models import compiling
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 

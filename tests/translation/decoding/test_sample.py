@@ -9,9 +9,9 @@ import pytest
 import torch
 from tests.translation.decoding.toy import Toy, every_translation, one_by_one, some_sources
 
+from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.greedy import greedy
 from regard.translation.decoding.sample import keep_probable, sample
-from regard.translation.errors import ConfigurationError, ModelError
 
 
 def chance(seed: int = 0) -> torch.Generator:

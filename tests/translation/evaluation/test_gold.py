@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.translation.errors import DataError
+from regard.errors import DataError
 from regard.translation.evaluation.gold import read_gold, read_links
 
 LINE = {"src": ["a", "b"], "tgt": ["x"], "sure": [[0, 0]], "possible": [[1, 0]]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sacrebleu
 
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 from regard.translation.evaluation.scores import measure
 
 OURS = ["The cat sat on the mat.", "He doesn't go home today.", "yes", "It is raining again , now"]

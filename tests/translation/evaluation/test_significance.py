@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 from regard.translation.evaluation import significance
 from regard.translation.evaluation.significance import compare
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.errors import ConfigurationError
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.errors import ConfigurationError
 from regard.translation.models.listed import listed_logits
 from regard.translation.models.recurrent import RecurrentConfiguration, RecurrentModel
 from regard.translation.models.transformer import Transformer, TransformerSettings

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from tests.translation.models.test_planned import small
 
-from regard.attention.kernels import loops
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
+from regard.loops import serving as loops
 from regard.translation.models import compiling
 from regard.translation.models.rounding import round_products
 

@@ -8,7 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from regard.translation.errors import CheckpointError, DataError, ModelError
+from regard.errors import CheckpointError, DataError, ModelError
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.shortlist import table
 from regard.translation.shortlist.making import Coverage, coverage, make

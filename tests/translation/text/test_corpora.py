@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.errors import DataError
+from regard.errors import DataError
 from regard.translation.text import corpora
 from regard.translation.text.corpora import (
     Pair,

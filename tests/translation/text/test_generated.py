@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 from regard.translation.text.generated import SPLITS, TASKS, dates, generate
 from regard.translation.text.normalisation import normalise
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 from regard.translation.text import sentences
 from regard.translation.text.sentences import join, paragraphs, split
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.errors import DataError
+from regard.errors import DataError
 from regard.translation.text.checking.repetitions import folded
 from regard.translation.text.corpora import Pair
 from regard.translation.text.splitting import families, split

@@ -10,7 +10,7 @@ import sentencepiece
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from regard.translation.errors import ConfigurationError, DataError, ModelError
+from regard.errors import ConfigurationError, DataError, ModelError
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import EOS, Tokenizer
 

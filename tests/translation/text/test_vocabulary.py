@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from regard.translation.errors import ModelError
+from regard.errors import ModelError
 from regard.translation.text import vocabulary
 from regard.translation.text.tokenizer import Tokenizer
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from tests.translation.tiny import stop_at, trainer
 
+from regard.errors import CheckpointError, TrainingError
 from regard.translation import checksums, weights
-from regard.translation.errors import CheckpointError, TrainingError
 from regard.translation.runs import Run
 from regard.translation.training import checkpoints
 

@@ -12,8 +12,8 @@ import torch
 from tests.translation.tiny import configuration, resumed, stop_at, trainer
 from tests.translation.training.ranks import forked, together
 
+from regard.errors import TrainingError
 from regard.translation import checksums, weights
-from regard.translation.errors import TrainingError
 from regard.translation.runs import MODEL, Run
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.loop import Trainer

@@ -9,8 +9,8 @@ import pytest
 import torch
 from tests.translation.tiny import configuration, trainer
 
+from regard.errors import CheckpointError, ConfigurationError
 from regard.translation import checksums, weights
-from regard.translation.errors import CheckpointError, ConfigurationError
 from regard.translation.runs import Run
 from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare, prepare_resumed

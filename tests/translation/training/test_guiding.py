@@ -10,8 +10,8 @@ from tests.translation import tiny
 
 import regard
 from regard.attention.looks import StoredLook
+from regard.errors import ConfigurationError, DataError
 from regard.translation.configuration import GuideSection
-from regard.translation.errors import ConfigurationError, DataError
 from regard.translation.runs import Tokenizers
 from regard.translation.text.corpora import Pair
 from regard.translation.text.tokenizer import Tokenizer

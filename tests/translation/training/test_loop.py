@@ -11,8 +11,8 @@ import pytest
 import torch
 from tests.translation.tiny import PAIRS, configuration, resumed, stop_at, trainer
 
+from regard.errors import TrainingError
 from regard.translation import checksums, weights
-from regard.translation.errors import TrainingError
 from regard.translation.runs import MODEL
 from regard.translation.text.batches import collate
 from regard.translation.training.epochs import Part

@@ -9,7 +9,7 @@ import torch
 from tests.translation.tiny import configuration
 from tests.translation.training.ranks import forked, together
 
-from regard.translation.errors import TrainingError
+from regard.errors import TrainingError
 from regard.translation.training.memory import ran_out, told
 from regard.translation.training.preparation import prepare
 from regard.translation.training.processes import Joined

@@ -6,9 +6,9 @@ import pytest
 import torch
 from tests.translation.tiny import PAIRS, resumed, stop_at, trainer
 
+from regard.errors import ConfigurationError
 from regard.translation import weights
 from regard.translation.decoding.greedy import greedy
-from regard.translation.errors import ConfigurationError
 from regard.translation.text.batches import sources
 from regard.translation.translator import Translator
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from tests.translation.tiny import WORDS, configuration, resumed, stop_at, trainer
 
+from regard.errors import ConfigurationError, DataError
 from regard.translation.configuration import dump, parse
-from regard.translation.errors import ConfigurationError, DataError
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.training import pretrained
 from regard.translation.training.events import Observer

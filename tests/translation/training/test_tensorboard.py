@@ -9,7 +9,7 @@ import sys
 import pytest
 from tests.translation.tiny import resumed, stop_at, trainer
 
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 from regard.translation.training.events import Observer, Observers
 from regard.translation.training.tensorboard import FOLDER, TensorBoard, check_installed
 

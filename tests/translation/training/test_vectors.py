@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from regard.translation.errors import CheckpointError, DataError
+from regard.errors import CheckpointError, DataError
 from regard.translation.training.vectors import read_vectors
 
 TEXT = b"4 3\ncat 1 2 3 \nNew York 9 9 9\nchat 0.5 -1e-3 4\n\xff\xfe 1 1 1\n"

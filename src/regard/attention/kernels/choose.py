@@ -13,14 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.kernels.additive.cpu import Cpu
+from regard.attention.kernels.additive.triton import Triton
 from regard.attention.kernels.blocked import Blocked, is_large
-from regard.attention.kernels.cpu import Cpu
 from regard.attention.kernels.kernel import Kernel
 from regard.attention.kernels.matmul import Matmul
 from regard.attention.kernels.reference import Reference
 from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.sdpa import Sdpa
-from regard.attention.kernels.triton import Triton
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike
 from regard.attention.scores import ScoreLike

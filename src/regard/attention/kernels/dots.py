@@ -7,11 +7,11 @@ from torch import Tensor
 
 from regard.attention.kernels.biases import divided
 from regard.attention.kernels.kept import kept
-from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.request import Request, name_of
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import DotLike
 from regard.attention.scores.prepare import is_dots
+from regard.loops.serving import transformed
 
 Opened = tuple[Tensor | None, Tensor | None]
 

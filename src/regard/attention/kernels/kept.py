@@ -8,11 +8,11 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from regard.attention.kernels.loops import transformed
 from regard.attention.masks import Mask
 from regard.attention.masks.padding import Padding
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
+from regard.loops.serving import transformed
 
 SMALL = 1 << 20  # booleans up to which a form is kept
 FORMS = 8  # of one mask

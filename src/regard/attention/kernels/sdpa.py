@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels.dots import cut, factors, opened, refuse
-from regard.attention.kernels.loops import in_forward_mode, transformed
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
 from regard.attention.precision import product_dtype
 from regard.attention.shapes import Shape, broadcast
+from regard.loops.serving import in_forward_mode, transformed
 
 
 class Sdpa:

@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 from regard.attention.kernels.choose import MATMUL, SDPA, SHORT, choose, pinned
 from regard.attention.kernels.kernel import Kernel
-from regard.attention.kernels.loops import in_forward_mode, transformed
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.sentences import one_by_one, packing
 from regard.attention.kernels.zeroed import are_finite, zeroed
+from regard.loops.serving import in_forward_mode, transformed
 
 ROOM = 1 << 22  # booleans held at a time
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.request import Request
 from regard.attention.precision import HALVES
+from regard.loops.serving import transformed
 
 
 @dataclass(frozen=True)

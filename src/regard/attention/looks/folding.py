@@ -9,11 +9,11 @@ from math import prod
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.loops import transformed
 from regard.attention.looks import learned
 from regard.attention.looks.blocks import Block, Index
 from regard.attention.looks.source import Known, Source
 from regard.attention.shapes import Shape
+from regard.loops.serving import transformed
 
 BLOCK = 1 << 20  # scores that a backward pass holds at a time
 Progress = Callable[[int, int], None]

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import entropy_of
 from regard.attention.masks import Mask
@@ -33,6 +32,7 @@ from regard.attention.scores.prepare import (
     is_dots,
     is_plain,
 )
+from regard.loops.serving import transformed
 
 Part = Callable[[slice, Tensor], Tensor]  # a strip: which of the rows asked for, their positions
 

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import are_finite, is_checked, zeroed
@@ -28,6 +27,7 @@ from regard.attention.normalisers import Softmax
 from regard.attention.precision import widen
 from regard.attention.scores.prepare import is_dots, prepare_both
 from regard.attention.shapes import Shape, ShapeError
+from regard.loops.serving import transformed
 
 PLOTTER = "regard.viewing.overview"  # of the wing above, which this one works without
 BLOCK = 1 << 22  # scores held at a time where some columns are wanted with their gradient

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels import loops
+from regard.loops import serving as loops
 
 RANKED = 64  # numbers that are ranked at once
 SHORT, FEW, MANY = 1024, 8, 32  # runs of FEW in a row up to SHORT, of MANY at least in a longer one
@@ -28,7 +28,7 @@ def first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
         nowhere = torch.zeros(shape, dtype=torch.long, device=scores.device)
         return scores.new_full(shape, -torch.inf), nowhere
     if _compiled(scores, count):
-        from regard.attention.kernels.cpu.highest import highest
+        from regard.loops.topk import highest
 
         return highest(scores, count)
     if length < count:

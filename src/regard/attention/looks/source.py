@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.biases import fitted
-from regard.attention.kernels.loops import transformed
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Place, SoftmaxBlock, WeightsBlock
@@ -20,6 +19,7 @@ from regard.attention.normalisers import Normaliser, Softmax
 from regard.attention.precision import widen
 from regard.attention.scores import Additive, prepare
 from regard.attention.shapes import Shape
+from regard.loops.serving import transformed
 
 BLOCK = 1 << 20  # scores held at a time, twice: small enough for caches, enough to be quick
 BLOCK_ON_DEVICE = 1 << 24

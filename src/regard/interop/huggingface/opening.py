@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from regard.errors import ModelError
 from regard.interop.huggingface.tables import read_table, short
 from regard.interop.marian.run import MarianRun
 from regard.interop.t5.run import T5Run
-from regard.translation.errors import ModelError
 from regard.translation.runs import Run
 
 # By what config.json calls them.

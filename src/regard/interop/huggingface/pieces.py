@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.translation.errors import ModelError
+from regard.errors import ModelError
 from regard.translation.text.vocabulary import Value, content, fields, piece
 
 _MOST_PIECES = 1_000_000

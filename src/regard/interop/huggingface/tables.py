@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from regard.translation.errors import ModelError
+from regard.errors import ModelError
 
 _LARGEST_FILE = 64 * 2**20
 

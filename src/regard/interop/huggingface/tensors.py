@@ -9,9 +9,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from regard.errors import ModelError
 from regard.interop.huggingface.tables import named
 from regard.translation import weights
-from regard.translation.errors import ModelError
 
 FILE = "model.safetensors"
 # A logit that leaves a word no probability.

@@ -8,9 +8,9 @@ from typing import Self
 
 import sentencepiece
 
+from regard.errors import ModelError
 from regard.interop.huggingface import pieces
 from regard.interop.huggingface.words import Words
-from regard.translation.errors import ModelError
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import EOS, UNK, Tokenizer
 

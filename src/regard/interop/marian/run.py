@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.errors import ModelError
 from regard.interop.huggingface.tables import read_table, short
 from regard.interop.huggingface.words import Words
 from regard.interop.marian import reading
@@ -17,7 +18,6 @@ from regard.translation.configuration import (
     TokenizerSection,
     TransformerSection,
 )
-from regard.translation.errors import ModelError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run, Tokenizers
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import files
+from regard.errors import ModelError
 from regard.interop.marian.layout import (
     DECODER_WORDS,
     ENCODER_WORDS,
@@ -21,7 +22,6 @@ from regard.interop.marian.layout import (
     reordered,
 )
 from regard.translation import weights
-from regard.translation.errors import ModelError
 from regard.translation.folders import new_folder
 from regard.translation.models.transformer import Transformer, TransformerSettings
 from regard.translation.runs import Tokenizers

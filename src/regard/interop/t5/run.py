@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
+from regard.errors import ConfigurationError, ModelError
 from regard.interop.huggingface.words import Words
 from regard.interop.t5 import reading
 from regard.interop.t5.configuration import T5Configuration
@@ -18,7 +19,6 @@ from regard.translation.configuration import (
     TokenizerSection,
     TransformerSection,
 )
-from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run, Tokenizers
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from regard.errors import ModelError
 from regard.interop.huggingface import pieces
 from regard.interop.huggingface.tokenizer import NumberedTokenizer, read_bytes
 from regard.interop.huggingface.words import Words
 from regard.interop.t5.configuration import T5Configuration
-from regard.translation.errors import ModelError
 
 # A piece that asks for a language (MADLAD-400), and the name of a task that does, with their languages.
 _TAG = re.compile(r"<2([A-Za-z]{2,3}(?:[_-][0-9A-Za-z]{1,8})*)>")

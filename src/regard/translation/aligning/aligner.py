@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.errors import ConfigurationError
 from regard.translation.aligning.balance import balance
 from regard.translation.aligning.choice import Choice
 from regard.translation.aligning.reading import Reading, WordPair, readings
-from regard.translation.errors import ConfigurationError
 from regard.translation.evaluation.alignment import (
     Link,
     argmax_links,

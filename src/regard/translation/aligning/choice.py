@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from regard.errors import ConfigurationError, ModelError
 from regard.translation import checksums
 from regard.translation.configuration import Configuration
-from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.runs import ALIGNMENT, MODEL, Run, checkpoint_sums
 
 Rows = Literal["written", "read"]

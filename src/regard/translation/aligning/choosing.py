@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
+from regard.errors import DataError
 from regard.translation.aligning.aligner import links_of, weights_of
 from regard.translation.aligning.choice import Choice
 from regard.translation.aligning.reading import Reading
-from regard.translation.errors import DataError
 from regard.translation.evaluation.alignment import (
     AlignmentScores,
     Link,

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.errors import ConfigurationError, ModelError
 from regard.translation.aligning.words import Words, in_pieces
 from regard.translation.decoding import forced
-from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import sources

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 from regard.translation.text.normalisation import normalise
 
 # Short sentences may well have any ratio: "Oui." is "Yes, it is."

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import files
-from regard.translation.errors import ConfigurationError, DataError, RegardError
+from regard.errors import ConfigurationError, DataError, RegardError
 
 VERSION = 1
 

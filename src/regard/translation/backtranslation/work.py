@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import torch
 
+from regard.errors import ConfigurationError, DataError
 from regard.translation.backtranslation.choosing import Chooser, Tally
 from regard.translation.backtranslation.unfinished import Unfinished
 from regard.translation.decoding.search import Search
-from regard.translation.errors import ConfigurationError, DataError
 from regard.translation.text.corpora import read_lines
 from regard.translation.translator import BATCH_TOKENS, Translator
 

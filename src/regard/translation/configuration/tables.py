@@ -11,11 +11,7 @@ from regard.translation.configuration.data import (
     TokenizerSection,
 )
 from regard.translation.configuration.section import Section
-from regard.translation.configuration.training import (
-    GuideSection,
-    SearchSection,
-    TrainingSection,
-)
+from regard.translation.configuration.training import GuideSection, SearchSection, TrainingSection
 from regard.translation.configuration.whole import Configuration
 
 MODELS: dict[str, type[Section]] = {

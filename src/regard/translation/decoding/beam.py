@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.growth import Grown, Live, advance
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.unroll import IMPOSSIBLE, evaluating
-from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.models.protocol import Searched, State
 
 

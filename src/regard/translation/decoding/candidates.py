@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.errors import ModelError
 from regard.translation.decoding.limits import DAMAGED, Limits, log_probabilities
 from regard.translation.decoding.ranking import top
-from regard.translation.errors import ModelError
 from regard.translation.models import compiling
 
 

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.errors import ConfigurationError
 from regard.translation.decoding.forced import looks
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import Looks, TranslationModel
 
 # "decoder.2.cross", or of one model of an ensemble "0.decoder.2.cross"

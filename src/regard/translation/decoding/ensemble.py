@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.errors import ConfigurationError
 from regard.translation.decoding.limits import log_probabilities
-from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 
 

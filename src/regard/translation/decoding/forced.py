@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from regard.errors import ConfigurationError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import log_probabilities
 from regard.translation.decoding.unroll import evaluating
-from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.text.batches import targets
 from regard.translation.text.tokenizer import EOS

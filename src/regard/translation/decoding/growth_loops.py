@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.machine import compiled, inner
+from regard.loops.compiling import compiled, inner
 from regard.translation.text.tokenizer import EOS
 
 

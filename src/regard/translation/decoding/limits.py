@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.repetition import completing
-from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 _NEVER = float("-inf")

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import exponential
-from regard.attention.kernels.cpu.machine import compiled, inner, inner_sum, lanes
+from regard.loops.compiling import compiled, inner, inner_sum, lanes
+from regard.loops.exponentials import exponential
 from regard.translation.decoding.limits import NO_END, ONLY_END
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 

@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from regard.errors import ConfigurationError
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.errors import ConfigurationError
 from regard.translation.models.listed import listed_logits
 from regard.translation.models.protocol import State, TranslationModel, own
 from regard.translation.text.tokenizer import EOS

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import BOS, EOS, PAD, Tokenizer
 

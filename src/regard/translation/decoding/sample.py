@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits, log_probabilities
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.ranking import top
 from regard.translation.decoding.unroll import IMPOSSIBLE, unroll
-from regard.translation.errors import ConfigurationError, ModelError
 from regard.translation.models.protocol import Searched
 
 

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from regard.errors import ConfigurationError
 from regard.translation.decoding.beam import beam
 from regard.translation.decoding.coverage import rerank
 from regard.translation.decoding.greedy import greedy
@@ -17,7 +18,6 @@ from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.narrowed import Narrowed
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.sample import sample
-from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import Searched, TranslationModel
 
 # field -> (whole number, least, greatest)

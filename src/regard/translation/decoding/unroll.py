@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.errors import ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
-from regard.translation.errors import ModelError
 from regard.translation.models.protocol import Searched
 from regard.translation.text.tokenizer import BOS, EOS
 

@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 
 # (source position, target position), both from 0
 Link = tuple[int, int]

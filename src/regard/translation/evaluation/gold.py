@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.translation.errors import DataError
+from regard.errors import DataError
 from regard.translation.evaluation.alignment import Link, flipped, parse_links
 from regard.translation.text.corpora import read_lines
 

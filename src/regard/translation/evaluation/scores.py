@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 
 MEASURES = ("bleu", "chrf", "ter", "exact")
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 from regard.translation.evaluation.scores import metrics
 
 PAIRED = ("bleu", "chrf", "ter")

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from regard.errors import ConfigurationError
 from regard.translation.configuration import Configuration, RecurrentSection
-from regard.translation.errors import ConfigurationError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.models.recurrent.model import RecurrentModel
 from regard.translation.models.recurrent.settings import RecurrentConfiguration

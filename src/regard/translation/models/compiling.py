@@ -7,7 +7,7 @@ from functools import cache
 
 import torch
 
-from regard.attention.kernels import loops
+from regard.loops import serving as loops
 
 _wanted = True
 
@@ -25,7 +25,7 @@ def serves(device: torch.device) -> bool:
 
 @cache
 def _kept() -> bool:
-    from regard.attention.kernels.cpu import cache as kernels
+    from regard.loops import cache as kernels
 
     try:
         kernels.folder().mkdir(parents=True, exist_ok=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.attention.kernels.cpu.listed import product_listed
-from regard.attention.kernels.cpu.machine import compiled
+from regard.loops.compiling import compiled
+from regard.loops.products import product_listed
 
 
 @compiled

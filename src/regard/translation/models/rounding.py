@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from regard.attention.kernels import loops
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
+from regard.loops import serving as loops
 from regard.translation.models import compiling
 from regard.translation.models.transformer import Transformer
 from regard.translation.models.transformer.plain import is_plain

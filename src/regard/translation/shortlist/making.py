@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.translation.errors import DataError
+from regard.errors import DataError
 from regard.translation.runs import Tokenizers
 from regard.translation.shortlist.lexicon import ROUNDS, Sentences
 from regard.translation.shortlist.table import ALWAYS, EACH, Shortlist

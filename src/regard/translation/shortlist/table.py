@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from regard.errors import CheckpointError, ModelError
 from regard.translation import weights
-from regard.translation.errors import CheckpointError, ModelError
 from regard.translation.runs import SHORTLIST, Run, Tokenizers
 from regard.translation.shortlist import lexicon
 from regard.translation.text.tokenizer import EOS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
-from regard.translation.errors import DataError
+from regard.errors import DataError
 from regard.translation.text.normalisation import normalise
 
 if TYPE_CHECKING:

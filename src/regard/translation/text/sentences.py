@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from regard.translation.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError
 
 # Lines without an empty one among them are taken together up to about so many characters.
 _LONGEST_PARAGRAPH = 2**16

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.translation.errors import DataError
+from regard.errors import DataError
 from regard.translation.text.checking.repetitions import folded
 from regard.translation.text.corpora import Pair
 

@@ -13,8 +13,8 @@ from typing import Any, Literal, Self
 
 import sentencepiece
 
+from regard.errors import ConfigurationError, DataError, ModelError
 from regard.translation import checksums
-from regard.translation.errors import ConfigurationError, DataError, ModelError
 from regard.translation.text import alphabet, vocabulary
 from regard.translation.text.normalisation import normalise
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Set
 from pathlib import Path
 
+from regard.errors import CorruptedError
 from regard.translation import checksums
-from regard.translation.errors import CorruptedError
 from regard.translation.text.subwords import Segmenter
 from regard.translation.text.tokenizer import Tokenizer
 

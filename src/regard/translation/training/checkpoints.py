@@ -14,8 +14,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from regard import files
+from regard.errors import CheckpointError, CorruptedError, TrainingError
 from regard.translation import checksums, weights
-from regard.translation.errors import CheckpointError, CorruptedError, TrainingError
 from regard.translation.runs import (
     CHECKPOINT_FILES,
     CHECKPOINTS,

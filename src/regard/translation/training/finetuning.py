@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from regard.errors import CheckpointError, ConfigurationError
 from regard.translation import weights
 from regard.translation.configuration import Configuration
-from regard.translation.errors import CheckpointError, ConfigurationError
 from regard.translation.runs import MODEL, Run, Tokenizers
 from regard.translation.training import checkpoints
 from regard.translation.training.loop import Trainer

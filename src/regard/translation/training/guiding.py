@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.attention.looks.look import Look
+from regard.errors import DataError
 from regard.translation.configuration import GuideSection
-from regard.translation.errors import DataError
 from regard.translation.evaluation.alignment import parse_links
 from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import Batch

@@ -15,9 +15,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from regard.errors import CorruptedError, TrainingError
 from regard.files import Lock
 from regard.translation.configuration import Configuration
-from regard.translation.errors import CorruptedError, TrainingError
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import CONFIGURATION, Run
 from regard.translation.training import checkpoints, choosing, measuring, memory, metrics, samples

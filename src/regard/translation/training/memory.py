@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from regard.translation.errors import TrainingError
+from regard.errors import TrainingError
 
 # How the allocators of torch, of CUDA's libraries and of C++ say it.
 _SIGNS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from regard import files
-from regard.translation.errors import TrainingError
+from regard.errors import TrainingError
 from regard.translation.runs import METRICS, Run
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.attention.kernels.cpu.pool import run, split
+from regard.loops.threads import run, split
 from regard.translation.training import softmax_loops
 
 # Logits held at a time: some megabytes, which a processor's cache can keep.

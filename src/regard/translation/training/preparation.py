@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
+from regard.errors import ConfigurationError, DataError, TrainingError
 from regard.translation import configuration as configurations
 from regard.translation.configuration import Configuration, DataSection, FilesSection
-from regard.translation.errors import ConfigurationError, DataError, TrainingError
 from regard.translation.models.building import build
 from regard.translation.runs import Run, Tokenizers, checkpoint_name
 from regard.translation.text.corpora import (

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from regard.translation.errors import ConfigurationError, TrainingError
+from regard.errors import ConfigurationError, TrainingError
 from regard.translation.training.parent import end_now, end_with_parent
 
 # Others wait for the first process to validate or save, however long it takes; a process that

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from regard import files
-from regard.translation.errors import TrainingError
+from regard.errors import TrainingError
 from regard.translation.runs import Run
 from regard.translation.training.events import Sample
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import exponential
-from regard.attention.kernels.cpu.machine import compiled, inner, inner_sum, lanes
-from regard.attention.kernels.cpu.rows import largest
-from regard.attention.kernels.cpu.vectors import width_of
+from regard.loops.compiling import compiled, inner, inner_sum, lanes
+from regard.loops.exponentials import exponential
+from regard.loops.rows import largest
+from regard.loops.vectors import width_of
 
 # Sums of so many numbers in float32, of those sums in float64.
 STRETCH = 1024

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import files
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 from regard.translation.training.events import Observer, Stepped, Validated
 
 FOLDER = "tensorboard"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from regard.errors import DataError, TrainingError
 from regard.translation import checksums
 from regard.translation.configuration import DataSection
-from regard.translation.errors import DataError, TrainingError
 from regard.translation.runs import Run
 
 CORPORA = "corpora.json"

@@ -14,8 +14,8 @@ import numpy as np
 import safetensors
 from numpy.typing import NDArray
 
+from regard.errors import DataError
 from regard.translation import weights
-from regard.translation.errors import DataError
 from regard.translation.text.corpora import BOM, opened
 
 _WIDEST, _MOST = 10_000, 1_000_000_000

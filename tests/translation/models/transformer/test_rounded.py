@@ -8,8 +8,8 @@ import torch
 from numba import njit
 from tests.translation.models.test_planned import LENGTHS, SHAPES, small, source
 
+from regard.errors import ModelError
 from regard.translation.decoding.beam import beam
-from regard.translation.errors import ModelError
 from regard.translation.models.transformer.planned import rounded, tiles
 from regard.translation.models.transformer.planned.permission import plan_of
 

@@ -12,20 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.translation.errors import DataError
+from regard.errors import DataError
 from regard.translation.text.checking import characters
 from regard.translation.text.checking.findings import Findings
 from regard.translation.text.checking.lengths import Lengths
 from regard.translation.text.checking.repetitions import Prints
 from regard.translation.text.checking.vocabulary import Vocabulary
-from regard.translation.text.corpora import (
-    LONGEST_LINE,
-    Corpus,
-    Pair,
-    Tsv,
-    opened,
-    refuse_foreign,
-)
+from regard.translation.text.corpora import LONGEST_LINE, Corpus, Pair, Tsv, opened, refuse_foreign
 from regard.translation.text.normalisation import normalise
 
 # In place of a line that is no UTF-8, from which no such text is decoded.

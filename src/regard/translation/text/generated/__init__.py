@@ -10,7 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable
 
-from regard.translation.errors import ConfigurationError
+from regard.errors import ConfigurationError
 from regard.translation.text.corpora import Pair
 from regard.translation.text.generated import dates, reverse
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.cpu import sharing
 from regard.attention.scores import Additive
+from regard.loops import threads as sharing
 from regard.translation.models.recurrent.attention import OneAttention
 from regard.translation.models.recurrent.cells import Cell, new_cell
 from regard.translation.models.recurrent.source import Source

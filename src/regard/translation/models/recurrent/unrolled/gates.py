@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import exponential
-from regard.attention.kernels.cpu.machine import compiled, inner, lanes
+from regard.loops.compiling import compiled, inner, lanes
+from regard.loops.exponentials import exponential
 
 
 @inner

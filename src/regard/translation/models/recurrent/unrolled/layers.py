@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels import loops
 from regard.attention.kernels.choose import pinned
 from regard.attention.scores import Additive
 from regard.attention.scores.prepare import is_additive
+from regard.loops import serving as loops
 from regard.translation.models.hooks import hooked
 from regard.translation.models.recurrent.attention import CrossAttention, OneAttention
 from regard.translation.models.recurrent.cells import Cell, CellState, LSTMCell

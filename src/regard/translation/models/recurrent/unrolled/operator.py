@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.attention.kernels.cpu.reading import Reading, numbers
-from regard.attention.kernels.cpu.sharing import share
+from regard.attention.kernels.additive.cpu.reading import Reading, numbers
+from regard.loops.threads import share
 from regard.translation.models.recurrent.unrolled.gates import LOOPS
 from regard.translation.models.recurrent.unrolled.steps import Steps
 

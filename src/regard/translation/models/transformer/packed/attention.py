@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.attention.kernels.cpu.pool import run, split
+from regard.loops.threads import run, split
 from regard.translation.models.transformer.packed import attention_loops as loops
 from regard.translation.models.transformer.packed.attention_loops import Layout, Rows
 from regard.translation.models.transformer.packed.products import LANES, ROWS

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import exponential
-from regard.attention.kernels.cpu.machine import compiled, inner, lanes
-from regard.attention.kernels.cpu.rows import largest
-from regard.attention.kernels.cpu.vectors import everywhere, fused, load, store
-from regard.attention.kernels.cpu.vectors import total as sum_of_lanes
+from regard.loops.compiling import compiled, inner, lanes
+from regard.loops.exponentials import exponential
+from regard.loops.rows import largest
+from regard.loops.vectors import everywhere, fused, load, store
+from regard.loops.vectors import total as sum_of_lanes
 from regard.translation.models.transformer.packed.products import (
     LANES,
     ROWS,

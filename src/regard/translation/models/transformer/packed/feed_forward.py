@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.attention.kernels.cpu.pool import run
+from regard.loops.threads import run
 from regard.translation.models.transformer.packed import residual_loops as loops
 from regard.translation.models.transformer.packed.residual import shares
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.machine import inner, lanes, lanes_inlined
-from regard.attention.kernels.cpu.vectors import everywhere, fused, load, store
+from regard.loops.compiling import inner, lanes, lanes_inlined
+from regard.loops.vectors import everywhere, fused, load, store
 
 ROWS = 4  # rows of a product worked on together
 LANES = 16  # float32 numbers in a register

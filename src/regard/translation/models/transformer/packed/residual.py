@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.attention.blocks.dropout import draws
-from regard.attention.kernels.cpu.pool import run, split
+from regard.loops.threads import run, split
 from regard.translation.models.transformer.packed import residual_loops as loops
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.attention.kernels.cpu.machine import compiled, inner, inner_sum, lanes
+from regard.loops.compiling import compiled, inner, inner_sum, lanes
 
 
 class Chance(NamedTuple):

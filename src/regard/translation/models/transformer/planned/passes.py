@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from regard.attention.kernels.cpu.listed import product_listed
-from regard.attention.kernels.cpu.machine import compiled, inner
+from regard.loops.compiling import compiled, inner
+from regard.loops.products import product_listed
 from regard.translation.models.transformer.planned.products import product
 from regard.translation.models.transformer.planned.reading import copy, read_said, read_span
 from regard.translation.models.transformer.planned.rows import activate, add, add_bias, embed, norm

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.chain import dot
-from regard.attention.kernels.cpu.exponentials import exponential
-from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes
+from regard.loops.compiling import inner, inner_sum, lanes
+from regard.loops.exponentials import exponential
+from regard.loops.rows import dot
 
 
 @inner

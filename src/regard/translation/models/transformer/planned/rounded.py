@@ -23,13 +23,7 @@ from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 from torch import Tensor
 
-from regard.attention.kernels.cpu.machine import (
-    bits_of_single,
-    has,
-    inner,
-    lanes,
-    single_of_bits,
-)
+from regard.loops.compiling import bits_of_single, has, inner, lanes, single_of_bits
 from regard.translation.models.transformer.planned.tiles import COLUMNS, LANES, ROWS, VECTORS
 
 VNNI = has("avx512vnni") and has("avx512f")

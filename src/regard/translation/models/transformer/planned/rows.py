@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.cpu.exponentials import exponential
-from regard.attention.kernels.cpu.machine import inner, inner_sum, lanes
+from regard.loops.compiling import inner, inner_sum, lanes
+from regard.loops.exponentials import exponential
 
 RELU, GELU, SILU = range(3)
 

@@ -18,7 +18,7 @@ from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 from torch import Tensor
 
-from regard.attention.kernels.cpu.machine import has, inner
+from regard.loops.compiling import has, inner
 
 LANES = 16
 # A tile's sums, one panel's weights and an input fit 32 registers of 512 bits, 16 of 256, or 32 of 128.

@@ -1,0 +1,316 @@
+"""The reading, tile by tile of queries: an online softmax over blocks of keys.
+
+    peak = max_j z_j,  total = sum_j e^(z_j - peak),  reading = sum_j e^(z_j - peak) v_j / total
+
+Source: Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from regard.attention.kernels.additive.cpu.features import (
+    BLOCK,
+    STRIDE,
+    middles,
+    raise_to,
+    row_of_exponentials,
+    spread_keys,
+)
+from regard.attention.kernels.additive.cpu.hidden import ROWS, sum_channels
+from regard.attention.kernels.additive.cpu.rows import (
+    block_span,
+    close_row,
+    mask_row,
+    open_scores,
+    weigh,
+)
+from regard.attention.kernels.additive.cpu.values import blend, scale_row, turn_values
+from regard.loops.compiling import compiled, written_out
+from regard.loops.rows import clear, copy, largest, multiply
+
+# What each entry of a batch reads, by columns of `where`.
+A, C, W, V, SPAN, BIAS, MASK, ASKING, STORED = range(9)
+
+
+class Given(NamedTuple):
+    """What every part of a call reads; arrays have their entries first, the rest laid flat."""
+
+    where: Any
+    a: Any
+    c: Any
+    w: Any
+    ratios: Any  # what the weights are divided out by; see groups.py
+    turns: Any
+    sums: Any  # the sum of all weights
+    v: Any
+    low: Any
+    high: Any
+    bias: Any
+    mask: Any
+    asking: Any
+    stored: Any
+    keys: int
+    hidden: int
+    width: int
+    cap: float
+    factor: float
+    ceiling: Any  # of a product of four t
+
+
+class Spread(NamedTuple):
+    """The keys' exponentials: of every entry, made before, or room for one entry of a worker's."""
+
+    ready: int  # 1 for the first
+    middle: Any
+    powers: Any
+    top: Any
+    turned: Any  # the values, only for gradients
+    strip: Any
+
+
+class Desk(NamedTuple):
+    """Where one worker writes a tile down."""
+
+    scores: Any
+    raw: Any
+    kept: Any
+    powers: Any
+    plain: Any
+    scaled: Any
+    peak: Any
+    total: Any
+    reading: Any
+
+
+@written_out
+def fill(given: Any, spread: Any, key: Any, place: Any) -> None:
+    """Spread the keys of one entry, at a place."""
+    keys, hidden, padded = given.keys, given.hidden, given.w.shape[1]
+    c, middle = given.c[key], spread.middle[place]
+    middles(c, keys, hidden, middle, spread.strip)
+    powers, top = spread.powers[place], spread.top[place]
+    spread_keys(c, keys, hidden, padded, middle, powers, top, spread.strip)
+
+
+@written_out
+def fill_values(given: Any, spread: Any, value: Any, place: Any) -> None:
+    width = given.width
+    wide = (width + 7) // 8 * 8
+    turn_values(given.v[value], given.keys, width, wide, spread.turned[place], spread.strip)
+
+
+@compiled
+def prepare(first: int, last: int, given: Given, spread: Spread) -> None:
+    """Fill the places of entries first to last."""
+    for entry in range(first, last):
+        fill(given, spread, entry, entry)
+
+
+@compiled
+def prepare_values(first: int, last: int, given: Given, spread: Spread) -> None:
+    """Turn the values of entries first to last."""
+    for entry in range(first, last):
+        fill_values(given, spread, entry, entry)
+
+
+@written_out
+def load_tile(
+    given: Any,
+    at: Any,
+    first: Any,
+    rows: Any,
+    middle: Any,
+    powers: Any,
+    plain: Any,
+    scaled: Any,
+) -> None:
+    """A, a and A g / w of a tile's queries, zeros beyond, and the largest A of each channel."""
+    a, hidden, padded = given.a[at[A]], given.hidden, given.w.shape[1]
+    clear(powers, 0, powers.size)
+    clear(plain, 0, plain.size)
+    clear(scaled, 0, scaled.size)
+    for row in range(rows):
+        to = row * padded
+        row_of_exponentials(a, (first + row) * hidden, hidden, middle, 1.0, powers, to)
+        copy(plain, to, a, (first + row) * hidden, hidden)
+        multiply(scaled, to, powers, given.ratios[at[W]], padded)
+        raise_to(powers, ROWS * padded, powers, to, padded)
+
+
+@written_out
+def score_tile(
+    given: Any,
+    spread: Any,
+    at: Any,
+    place: Any,
+    first: Any,
+    rows: Any,
+    block: Any,
+    left: Any,
+    right: Any,
+    powers: Any,
+    plain: Any,
+    scaled: Any,
+    scores: Any,
+    raw: Any,
+    kept: Any,
+) -> None:
+    """z = (cap(score) + bias) / T of a tile against a block, -inf where not readable.
+
+    `kept` gets the capped scores, where there is room.
+    """
+    sum_channels(
+        scores,
+        rows,
+        powers,
+        plain,
+        scaled,
+        spread.powers[place],
+        spread.top[place],
+        given.c[at[C]],
+        given.keys,
+        given.hidden,
+        given.w.shape[1],
+        given.w[at[W]],
+        given.ratios[at[W]],
+        given.turns[at[W]],
+        block,
+        left,
+        right,
+        raw,
+    )
+    begin = block * BLOCK
+    inside = min(right, given.keys - begin)
+    low, high = given.low[at[SPAN]], given.high[at[SPAN]]
+    for row in range(rows):
+        query, to = first + row, row * STRIDE
+        open_scores(scores, to + left, right - left, given.sums[at[W]], given.cap)
+        if kept.shape[0] > 1:
+            for j in range(left, right):
+                kept[to + j] = scores[to + j]
+        mask_row(
+            scores,
+            to,
+            left,
+            inside,
+            begin,
+            query,
+            given.bias[at[BIAS]],
+            given.mask[at[MASK]],
+            given.asking[at[ASKING]],
+            given.stored[at[STORED]],
+        )
+        start, stop = low[query] - begin, high[query] - begin
+        close_row(scores, to, left, right, start, stop, given.factor)
+
+
+@written_out
+def reach(low: Any, high: Any, first: Any, rows: Any) -> Any:
+    """The span of keys that at least one of these queries may read."""
+    begin, end = low[first], high[first]
+    for row in range(1, rows):
+        begin, end = min(begin, low[first + row]), max(end, high[first + row])
+    return begin, end
+
+
+@written_out
+def fold_in(desk: Any, rows: Any, left: Any, n: Any, width: Any) -> None:
+    """Turn scores into weights of the peak so far, and bring what was summed before to it."""
+    one = desk.total.dtype.type(1)
+    for row in range(rows):
+        to = row * STRIDE + left
+        peak = largest(desk.scores, to, n)
+        if peak > desk.peak[row]:
+            shrink = np.exp(desk.peak[row] - peak)
+            desk.peak[row] = peak
+            desk.total[row] *= shrink
+            scale_row(desk.reading, row * width, width, shrink)
+        desk.total[row] += weigh(desk.scores, to, n, desk.peak[row], one)
+
+
+@written_out
+def read_tile(
+    given: Any, spread: Any, desk: Any, at: Any, place: Any, first: Any, rows: Any
+) -> None:
+    """The reading, peak and total of a tile, left on the desk; the reading is not divided yet."""
+    keys, width = given.keys, given.width
+    middle = spread.middle[place]
+    load_tile(given, at, first, rows, middle, desk.powers, desk.plain, desk.scaled)
+    clear(desk.reading, 0, desk.reading.size)
+    for row in range(ROWS):
+        desk.peak[row], desk.total[row] = -np.inf, 0
+    begin, end = reach(given.low[at[SPAN]], given.high[at[SPAN]], first, rows)
+    for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
+        left, right = block_span(begin, end, block)
+        if right <= left:
+            continue
+        score_tile(
+            given,
+            spread,
+            at,
+            place,
+            first,
+            rows,
+            block,
+            left,
+            right,
+            desk.powers,
+            desk.plain,
+            desk.scaled,
+            desk.scores,
+            desk.raw,
+            desk.kept,
+        )
+        fold_in(desk, rows, left, right - left, width)
+        start = block * BLOCK + left
+        inside = min(right - left, keys - start)
+        blend(desk.reading, desk.scores, left, inside, given.v[at[V]], start * width, width)
+
+
+@written_out
+def tiles(
+    start: Any,
+    stop: Any,
+    given: Any,
+    spread: Any,
+    desk: Any,
+    out: Any,
+    peaks: Any,
+    totals: Any,
+) -> None:
+    queries, width, current = peaks.shape[1], given.width, -1
+    count = (queries + ROWS - 1) // ROWS
+    one, zero = out.dtype.type(1), out.dtype.type(0)
+    for item in range(start, stop):
+        entry, first = item // count, item % count * ROWS
+        rows, at = min(ROWS, queries - first), given.where[entry]
+        place = at[C] if spread.ready else 0
+        if not spread.ready and at[C] != current:
+            current = at[C]
+            fill(given, spread, current, 0)
+        read_tile(given, spread, desk, at, place, first, rows)
+        for row in range(rows):
+            total = desk.total[row]
+            peaks[entry, first + row] = desk.peak[row]
+            totals[entry, first + row] = total
+            inverse = one / total if total != zero else zero
+            scale_row(desk.reading, row * width, width, inverse)
+            copy(out[entry], (first + row) * width, desk.reading, row * width, width)
+
+
+@compiled
+def forward(
+    start: int,
+    stop: int,
+    given: Given,
+    spread: Spread,
+    desk: Desk,
+    out: Any,
+    peaks: Any,
+    totals: Any,
+) -> None:
+    """Readings, peaks and totals of tiles start to stop, counted through the whole batch."""
+    tiles(start, stop, given, spread, desk, out, peaks, totals)

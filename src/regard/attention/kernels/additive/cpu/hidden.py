@@ -1,0 +1,225 @@
+"""Scores of a few queries against a block of keys: the sum over the hidden channels.
+
+    score = sum_h w_h tanh(a_h + c_h) = sum_h w_h - 2 sum_h w_h r_h,   r_h = 1 / t_h,  t_h = 1 + A_h C_h
+
+`sums` holds sum_h w_h r_h, a row of BLOCK keys for each query. Channels come in groups of GROUP, and
+keys in strips of STRIP. First nobody asks whether a product overflows; what is then not finite is
+computed again with care.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from regard.attention.kernels.additive.cpu.features import BLOCK, STRIDE, STRIP
+from regard.attention.kernels.additive.cpu.groups import GROUP
+from regard.loops.compiling import inner, lanes
+from regard.loops.exponentials import exponential
+from regard.loops.rows import clear
+from regard.loops.vectors import everywhere, load, quotient, repeat, store, total, width_of
+
+ROWS = 8  # queries in a tile, an even number
+MARGIN = 2.0**8  # what is left above a product that is divided by: 1 / d keeps its digits
+CAP = 2.0**60  # 1 / (1 + 2^60) is 0 beside 1 in float32 and float64
+FAR = 20.0  # tanh is 1 to float64's last place from here on
+
+
+@inner
+def two_rows(
+    sums: Any,
+    to: Any,
+    spread: Any,
+    at: Any,
+    scaled: Any,
+    row: Any,
+    ratios: Any,
+    turns: Any,
+    padded: Any,
+) -> Any:
+    """sums = sum of w_h / t_h of two queries and a strip; the number returned is 0, or NaN.
+
+    n / d + 1 / s = (n s + d) / (d s),   s = (g / w) t = g / w + (A g / w) C
+
+    takes three operations a channel, and one division for two groups, n turned from the units of
+    the first to those of the second between. Two queries and two vectors of keys at once: their
+    chains do not wait for each other. What is nearly too large shows in their sum.
+    """
+    lanes()
+    wide, below, under = width_of(sums), row + padded, to + STRIDE
+    nothing, one = everywhere(sums, 0), everywhere(sums, 1)
+    margin = everywhere(sums, MARGIN)
+    check = nothing
+    for j in range(0, STRIP, 2 * wide):
+        x0 = x1 = y0 = y1 = nothing
+        for g in range(0, padded, 2 * GROUP):
+            c = at + g * STRIP + j
+            k0, k1, b = load(spread, c), load(spread, c + wide), repeat(ratios, g)
+            p, q = repeat(scaled, row + g), repeat(scaled, below + g)
+            d0, d1, e0, e1 = p * k0 + b, p * k1 + b, q * k0 + b, q * k1 + b
+            n0 = n1 = m0 = m1 = one
+            for h in range(g + 1, g + 2 * GROUP):
+                if h == g + GROUP:
+                    turn = repeat(turns, g // GROUP)
+                    n0, n1, m0, m1 = n0 * turn, n1 * turn, m0 * turn, m1 * turn
+                c = at + h * STRIP + j
+                k0, k1, b = load(spread, c), load(spread, c + wide), repeat(ratios, h)
+                p, q = repeat(scaled, row + h), repeat(scaled, below + h)
+                s0, s1, t0, t1 = p * k0 + b, p * k1 + b, q * k0 + b, q * k1 + b
+                n0, n1, m0, m1 = n0 * s0 + d0, n1 * s1 + d1, m0 * t0 + e0, m1 * t1 + e1
+                d0, d1, e0, e1 = d0 * s0, d1 * s1, e0 * t0, e1 * t1
+            unit = repeat(turns, g // GROUP + 1)
+            x0, x1 = x0 + unit * quotient(n0, d0), x1 + unit * quotient(n1, d1)
+            y0, y1 = y0 + unit * quotient(m0, e0), y1 + unit * quotient(m1, e1)
+            check = check + d0 * margin + d1 * margin + e0 * margin + e1 * margin
+        store(sums, to + j, x0)
+        store(sums, to + j + wide, x1)
+        store(sums, under + j, y0)
+        store(sums, under + j + wide, y1)
+        check = check + (x0 + x1) + (y0 + y1)
+    return total(check * nothing)
+
+
+@inner
+def capped(sums: Any, to: Any, spread: Any, at: Any, a: Any, row: Any, w: Any, g: Any) -> None:
+    """sums += sum of w_h / t_h of one query, two channels a division, A C no larger than CAP."""
+    lanes()
+    one, cap = sums.dtype.type(1), sums.dtype.type(CAP)
+    s = np.uint64(to)
+    for k in range(0, GROUP, 2):
+        c0, c1 = np.uint64(at + k * STRIP), np.uint64(at + (k + 1) * STRIP)
+        a0, a1, w0, w1 = a[row + k], a[row + k + 1], w[g + k], w[g + k + 1]
+        for j in range(np.uint64(STRIP)):
+            u0, u1 = a0 * spread[c0 + j], a1 * spread[c1 + j]
+            t0, t1 = (cap if u0 > cap else u0) + one, (cap if u1 > cap else u1) + one
+            sums[s + j] += (w0 * t1 + w1 * t0) / (t0 * t1)
+
+
+@inner
+def direct(sums: Any, to: Any, raw: Any, a: Any, row: Any, w: Any, g: Any) -> None:
+    """The same from the features themselves, r = 1 / (1 + e^(2 (a + c)))."""
+    lanes()
+    one, far = sums.dtype.type(1), sums.dtype.type(FAR)
+    s = np.uint64(to)
+    for k in range(GROUP):
+        c0 = np.uint64(k * STRIP)
+        a0, w0 = a[row + k], w[g + k]
+        for j in range(np.uint64(STRIP)):
+            sums[s + j] += w0 * reciprocal(a0 + raw[c0 + j], one, far)
+
+
+@inner
+def reciprocal(x: Any, one: Any, far: Any) -> Any:
+    """1 / (1 + e^(2x)); a NaN stays one."""
+    x = far if x > far else x
+    x = -far if x < -far else x
+    return one / (one + exponential(x + x))
+
+
+@inner
+def columns(
+    features: Any, keys: Any, hidden: Any, first: Any, g: Any, count: Any, raw: Any
+) -> None:
+    """`count` channels of a strip of keys as rows; 0 beyond the keys and the channels."""
+    for k in range(count):
+        for j in range(STRIP):
+            inside = first + j < keys and g + k < hidden
+            raw[k * STRIP + j] = features[(first + j) * hidden + g + k] if inside else 0.0
+
+
+@inner
+def within(a: Any, row: Any, top: Any, at: Any) -> Any:
+    """Whether all A and C of a group are numbers."""
+    most = a.dtype.type(0)
+    for k in range(GROUP):
+        most += a[row + k] * top[at + k]
+    return most < np.inf
+
+
+@inner
+def carefully(
+    sums: Any,
+    failed: Any,
+    a: Any,
+    plain: Any,
+    spread: Any,
+    top: Any,
+    features: Any,
+    keys: Any,
+    hidden: Any,
+    padded: Any,
+    w: Any,
+    strip: Any,
+    column: Any,
+    raw: Any,
+) -> None:
+    """A strip again, for the queries whose bit is set in `failed`; its sums begin at `column`."""
+    for row in range(ROWS):
+        if failed >> row & 1:
+            clear(sums, row * STRIDE + column, STRIP)
+    for g in range(0, padded, GROUP):
+        filled = False
+        for row in range(ROWS):
+            if not failed >> row & 1:
+                continue
+            to, at = row * STRIDE + column, row * padded + g
+            if within(a, at, top, strip * padded + g):
+                capped(sums, to, spread, (strip * padded + g) * STRIP, a, at, w, g)
+                continue
+            if not filled:
+                columns(features, keys, hidden, strip * STRIP, g, GROUP, raw)
+                filled = True
+            direct(sums, to, raw, plain, at, w, g)
+
+
+@inner
+def sum_channels(
+    sums: Any,
+    rows: Any,
+    a: Any,
+    plain: Any,
+    scaled: Any,
+    spread: Any,
+    top: Any,
+    features: Any,
+    keys: Any,
+    hidden: Any,
+    padded: Any,
+    w: Any,
+    ratios: Any,
+    turns: Any,
+    block: Any,
+    left: Any,
+    right: Any,
+    raw: Any,
+) -> None:
+    """Fill `sums` for the first `rows` queries of a tile, from column `left` of a block to `right`.
+
+    a: A of the tile, ROWS x padded; scaled: A g / w; plain: the features a themselves.
+    """
+    for column in range(left, right, STRIP):
+        strip, failed = (block * BLOCK + column) // STRIP, 0
+        at = strip * padded * STRIP
+        for row in range(0, rows, 2):
+            to = row * STRIDE + column
+            check = two_rows(sums, to, spread, at, scaled, row * padded, ratios, turns, padded)
+            if check != 0.0:  # NaN is not
+                failed |= 3 << row
+        if failed:
+            carefully(
+                sums,
+                failed,
+                a,
+                plain,
+                spread,
+                top,
+                features,
+                keys,
+                hidden,
+                padded,
+                w,
+                strip,
+                column,
+                raw,
+            )

@@ -1,0 +1,65 @@
+"""The kernel for additive attention on a processor: neither scores nor hidden layers are stored."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import cast
+
+from torch import Tensor
+
+from regard.attention.kernels.additive.requests import cap_of, parts, refuse, within
+from regard.attention.kernels.biases import fitted
+from regard.attention.kernels.request import Request
+from regard.attention.kernels.rules import rules_of
+from regard.attention.normalisers import Softmax
+from regard.attention.precision import widen
+from regard.attention.scores.prepare import PreparedAdditive
+from regard.loops import serving as loops
+
+FEW, ENOUGH = 8, 1 << 20  # queries, and triples of query, key and channel; measured
+
+
+class Cpu:
+    name = "cpu"
+
+    def supports(self, request: Request, value: Tensor) -> str | None:
+        if reason := refuse(request, value):
+            return reason
+        if not request.query.is_cpu:
+            return f"the query is on {request.query.device.type}, this kernel is for processors"
+        if not loops.are_compiled():
+            return "NUMBA_DISABLE_JIT is set: its loops are not compiled"
+        return None
+
+    def pays(self, request: Request) -> bool:
+        """Whether this is faster than the equations as they stand, compiling aside."""
+        channels = parts(within(request.score)).weight.shape[-1]
+        pairs = prod(request.frame.batch) * request.queries * request.keys
+        return request.queries >= FEW and pairs * channels >= ENOUGH
+
+    def attend(self, request: Request, value: Tensor) -> Tensor:
+        from regard.attention.kernels.additive.cpu.operator import additive
+
+        score = within(request.score)
+        own = parts(score)
+        query, key = widen(request.query), widen(request.key)
+        a = own.query_features(query)
+        c = key if isinstance(score, PreparedAdditive) else own.key_features(key)  # type: ignore[union-attr]
+        w, v, bias = own.weight, widen(value), request.bias
+        dtype, temperature = v.dtype, cast(Softmax, request.normaliser).temperature
+        rules = rules_of(request.mask, request.frame)
+        reading = additive(
+            a.to(dtype),
+            c.to(dtype),
+            w.to(dtype),
+            v,
+            None if bias is None else fitted(bias, dtype, temperature).to(dtype),
+            rules.low,
+            rules.high,
+            rules.asking,
+            rules.stored,
+            rules.mask,
+            cap_of(request.score),
+            temperature,
+        )[0]
+        return cast(Tensor, reading).to(value.dtype)

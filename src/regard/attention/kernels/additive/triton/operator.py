@@ -1,0 +1,225 @@
+"""The kernels as one function of torch: tensors with broadcast batch axes in, gradients out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.additive.triton.backward import backward
+from regard.attention.kernels.additive.triton.bias import bias_slopes
+from regard.attention.kernels.additive.triton.forward import forward
+from regard.attention.kernels.rules import Rules, batch_of
+from regard.attention.shapes import Shape
+
+ROWS, COLUMNS = 32, 32
+NARROW, WIDE = 16, 128  # the value's width goes in stretches of a power of two between these
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Contiguous tensors with one batch axis each; `where` (batch, 9) says which entry of each."""
+
+    batch: Shape
+    where: Tensor
+    a: Tensor  # (entries, hidden, queries)
+    c: Tensor  # (entries, hidden, keys)
+    w: Tensor  # (entries, hidden)
+    v: Tensor  # (entries, keys, width)
+    low: Tensor
+    high: Tensor
+    asking: Tensor | None
+    stored: Tensor | None
+    mask: Tensor | None
+    bias: Tensor | None
+    factor: float
+    cap: float  # 0 is none
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        return self.a.shape[2], self.c.shape[2], self.a.shape[1], self.v.shape[2]
+
+    def inputs(self) -> list[Any]:
+        """The arguments that all kernels begin with; what is missing is a pointer never read."""
+        asking = self.low if self.asking is None else self.asking
+        stored = self.low if self.stored is None else self.stored
+        return [
+            *(self.where, self.a, self.c, self.w, self.v, self.low, self.high, asking, stored),
+            *_plane(self.mask, self.low),
+            *_plane(self.bias, self.a),
+        ]
+
+    def switches(self) -> dict[str, Any]:
+        width = 1 << (self.sizes[3] - 1).bit_length()
+        return {
+            "DOCUMENTS": self.asking is not None,
+            "MASK": self.mask is not None,
+            "BIAS": self.bias is not None,
+            "CAPPED": self.cap > 0,
+            "ROWS": ROWS,
+            "COLUMNS": COLUMNS,
+            "WIDE": min(max(width, NARROW), WIDE),
+        }
+
+
+def _plane(plane: Tensor | None, stand_in: Tensor) -> list[Any]:
+    """A mask or bias and its strides, 0 along an axis of size 1."""
+    if plane is None:
+        return [stand_in, 0, 0, 0]
+    rows, columns = plane.shape[1:]
+    return [plane, rows * columns, columns if rows > 1 else 0, 1 if columns > 1 else 0]
+
+
+def _problem(
+    a: Tensor,
+    c: Tensor,
+    w: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    rules: Rules,
+    factor: float,
+    cap: float,
+) -> Problem:
+    queries, keys, device = a.shape[-2], c.shape[-2], a.device
+    batch, entries = batch_of(a, c, w, v, bias, rules), []
+
+    def flat(tensor: Tensor, own: int) -> Tensor:
+        front = tensor.shape[: tensor.ndim - own]
+        index = torch.arange(prod(front), device=device).reshape(front)
+        entries.append(index.expand(batch).reshape(-1))
+        return tensor.reshape(-1, *tensor.shape[tensor.ndim - own :]).contiguous()
+
+    def row(ids: Tensor | None, length: int, other: int) -> Tensor:
+        if ids is None:
+            ids = torch.full((1,), other, device=device)
+        return ids.expand(*ids.shape[:-1], length)
+
+    low, high = row(rules.low, queries, 0), row(rules.high, queries, keys)
+    low, high = torch.broadcast_tensors(low, high)
+    flat_a, flat_c, flat_w, flat_v = flat(a.mT, 2), flat(c.mT, 2), flat(w, 1), flat(v, 2)
+    flat_low = flat(low.int(), 1)
+    high = high.int().reshape(-1, queries).contiguous()
+    asking = flat(row(rules.asking, queries, 0), 1)
+    stored = flat(row(rules.stored, keys, 0), 1)
+    none = a.new_zeros(1, 1)
+    mask = flat(none if rules.mask is None else rules.mask.to(torch.uint8), 2)
+    extra = flat(none if bias is None else bias.float().masked_fill(bias == -torch.inf, 0.0), 2)
+    documents = rules.asking is not None
+    return Problem(
+        batch,
+        torch.stack(entries, -1).contiguous(),
+        flat_a,
+        flat_c,
+        flat_w,
+        flat_v,
+        flat_low,
+        high,
+        asking if documents else None,
+        stored if documents else None,
+        None if rules.mask is None else mask,
+        None if bias is None else extra,
+        factor,
+        cap,
+    )
+
+
+class _Additive(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, *rest: Any
+    ) -> Tensor:
+        problem = _problem(a, c, w, v, bias, *rest)
+        queries, width = problem.sizes[0], problem.sizes[3]
+        entries, switches = len(problem.where), problem.switches()
+        reading = a.new_empty(entries, queries, width)
+        norms = a.new_empty(entries, 2, queries)
+        grid = (-(-queries // ROWS), entries, -(-width // switches["WIDE"]))
+        sizes = (*problem.sizes, problem.factor, problem.cap)
+        forward[grid](*problem.inputs(), reading, norms, *sizes, **switches)
+        ctx.save_for_backward(a, c, w, v, bias, reading, norms)
+        ctx.rest = rest
+        return reading.reshape(*problem.batch, queries, width).to(v.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        needs = (ctx.rest, ctx.needs_input_grad[4], *upstream)
+        slopes = _Slopes.apply(*needs, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+        return *slopes, *(None,) * len(ctx.rest)
+
+
+class _Slopes(torch.autograd.Function):
+    """The gradients, as a function that says so when it is to be differentiated itself."""
+
+    @staticmethod
+    def forward(ctx: Any, rest: Any, wants_bias: bool, upstream: Tensor, *saved: Any) -> Any:
+        a, c, w, v, bias, reading, norms = saved
+        problem = _problem(a, c, w, v, bias, *rest)
+        queries, keys, hidden, width = problem.sizes
+        entries, switches = len(problem.where), problem.switches()
+        upstream = upstream.reshape(entries, queries, width).float().contiguous()
+        means = (upstream * reading).sum(-1)
+        blocks = -(-queries // ROWS)
+        for_a, for_c = a.new_zeros(entries, hidden, queries), a.new_zeros(entries, hidden, keys)
+        for_w, for_v = a.new_zeros(entries, blocks, hidden), a.new_empty(entries, keys, width)
+        given = [*problem.inputs(), norms, upstream, means]
+        sizes = [*problem.sizes, problem.factor, problem.cap]
+        arguments = [*given, for_a, for_w, for_c, for_v, *sizes]
+        backward[(blocks, entries, 1)](*arguments, **switches, BY_KEYS=False)
+        grid = (-(-keys // COLUMNS), entries, -(-width // switches["WIDE"]))
+        backward[grid](*arguments, **switches, BY_KEYS=True)
+        slopes = (for_a.mT, for_c.mT, for_w.sum(1), for_v)
+        summed = [
+            slope.reshape(*problem.batch, *slope.shape[1:]).sum_to_size(like.shape).to(like.dtype)
+            for slope, like in zip(slopes, (a, c, w, v), strict=True)
+        ]
+        for_bias = None
+        if wants_bias and problem.bias is not None:
+            flat = _bias_slopes(problem, problem.bias, given, sizes)
+            for_bias = flat.reshape(bias.shape).to(bias.dtype)
+        return *summed, for_bias
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        raise NotImplementedError(
+            "kernel 'triton' has no gradients of gradients: pin regard.kernel('blocked')"
+        )
+
+
+def _bias_slopes(problem: Problem, bias: Tensor, given: list[Any], sizes: list[Any]) -> Tensor:
+    """The gradient of the flat bias, each of its entries from all batch entries that share it."""
+    shared = problem.where[:, 8]
+    counts = torch.bincount(shared, minlength=len(bias))
+    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    order, slopes = shared.argsort(stable=True), torch.zeros_like(bias)
+    one_row, one_column = bias.shape[1] == 1, bias.shape[2] == 1
+    rows, columns = -(-bias.shape[1] // ROWS), -(-bias.shape[2] // COLUMNS)
+    bias_slopes[(rows, columns, len(bias))](
+        *given, order, starts, slopes, *sizes,
+        **problem.switches(), ONE_ROW=one_row, ONE_COLUMN=one_column,
+    )  # fmt: skip
+    return slopes
+
+
+def additive(
+    a: Tensor,
+    c: Tensor,
+    w: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    rules: Rules,
+    factor: float,
+    cap: float = 0.0,
+) -> Tensor:
+    """softmax((cap(w . tanh(a + c)) + bias) factor, masked) v.
+
+    a: (queries, hidden); c: (keys, hidden); w: (hidden), all float32; v: (keys, d_value). Any may
+    have batch axes in front, which broadcast. A bias of -inf is a mask. cap 0 is none.
+    """
+    if bias is not None:
+        finite = bias != -torch.inf
+        rules = replace(rules, mask=finite if rules.mask is None else rules.mask & finite)
+    reading: Tensor = _Additive.apply(a, c, w, v, bias, rules, factor, cap)  # type: ignore[no-untyped-call]
+    return reading

@@ -1,5 +1,0 @@
-"""Additive attention on a GPU, without the scores or the hidden layer in memory."""
-
-from regard.attention.kernels.triton.kernel import Triton
-
-__all__ = ["Triton"]

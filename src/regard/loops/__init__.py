@@ -1,0 +1,1 @@
+"""Compiled loops: the compiler and its cache, threads, vectors, and the arithmetic that kernels and engines share."""

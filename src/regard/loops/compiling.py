@@ -1,0 +1,115 @@
+"""How the loops are compiled: without the interpreter's lock, in wide lanes, kept between runs.
+
+They make no arrays, but write on those they are given; so no references are counted, and LLVM has
+half as much to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numba
+from llvmlite import binding, ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+
+from regard.loops.cache import config, keep
+
+njit: Any = numba.njit
+
+# A product and a sum may become one instruction; nothing else about rounding is given away.
+PLAIN = frozenset({"contract"})
+# Sums over lanes may also be taken in any order.
+SUMS = frozenset({"contract", "reassoc", "nsz"})
+DATA = 4  # the place of the data pointer among what numba passes for an array
+
+
+@cache
+def has(feature: str) -> bool:
+    """Whether what is compiled here may use a feature of the processor, by LLVM's name for it.
+
+    NUMBA_CPU_FEATURES and NUMBA_CPU_NAME=generic say less than the processor itself.
+    """
+    told = config.CPU_FEATURES
+    if told is not None:
+        return f"+{feature}" in told.split(",")
+    return bool(binding.get_host_cpu_features().get(feature, False))
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Compile a part of a kernel, which Python cannot call."""
+    return _part(PLAIN)(function)
+
+
+def inner_sum(function: Callable[..., Any]) -> Any:
+    """The same for a part that sums over lanes."""
+    return _part(SUMS)(function)
+
+
+def _part(flags: frozenset[str]) -> Any:
+    return njit(
+        nogil=True,
+        error_model="numpy",
+        fastmath=set(flags),
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        _nrt=False,
+    )
+
+
+def written_out(function: Callable[..., Any]) -> Any:
+    """A part that is copied into what calls it: what is not compiled apart compiles sooner."""
+    return njit(inline="always", _nrt=False)(function)
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a kernel, and keep the machine code where the person may write."""
+    compile_ = njit(
+        nogil=True,
+        error_model="numpy",
+        fastmath=set(PLAIN),
+        no_cfunc_wrapper=True,
+        _nrt=False,
+    )
+    return keep(compile_(function))
+
+
+def _advice(*attributes: str) -> Any:
+    def typed(context: Any) -> Any:
+        def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            for attribute in attributes:
+                set.add(builder.function.attributes, attribute)
+            for argument in builder.function.args:
+                if argument.name.endswith(f".{DATA}") and isinstance(argument.type, ir.PointerType):
+                    argument.add_attribute("noalias")
+            return context.get_dummy_value()
+
+        return types.none(), lower
+
+    return intrinsic(typed)
+
+
+WIDE = '"prefer-vector-width"="512"'
+
+# Tell LLVM that the arrays passed to this function are distinct, and to use wide registers. Without
+# the first it does not vectorise loops over several rows; without the second it stops at 256 bits
+# on processors that have 512. `lanes_inlined` also saves the call.
+lanes, lanes_inlined = _advice(WIDE), _advice(WIDE, "alwaysinline")
+
+
+def _bitcast(given: Any, made: Any, lowered: Any) -> Any:
+    def typed(context: Any, number: Any) -> Any:
+        def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.bitcast(arguments[0], lowered)
+
+        return made(given), lower
+
+    return intrinsic(typed)
+
+
+bits_of_single = _bitcast(types.float32, types.int32, ir.IntType(32))
+single_of_bits = _bitcast(types.int32, types.float32, ir.FloatType())
+bits_of_double = _bitcast(types.float64, types.int64, ir.IntType(64))
+double_of_bits = _bitcast(types.int64, types.float64, ir.DoubleType())

@@ -1,0 +1,33 @@
+"""Products with a few rows of a matrix, as lists name them: a dot product each, with the rows as they lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from regard.loops.compiling import inner
+from regard.loops.rows import dot
+
+
+@inner
+def product_listed(
+    x: Any, rows: Any, width: Any, lists: Any, own: Any, weight: Any, bias: Any, out: Any
+) -> None:
+    """out[r, i] = W[word] x[r] + b[word], word = lists[own[r], i]; -inf where that is no word but -1.
+
+    Rows of one list lie side by side, and read each weight together.
+    """
+    count, first = lists.shape[1], 0
+    while first < rows:
+        last = first + 1
+        while last < rows and own[last] == own[first]:
+            last += 1
+        for i in range(count):
+            word = lists[own[first], i]
+            for r in range(first, last):
+                if word < 0:
+                    out[r * count + i] = -np.inf
+                else:
+                    out[r * count + i] = dot(x, r * width, weight[word], 0, width) + bias[word]
+        first = last

@@ -1,0 +1,96 @@
+"""Threads for the loops, which hold no interpreter lock: torch's own where they can be had.
+
+After each parallel loop OpenMP's threads spin for some milliseconds, in hope of the next one. Threads
+of ours would have to share the cores with them, so the loops run on the threads that spin. numba's
+own pools are either not safe for two callers at a time or do not survive a fork; data loaders fork,
+and servers call from many threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Part = Callable[[], None]
+
+_forked = False
+
+
+def _remember() -> None:
+    """OpenMP's threads do not survive a fork, and it would wait for them for ever."""
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_remember)
+
+
+@cache
+def _openmp() -> Any:
+    """GOMP_parallel(function, data, threads, flags) of the library that torch has loaded, or None."""
+    for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*")):
+        try:
+            return ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD).GOMP_parallel
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def run(parts: list[Part]) -> None:
+    """Run all parts, each once, on as many threads; the first error among them is raised."""
+    left, errors = deque(parts), deque[BaseException]()
+
+    def work(_: Any = None) -> None:
+        while True:
+            try:
+                part = left.popleft()
+            except IndexError:
+                return
+            try:
+                part()
+            except BaseException as error:  # it has no caller here: kept for the one outside
+                errors.append(error)
+
+    if len(parts) < 2:
+        work()
+    elif _openmp() is not None and not _forked:
+        _openmp()(_FUNCTION(work), None, ctypes.c_uint(len(parts)), ctypes.c_uint(0))
+    else:
+        with ThreadPoolExecutor(len(parts) - 1) as threads:
+            for _ in parts[1:]:
+                threads.submit(work)
+            work()
+    if errors:
+        raise errors[0]
+
+
+def split(items: int, workers: int) -> list[tuple[int, int]]:
+    """`items` in at most `workers` runs of nearly equal length, none empty."""
+    workers = max(1, min(workers, items))
+    cuts = [items * k // workers for k in range(workers + 1)]
+    return list(pairwise(cuts))
+
+
+GRAIN = 1 << 18  # numbers that are worth a thread; measured
+
+
+def share(call: Callable[[int, int], None], first: int, last: int, numbers: int) -> None:
+    """Call with runs of rows from `first` to `last`, which have so many numbers to go through."""
+    workers = min(torch.get_num_threads(), numbers // GRAIN)
+    if workers < 2:
+        call(first, last)
+    else:
+        run([partial(call, first + a, first + b) for a, b in split(last - first, workers)])

@@ -1,0 +1,220 @@
+"""A register's worth of numbers as a type of numba: 16 of float32, 8 of float64.
+
+LLVM's vectoriser decides by itself how loops become vectors, writes remainder loops that are never
+entered here, and cannot keep a tile of sums in registers. With vectors as values the loops say it:
+
+    x = load(row, at);  y = x * everywhere(row, 2.0);  store(row, at, x + y);  total(y)
+
+LLVM splits them on processors with narrower registers. A product and a sum may be contracted.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core.cgutils import get_or_insert_function
+from numba.core.datamodel import models
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, register_model
+
+from regard.loops.compiling import has
+
+BITS = 512
+CONTRACT = ("contract",)
+
+
+class Vector(types.Type):
+    """As many numbers of a type as 512 bits hold."""
+
+    def __init__(self, number: Any) -> None:
+        self.number, self.count = number, BITS // number.bitwidth
+        super().__init__(f"vector({number})")
+
+    @property
+    def lowered(self) -> Any:
+        kind = ir.FloatType() if self.number == types.float32 else ir.DoubleType()
+        return ir.VectorType(kind, self.count)
+
+
+def written(function: Callable[..., Any]) -> Any:
+    """An intrinsic. numba passes the first argument itself, which a type checker cannot know."""
+    return intrinsic(function)
+
+
+@register_model(Vector)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Vector) -> None:
+        super().__init__(manager, kind, kind.lowered)  # type: ignore[no-untyped-call]
+
+
+def _arithmetic(symbol: Any, instruction: str) -> None:
+    @infer_global(symbol)
+    class _Typed(AbstractTemplate):
+        def generic(self, arguments: Any, _: Any) -> Any:
+            if len(arguments) == 2 and all(isinstance(part, Vector) for part in arguments):
+                return signature(arguments[0], *arguments)
+            return None
+
+    @lower_builtin(symbol, Vector, Vector)  # type: ignore[untyped-decorator]
+    def _lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return getattr(builder, instruction)(*arguments, flags=CONTRACT)
+
+
+_arithmetic(operator.add, "fadd")
+_arithmetic(operator.sub, "fsub")
+_arithmetic(operator.mul, "fmul")
+_arithmetic(operator.truediv, "fdiv")
+
+
+def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    data = context.make_array(kind)(context, builder, value=array).data
+    return builder.bitcast(builder.gep(data, [at]), Vector(kind.dtype).lowered.as_pointer())
+
+
+@written
+def load(context: Any, array: Any, at: Any) -> Any:
+    """The numbers of an array from `at` on."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _place(context, builder, signature.args[0], *arguments)
+        return builder.load(place, align=array.dtype.bitwidth // 8)
+
+    return Vector(array.dtype)(array, at), lower
+
+
+@written
+def store(context: Any, array: Any, at: Any, vector: Any) -> Any:
+    """Write a vector from `at` on."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _place(context, builder, signature.args[0], *arguments[:2])
+        builder.store(arguments[2], place, align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.none(array, at, vector), lower
+
+
+def _in_all_lanes(builder: Any, kind: Vector, number: Any) -> Any:
+    nothing, index = ir.Constant(kind.lowered, ir.Undefined), ir.IntType(32)
+    one = builder.insert_element(nothing, number, ir.Constant(index, 0))
+    lanes = ir.Constant(ir.VectorType(index, kind.count), [0] * kind.count)
+    return builder.shuffle_vector(one, nothing, lanes)
+
+
+@written
+def everywhere(context: Any, array: Any, x: Any) -> Any:
+    """A number in every lane, in the precision of an array."""
+    kind = Vector(array.dtype)
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number = context.cast(builder, arguments[1], signature.args[1], array.dtype)
+        return _in_all_lanes(builder, kind, number)
+
+    return kind(array, x), lower
+
+
+@written
+def repeat(context: Any, array: Any, at: Any) -> Any:
+    """The number of an array at `at`, in every lane."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
+        number = builder.load(builder.gep(data, [arguments[1]]))
+        return _in_all_lanes(builder, Vector(array.dtype), number)
+
+    return Vector(array.dtype)(array, at), lower
+
+
+@written
+def width_of(context: Any, array: Any) -> Any:
+    """How many numbers of an array a vector holds."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return ir.Constant(ir.IntType(64), Vector(array.dtype).count)
+
+    return types.int64(array), lower
+
+
+def _over_lanes(name: str, made_one: Callable[..., Any]) -> Any:
+    """The lanes made one: halves, quarters, ... always in this order."""
+
+    def typed(context: Any, vector: Any) -> Any:
+        def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            (left,), count, index = arguments, vector.count, ir.IntType(32)
+            while count > 1:
+                count //= 2
+                parts = [
+                    builder.shuffle_vector(
+                        left,
+                        ir.Constant(left.type, ir.Undefined),
+                        ir.Constant(ir.VectorType(index, count), list(range(k, k + count))),
+                    )
+                    for k in (0, count)
+                ]
+                left = made_one(builder, *parts)
+            return builder.extract_element(left, ir.Constant(index, 0))
+
+        return vector.number(vector), lower
+
+    typed.__name__ = name
+    return written(typed)
+
+
+def _larger(builder: Any, left: Any, right: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+
+total = _over_lanes("total", lambda builder, left, right: builder.fadd(left, right))
+most = _over_lanes("most", _larger)
+
+
+@written
+def larger(context: Any, left: Any, right: Any) -> Any:
+    """Lane by lane left where left > right, or else right."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _larger(builder, *arguments)
+
+    return left(left, right), lower
+
+
+@written
+def fused(context: Any, left: Any, right: Any, sum_: Any) -> Any:
+    """left * right + sum, in one instruction where there is one, even if the product recurs."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = left.lowered
+        name = f"llvm.fmuladd.v{left.count}f{left.number.bitwidth}"
+        declared = ir.FunctionType(kind, [kind] * 3)
+        return builder.call(get_or_insert_function(builder.module, declared, name), arguments)
+
+    return left(left, right, sum_), lower
+
+
+@written
+def quotient(context: Any, above: Any, below: Any) -> Any:
+    """above / below, perhaps off in the last place; NaN where `below` is infinite.
+
+    In float32 with AVX-512 from an estimate r of 1 / d within 2^-14, and one step of Newton's:
+    n r + n r (1 - d r), which other instructions need not wait for as for the division.
+    """
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        n, d = arguments
+        if above.number != types.float32 or not has("avx512f"):
+            return builder.fdiv(n, d)
+        kind, bits = above.lowered, ir.IntType(16)
+        declared = ir.FunctionType(kind, [kind, kind, bits])
+        name = "llvm.x86.avx512.rcp14.ps.512"
+        estimate = get_or_insert_function(builder.module, declared, name)
+        r = builder.call(estimate, [d, ir.Constant(kind, None), ir.Constant(bits, -1)])
+        one = ir.Constant(kind, [1.0] * above.count)
+        q = builder.fmul(n, r)
+        missing = builder.fsub(one, builder.fmul(d, r, flags=CONTRACT), flags=CONTRACT)
+        return builder.fadd(q, builder.fmul(q, missing, flags=CONTRACT), flags=CONTRACT)
+
+    return above(above, below), lower

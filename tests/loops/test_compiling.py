@@ -1,0 +1,17 @@
+"""The instructions that loops are compiled to."""
+
+from __future__ import annotations
+
+import pytest
+
+from regard.loops import compiling as machine
+
+
+@pytest.mark.parametrize(("told", "wide"), [("", False), ("+avx2,+fma", False), ("+avx512f", True)])
+def test_instructions_are_those_numba_may_use(monkeypatch, told, wide):
+    monkeypatch.setattr(machine.config, "CPU_FEATURES", told)
+    machine.has.cache_clear()
+    try:
+        assert machine.has("avx512f") == wide
+    finally:
+        machine.has.cache_clear()
