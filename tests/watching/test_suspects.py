@@ -117,3 +117,15 @@ def test_layers_that_were_not_asked_for_are_not_listed():
     with regard.watch(model, layers=1) as seen:
         model(X)
     assert seen.unseen == {}
+
+
+def test_a_softmax_that_somebody_else_replaced_stays_replaced(monkeypatch):
+    original = torch.Tensor.softmax
+
+    def own(*arguments, **named):
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(torch.Tensor, "softmax", own)
+    with pytest.warns(RuntimeWarning), regard.watch(ByHand(SOFTMAXES["method"])):
+        pass
+    assert torch.Tensor.softmax is own

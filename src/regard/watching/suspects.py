@@ -21,10 +21,14 @@ class Suspecting:
     """`Tensor.softmax` with a report of its calls, until `remove`."""
 
     def __init__(self) -> None:
+        self._replaced = vars(Tensor).get("softmax")  # torch's own is inherited
         setattr(Tensor, "softmax", reporting(Tensor.softmax))  # noqa: B010
 
     def remove(self) -> None:
-        delattr(Tensor, "softmax")  # the class inherits its own
+        if self._replaced is None:
+            delattr(Tensor, "softmax")
+        else:
+            setattr(Tensor, "softmax", self._replaced)  # noqa: B010
 
 
 def reporting(original: Callable[..., Any]) -> Callable[..., Any]:
