@@ -15,6 +15,7 @@ import pytest
 import torch
 from tests.journeys.commands import Result, check_refused, leftovers, run, virtual
 
+from regard import files as disk
 from regard.cli.progress import Reporter
 from regard.translation import weights as files
 from regard.translation.training import loss as losses
@@ -363,10 +364,18 @@ def test_curves_are_drawn_and_a_picture_that_fails_stops_nothing(curves, corpus,
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_metrics_on_a_full_disk_stop_the_training_by_name(corpus, tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "metrics.jsonl").symlink_to("/dev/full")
+def test_metrics_on_a_full_disk_stop_the_training_by_name(corpus, tmp_path, monkeypatch):
+    folder, opened = tmp_path / "run", disk._at_once
+
+    def full(path, flags):
+        """The system's own file without room in place of the metrics, which may be no link."""
+        return (
+            os.open("/dev/full", flags)
+            if str(path).endswith("metrics.jsonl")
+            else opened(path, flags)
+        )
+
+    monkeypatch.setattr(disk, "_at_once", full)
     result = run("train", corpus / "tiny.toml", "--run", folder)
     check_refused(result, folder / "metrics.jsonl", "No space left on device")
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-3"]
