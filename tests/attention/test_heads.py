@@ -360,7 +360,10 @@ def test_state_names_are_the_fields_words():
         ({"heads": 2, "dropout": 1.0}, "dropout is 1.0"),
         ({"heads": 2, "key_heads": 3}, "key_heads is 3: pass a divisor of 2, the heads"),
         ({"heads": 2, "key_heads": 0}, "key_heads is 0"),
-        ({"heads": 2, "qk_norm": "batch"}, 'qk_norm is \'batch\': pass "layer", "rms" or None'),
+        (
+            {"heads": 2, "qk_norm": "batch"},
+            "normalisation 'batch' is unknown: the names are layer, rms",
+        ),
         ({"heads": 2, "score": "aditive"}, "did you mean 'additive'"),
         ({"heads": 2, "normaliser": "softmaks"}, "did you mean 'softmax'"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -11,12 +11,13 @@ from regard.attention.attend import attend, read
 from regard.attention.looks import Look
 from regard.attention.masks.mask import Both, Either, Given
 from regard.attention.memory.heads import HeadMemory
+from regard.attention.names import unknown
 from regard.attention.normalisers import NormaliserLike, as_normaliser
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScoreLike, build
 from regard.attention.shapes import ShapeError
 
-__all__ = ["HeadMemory", "MultiHeadAttention"]
+__all__ = ["HeadMemory", "MultiHeadAttention", "new_norm"]
 
 Merge = Literal["concat", "sum"]
 Norm = Literal["layer", "rms"]
@@ -107,7 +108,9 @@ class MultiHeadAttention(nn.Module):
             self.d_value, self.key_heads * self.d_head_value, bias=bias
         )
         self.output_projection = nn.Linear(merged, self.d_output, bias=bias)
-        self.query_norm, self.key_norm = _norm(qk_norm, self.d_head), _norm(qk_norm, self.d_head)
+        self.query_norm, self.key_norm = (
+            None if qk_norm is None else new_norm(self.d_head, qk_norm) for _ in range(2)
+        )
         own = heads if self.group == 1 else (self.key_heads, self.group)
         self.score = None if score is None else build(score, self.d_head, self.d_head, heads=own)
         self.normaliser = as_normaliser(normaliser) if isinstance(normaliser, str) else normaliser
@@ -349,12 +352,15 @@ def group_heads(heads: int, key_heads: int | None) -> int:
     return key_heads
 
 
-def _norm(kind: Norm | None, width: int) -> nn.LayerNorm | nn.RMSNorm | None:
-    if kind not in (None, "layer", "rms"):
-        raise ValueError(f'qk_norm is {kind!r}: pass "layer", "rms" or None')
-    if kind is None:
-        return None
-    return nn.LayerNorm(width) if kind == "layer" else nn.RMSNorm(width, eps=1e-6)
+def new_norm(width: int, kind: Norm = "layer") -> Any:
+    """An nn.LayerNorm, or one without mean and bias, nn.RMSNorm (Zhang and Sennrich 2019, arXiv 1910.07467).
+
+    Raises:
+        ValueError: The kind is neither "layer" nor "rms".
+    """
+    if kind not in (kinds := get_args(Norm)):
+        raise unknown("normalisation", kind, kinds)
+    return nn.RMSNorm(width, eps=1e-6) if kind == "rms" else nn.LayerNorm(width)
 
 
 def _check_rows(name: str, plane: Tensor, query: Tensor) -> None:

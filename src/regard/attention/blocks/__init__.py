@@ -2,7 +2,8 @@
 
 from regard.attention.blocks.block import TransformerBlock
 from regard.attention.blocks.dropout import Dropout
-from regard.attention.blocks.layers import ACTIVATIONS, FeedForward, Residual, new_norm
+from regard.attention.blocks.layers import ACTIVATIONS, FeedForward, Residual
+from regard.attention.heads import new_norm
 
 __all__ = [
     "ACTIVATIONS",

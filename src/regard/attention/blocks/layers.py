@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.blocks.dropout import Dropout
+from regard.attention.heads import Norm, new_norm
 from regard.attention.names import unknown
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -61,17 +61,6 @@ class FeedForward(nn.Module):
         return output
 
 
-def new_norm(width: int, kind: str = "layer") -> Any:
-    """An nn.LayerNorm, or one without mean and bias, nn.RMSNorm (Zhang and Sennrich 2019, arXiv 1910.07467).
-
-    Raises:
-        ValueError: The kind is neither "layer" nor "rms".
-    """
-    if kind not in ("layer", "rms"):
-        raise unknown("normalisation", kind, ("layer", "rms"))
-    return nn.RMSNorm(width, eps=1e-6) if kind == "rms" else nn.LayerNorm(width)
-
-
 class Residual(nn.Module):
     """x + dropout(f(norm(x))) where the norm comes before f, norm(x + dropout(f(x))) where it comes after.
 
@@ -85,7 +74,7 @@ class Residual(nn.Module):
     """
 
     def __init__(
-        self, width: int, norm: str = "pre", normalisation: str = "layer", dropout: float = 0.0
+        self, width: int, norm: str = "pre", normalisation: Norm = "layer", dropout: float = 0.0
     ) -> None:
         super().__init__()
         if norm not in ("pre", "post"):
