@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     Weights = Float[Tensor, "queries keys"] | Float[np.ndarray, "queries keys"]
 
 
-class Look(Protocol):
-    """What this package needs of a look; `readable()`, where there is one, tells masked cells."""
+class HasWeights(Protocol):
+    """A look: its weights and, optionally, `readable()`, which reports the masked cells."""
 
     def weights(self) -> Tensor: ...
 
@@ -122,7 +122,7 @@ def scale_of(alignments: Sequence[Alignment]) -> tuple[float, float]:
 
 
 def by_head(
-    look: Look, queries: Sequence[str], keys: Sequence[str], *, title: str = ""
+    look: HasWeights, queries: Sequence[str], keys: Sequence[str], *, title: str = ""
 ) -> list[Alignment]:
     """One alignment for each head of a look over one sentence.
 
@@ -185,7 +185,7 @@ def _headed(title: str, head: int) -> str:
     return f"{title}, head {head}" if title else f"head {head}"
 
 
-def _readable(look: Look, shape: tuple[int, ...], heads: int) -> Sequence[np.ndarray | None]:
+def _readable(look: HasWeights, shape: tuple[int, ...], heads: int) -> Sequence[np.ndarray | None]:
     """For each head which keys may be read; None where the look knows of no mask."""
     known = look.readable() if hasattr(look, "readable") else None
     if known is None:

@@ -52,26 +52,26 @@ def small_multiples(
 
     look = colours.theme(theme)
     with figures.quiet():
-        sheet = _Sheet.of(panels, heading=0.4 * bool(title) + 0.24 * bool(subtitle))
-        figure = DisplayedFigure(figsize=(sheet.width, sheet.height), facecolor=look.paper)
+        layout = _PanelLayout.of(panels, heading=0.4 * bool(title) + 0.24 * bool(subtitle))
+        figure = DisplayedFigure(figsize=(layout.width, layout.height), facecolor=look.paper)
         scale = scale_of([alignment for _, _, alignment in panels])
-        for (layer, head), alignment in sheet.placed.items():
-            axes = figure.add_axes(sheet.box(layer, head))
+        for (layer, head), alignment in layout.placed.items():
+            axes = figure.add_axes(layout.box(layer, head))
             paint(axes, alignment, look, scale)
-            sheet.write_around(axes, layer, head, look)
-        bar_height = min(1.6, sheet.height - 2 * EDGE - 0.4)
-        left, top = sheet.width - EDGE - BAR - 0.42, sheet.top
-        place = (left, sheet.height - top - bar_height, BAR, bar_height)
-        draw_bar(figure.add_axes(sheet.shares(place)), look, scale)
+            layout.write_around(axes, layer, head, look)
+        bar_height = min(1.6, layout.height - 2 * EDGE - 0.4)
+        left, top = layout.width - EDGE - BAR - 0.42, layout.top
+        place = (left, layout.height - top - bar_height, BAR, bar_height)
+        draw_bar(figure.add_axes(layout.shares(place)), look, scale)
         if title or subtitle:
             write_title(figure, title, look, subtitle)
-        if sheet.masked:
+        if layout.masked:
             write_note(figure, MASKED, look)
     return figure
 
 
 @dataclass(frozen=True)
-class _Sheet:
+class _PanelLayout:
     """Where each panel goes; lengths in inches, `top` measured downwards."""
 
     layers: list[int | str]
@@ -86,7 +86,7 @@ class _Sheet:
     masked: bool
 
     @classmethod
-    def of(cls, panels: Sequence[Panel], *, heading: float) -> _Sheet:
+    def of(cls, panels: Sequence[Panel], *, heading: float) -> _PanelLayout:
         if not panels:
             raise ValueError("no panels to draw: pass at least one (layer, head, alignment)")
         layers = list(dict.fromkeys(layer for layer, _, _ in panels))

@@ -57,22 +57,24 @@ def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True
 
     look = colours.theme(theme)
     with figures.quiet():
-        plan = Plan.of(alignment)
-        figure = DisplayedFigure(figsize=(plan.width, plan.height), facecolor=look.paper)
-        axes = figure.add_axes(plan.box(plan.left, plan.bottom, plan.grid_width, plan.grid_height))
+        layout = HeatMapLayout.of(alignment)
+        figure = DisplayedFigure(figsize=(layout.width, layout.height), facecolor=look.paper)
+        axes = figure.add_axes(
+            layout.box(layout.left, layout.bottom, layout.grid_width, layout.grid_height)
+        )
         paint(axes, alignment, look, alignment.scale())
-        inches = (plan.grid_width, plan.grid_height)
-        write_queries(axes, plan.queries, inches, plan.query_type, look)
-        write_keys(axes, plan.keys, inches, plan.key_type, look, slanted=plan.slanted)
+        inches = (layout.grid_width, layout.grid_height)
+        write_queries(axes, layout.queries, inches, layout.query_type, look)
+        write_keys(axes, layout.keys, inches, layout.key_type, look, slanted=layout.slanted)
         if numbers and max(alignment.weights.shape) <= _MOST_NUMBERED:
             _write_numbers(axes, alignment, look)
         write_title(figure, alignment.title, look)
         if alignment.has_masked:
             write_note(figure, MASKED, look)
-        beside = plan.left + plan.grid_width + EDGE
-        bar_height = min(plan.grid_height, 2.4)
-        top = plan.bottom + plan.grid_height - bar_height
-        draw_bar(figure.add_axes(plan.box(beside, top, BAR, bar_height)), look, alignment.scale())
+        beside = layout.left + layout.grid_width + EDGE
+        bar_height = min(layout.grid_height, 2.4)
+        top = layout.bottom + layout.grid_height - bar_height
+        draw_bar(figure.add_axes(layout.box(beside, top, BAR, bar_height)), look, alignment.scale())
     return figure
 
 
@@ -120,7 +122,7 @@ def draw_bar(axes: Axes, look: colours.Theme, scale: tuple[float, float]) -> Non
 
 
 @dataclass(frozen=True)
-class Plan:
+class HeatMapLayout:
     """Where everything goes, in inches from the lower left corner."""
 
     queries: list[str]
@@ -137,7 +139,7 @@ class Plan:
     bottom: float
 
     @classmethod
-    def of(cls, alignment: Alignment) -> Plan:
+    def of(cls, alignment: Alignment) -> HeatMapLayout:
         rows, columns = alignment.weights.shape
         height, width = map(_cell, (rows, columns))
         query_type, key_type = (

@@ -35,26 +35,26 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
     """
     from rich.text import Text
 
-    sheet = _Sheet.on(console, theme, alignment)
-    keys = [sheet.text(key) for key in alignment.keys]
+    style = _CellStyle.on(console, theme, alignment)
+    keys = [style.text(key) for key in alignment.keys]
     most = max(4, min(_WIDEST_QUERY, console.width // 4))
-    queries = [shorten(sheet.text(query), most, sheet.ellipsis) for query in alignment.queries]
+    queries = [shorten(style.text(query), most, style.ellipsis) for query in alignment.queries]
     margin = max(cells(query) for query in queries)
     widths = _column_widths(keys, console.width - margin - 1)
 
     if alignment.title:
-        title = shorten(sheet.text(alignment.title), console.width, sheet.ellipsis)
+        title = shorten(style.text(alignment.title), console.width, style.ellipsis)
         _print(console, Text(title, style="bold"))
     head = Text(" " * (margin + 1))
     for key, width in zip(keys, widths, strict=False):
-        head.append(_centred(shorten(key, width - 1, sheet.ellipsis), width))
+        head.append(_centred(shorten(key, width - 1, style.ellipsis), width))
     _print(console, head)
     for query, row in zip(queries, alignment.masked.tolist(), strict=True):
         line = Text(" " * (margin - cells(query)) + query + " ")
         for weight, width in zip(row, widths, strict=False):
-            sheet.fill(line, weight, width)
+            style.fill(line, weight, width)
         _print(console, line)
-    _print(console, sheet.legend(margin + 1))
+    _print(console, style.legend(margin + 1))
     notes = [f"{3 * _MASKED} masked, may not be read"] * alignment.has_masked
     if len(widths) < len(keys):
         notes.append(
@@ -66,7 +66,7 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
 
 
 @dataclass(frozen=True)
-class _Sheet:
+class _CellStyle:
     """What this console can show: its colours, its blocks and its characters."""
 
     encoding: str
@@ -77,7 +77,7 @@ class _Sheet:
     high: float
 
     @classmethod
-    def on(cls, console: Console, theme: str | None, alignment: Alignment) -> _Sheet:
+    def on(cls, console: Console, theme: str | None, alignment: Alignment) -> _CellStyle:
         encoding = "ascii" if console.options.ascii_only else console.encoding
         plain = console.no_color or console.color_system is None
         return cls(
