@@ -9,8 +9,7 @@ import torch
 
 import regard
 from regard.attention.kernels.choose import KERNELS
-from regard.attention.looks import StoredLook
-from regard.attention.looks import look as look_module
+from regard.attention.looks import StoredLook, statistics
 
 CAUSAL = regard.masks.causal(align="end")
 
@@ -58,7 +57,7 @@ def test_windows_in_blocks(
     learning: bool, monkeypatch: pytest.MonkeyPatch, tensors: list[torch.Tensor]
 ) -> None:
     look = regard.look(tensors[0].requires_grad_(learning), tensors[1], mask=CAUSAL)
-    monkeypatch.setattr(look_module, "BLOCK", 14)
+    monkeypatch.setattr(statistics, "BLOCK", 14)
     monkeypatch.setattr("regard.attention.looks.source.BLOCK", 14)
     window = look.weights(columns=[6, 1])
     assert window.requires_grad == learning

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from regard.attention.masks import padding
 from regard.attention.masks.mask import MaskLike
-from regard.loops.serving import transformed
+from regard.loops.availability import transformed
 from regard.watching import frames
 from regard.watching.functions import scaled
 from regard.watching.parts import Parts

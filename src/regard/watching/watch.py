@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.loops.serving import transformed
+from regard.loops.availability import transformed
 from regard.watching import frames, names
 from regard.watching.doors import DOOR
 from regard.watching.errors import WatchError

@@ -8,7 +8,7 @@ import pytest
 from tests.translation.models.test_planned import small
 
 from regard.errors import ConfigurationError
-from regard.loops import serving as loops
+from regard.loops import availability as loops
 from regard.translation.models import compiling
 from regard.translation.models.rounding import round_products
 

@@ -16,7 +16,7 @@ from regard.attention.normalisers import Entmax, Hard, Identity, Softmax, Sparse
 from regard.attention.precision import widen
 from regard.attention.scores import Additive, DotLike, Score, SoftCap, prepare
 from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap, is_dots
-from regard.loops.serving import differentiated, transformed
+from regard.loops.availability import differentiated, transformed
 
 BLOCK = 1 << 22  # numbers of a block
 LARGE = 1 << 26  # numbers of the whole from which blocks are worth computing twice

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.biases import divided
-from regard.attention.kernels.kept import kept
+from regard.attention.kernels.mask_cache import cached
 from regard.attention.kernels.request import Request, name_of
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import DotLike
 from regard.attention.scores.prepare import is_dots
-from regard.loops.serving import transformed
+from regard.loops.availability import transformed
 
 Opened = tuple[Tensor | None, Tensor | None]
 
@@ -47,7 +47,7 @@ def readable(request: Request) -> Tensor | None:
     """What may be read, of all queries and keys; None where everything may."""
     if request.bias is not None:
         return request.readable()
-    return kept(request.mask, request.frame, "readable", request.readable)
+    return cached(request.mask, request.frame, "readable", request.readable)
 
 
 def cut(request: Request, dtype: torch.dtype) -> Tensor | None:
@@ -91,7 +91,7 @@ def additive(request: Request, dtype: torch.dtype) -> Opened:
         zeros = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
         return zeros.masked_fill(~open_, -torch.inf), nothing
 
-    return kept(request.mask, request.frame, dtype, shut)
+    return cached(request.mask, request.frame, dtype, shut)
 
 
 def _blank_rows(readable: Tensor) -> Tensor | None:

@@ -13,7 +13,7 @@ from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
 from regard.attention.precision import product_dtype
 from regard.attention.shapes import Shape, broadcast
-from regard.loops.serving import in_forward_mode, transformed
+from regard.loops.availability import in_forward_mode, transformed
 
 
 class Sdpa:

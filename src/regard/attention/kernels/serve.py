@@ -11,7 +11,7 @@ from regard.attention.kernels.kernel import Kernel
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.sentences import one_by_one, packing
 from regard.attention.kernels.zeroed import are_finite, zeroed
-from regard.loops.serving import in_forward_mode, transformed
+from regard.loops.availability import in_forward_mode, transformed
 
 ROOM = 1 << 22  # booleans held at a time
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention.kernels.request import Request
 from regard.attention.precision import HALVES
-from regard.loops.serving import transformed
+from regard.loops.availability import transformed
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ FAR = -1e4  # exp of it is 0 in every dtype, and so is 0 times it
 
 
 @dataclass(frozen=True)
-class Place:
+class Region:
     """Where a block lies: batch entries, which of the rows asked for, their queries, its keys."""
 
     entries: Index
@@ -36,7 +36,7 @@ class Place:
 class Block(ABC):
     """Rows of weights (*entries, rows, columns), as numerators over a divisor for each row."""
 
-    place: Place
+    region: Region
     maximum: Tensor | None = None
     total: Tensor | None = None
 
@@ -65,7 +65,7 @@ class Block(ABC):
         raise NotImplementedError
 
     def _positions(self, found: Tensor, values: Tensor) -> Tensor:
-        return torch.where(values == -torch.inf, -1, found + self.place.columns.start)
+        return torch.where(values == -torch.inf, -1, found + self.region.columns.start)
 
 
 class SoftmaxBlock(Block):
@@ -75,7 +75,7 @@ class SoftmaxBlock(Block):
     the scores are known to be small. ln Z = m + ln z; the entropy is ln z - sum_j p_j (s_j - m).
 
     Args:
-        place: where it lies.
+        region: where it lies.
         scores: -inf where a key may not be read.
         spare: a tensor of the same shape to write in; None where nothing can be written to.
         known: the m and z of its rows, where an answer before has found them.
@@ -85,7 +85,7 @@ class SoftmaxBlock(Block):
 
     def __init__(
         self,
-        place: Place,
+        region: Region,
         scores: Tensor,
         spare: Tensor | None,
         known: tuple[Tensor, Tensor] | None = None,
@@ -93,12 +93,12 @@ class SoftmaxBlock(Block):
         small: bool = False,
         finite: bool = False,
     ) -> None:
-        self.place, self._scores, self._spare = place, scores, spare
+        self.region, self._scores, self._spare = region, scores, spare
         self._small, self._finite = small, finite
         self.maximum, self.total = known or (None, None)
 
     def _centred(self) -> tuple[Tensor, Tensor]:
-        """s - m in place of the scores, and m."""
+        """s - m in region of the scores, and m."""
         scores, maximum = self._scores, self.maximum
         if self._small or not scores.shape[-1]:
             maximum = scores.new_zeros(scores.shape[:-1])
@@ -155,8 +155,8 @@ def _inverse(total: Tensor) -> Tensor:
 class WeightsBlock(Block):
     """Rows of weights that are there already, and which of them may be read; None for all."""
 
-    def __init__(self, place: Place, weights: Tensor, readable: Tensor | None = None) -> None:
-        self.place, self._weights, self._readable = place, weights, readable
+    def __init__(self, region: Region, weights: Tensor, readable: Tensor | None = None) -> None:
+        self.region, self._weights, self._readable = region, weights, readable
 
     def shares(self) -> tuple[Tensor, Tensor]:
         return self._weights, self._weights.new_ones(self._weights.shape[:-1])

@@ -17,7 +17,7 @@ def distance_of(block: Block, signed: bool) -> Tensor:
     pair by pair.
     """
     numerators, factors = block.shares()
-    rows, columns = block.place.rows, block.place.columns
+    rows, columns = block.region.rows, block.region.columns
     first = int(rows[0]) if len(rows) else 0
     within = (rows - first).to(factors.dtype)
     offsets = torch.arange(columns.start - first, columns.stop - first, device=rows.device)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from regard.attention.looks import learned
 from regard.attention.looks.blocks import Block, Index
-from regard.attention.looks.source import Known, Source
+from regard.attention.looks.source import BlockSource, Known
 from regard.attention.shapes import Shape
-from regard.loops.serving import transformed
+from regard.loops.availability import transformed
 
 BLOCK = 1 << 20  # scores that a backward pass holds at a time
 Progress = Callable[[int, int], None]
@@ -34,7 +34,7 @@ class Fold(ABC):
     def device(self) -> torch.device: ...
 
     @abstractmethod
-    def _source(self) -> Source:
+    def _source(self) -> BlockSource:
         """Where the blocks come from."""
 
     @abstractmethod
@@ -44,6 +44,10 @@ class Fold(ABC):
     @abstractmethod
     def _scores(self, rows: Tensor) -> Tensor:
         """The scores over the temperature of these queries, -inf where they may not read."""
+
+    @abstractmethod
+    def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
+        """Which of these keys each of these queries may read; None where nothing forbids any."""
 
     @abstractmethod
     def _temperature(self) -> float:
@@ -65,6 +69,10 @@ class Fold(ABC):
         """The same look, for answers with gradients: no strip of it does again what all share."""
 
     @abstractmethod
+    def _finite(self) -> Fold:
+        """The same look; keys and queries without weight do not spoil its gradients."""
+
+    @abstractmethod
     def _learns(self) -> bool:
         """Whether a gradient is wanted of the weights."""
 
@@ -76,7 +84,7 @@ class Fold(ABC):
     def _each(self, answer: Callable[[Block], Tensor], progress: Progress | None) -> Tensor:
         answers = self._empty(*self.shape[:-1])
         for block in self._blocks(None, progress):
-            answers[(*block.place.entries, block.place.at)] = answer(block)
+            answers[(*block.region.entries, block.region.at)] = answer(block)
         return answers
 
     def _blocks(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Block]:
@@ -88,14 +96,14 @@ class Fold(ABC):
         done, total = 0, self._rows_asked(rows)
         for block in self._source().blocks(rows, known):
             yield block
-            place = block.place
+            region = block.region
             if found and block.maximum is not None and block.total is not None:
-                at = (*place.entries, place.at)
+                at = (*region.entries, region.at)
                 found[0][at], found[1][at] = block.maximum, block.total
             else:
                 found = None
             if progress:
-                done += prod(_sizes(self.shape[:-2], place.entries)) * len(place.rows)
+                done += prod(_sizes(self.shape[:-2], region.entries)) * len(region.rows)
                 progress(done, total)
         if found:
             self._known = (stamp, found)

@@ -1,4 +1,4 @@
-"""Answers that people train with: the blocks are computed again in the backward pass.
+"""Statistics that people train with: the blocks are computed again in the backward pass.
 
 Nothing of a block outlives it, so that memory stays O(queries + keys), forward and backward, for
 any score, mask, bias and normaliser; gradients can be differentiated again.
@@ -32,7 +32,7 @@ from regard.attention.scores.prepare import (
     is_dots,
     is_plain,
 )
-from regard.loops.serving import transformed
+from regard.loops.availability import transformed
 
 Part = Callable[[slice, Tensor], Tensor]  # a strip: which of the rows asked for, their positions
 

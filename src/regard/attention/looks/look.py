@@ -4,36 +4,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from math import prod
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.zeroed import are_finite, is_checked, zeroed
+from regard.attention.kernels.zeroed import Zeroed, are_finite, is_checked, zeroed
 from regard.attention.looks import learned
-from regard.attention.looks.answers import Answers
-from regard.attention.looks.caption import Caption
 from regard.attention.looks.entries import Entry, merge, select, selection
-from regard.attention.looks.folding import Progress
-from regard.attention.looks.products import Products
-from regard.attention.looks.source import MASKED, Scored, Source, fitted_bias, width
-from regard.attention.looks.windows import Window, positions
+from regard.attention.looks.notebook import html
+from regard.attention.looks.products import ProductBlocks
+from regard.attention.looks.source import (
+    MASKED,
+    BlockSource,
+    MeanBlocks,
+    ScoredBlocks,
+    fitted_bias,
+    width,
+)
+from regard.attention.looks.statistics import Statistics
 from regard.attention.normalisers import Softmax
 from regard.attention.precision import widen
 from regard.attention.scores.prepare import is_dots, prepare_both
 from regard.attention.shapes import Shape, ShapeError
-from regard.loops.serving import transformed
+from regard.loops.availability import transformed
 
-PLOTTER = "regard.viewing.overview"  # of the wing above, which this one works without
-BLOCK = 1 << 22  # scores held at a time where some columns are wanted with their gradient
+PLOTTER = "regard.viewing.overview"  # imported by name: the library works without pictures
 
 
-class Look(Answers):
+class Look(Statistics):
     """What the weights say, of shape (*batch, queries, keys). Nothing is computed until asked for.
 
     Every answer goes over the weights in blocks of whole rows and keeps no more than one of them:
@@ -58,8 +59,6 @@ class Look(Answers):
         tensor([[0.2000, 0.2000, 0.2000]])
     """
 
-    caption = Caption()
-
     def __init__(self, request: Request) -> None:
         self._request = request
         self._batch: Shape | None = None
@@ -75,75 +74,8 @@ class Look(Answers):
     def device(self) -> torch.device:
         return self._request.frame.device
 
-    def weights(
-        self, rows: Window = None, columns: Window = None, progress: Progress | None = None
-    ) -> Float[Tensor, "*batch rows columns"]:
-        """The weights, or any window of them.
-
-        Args:
-            rows: positions of queries: a range, a slice, a tensor of indices; None for all.
-            columns: positions of keys, likewise. A row is normalised over every key all the same.
-        """
-        batch, queries, keys = self.shape[:-2], *self.shape[-2:]
-        if rows is None and columns is None:
-            whole = self._finite()._rows(None).expand(*batch, queries, keys)
-            if progress:
-                progress(prod(batch) * queries, prod(batch) * queries)
-            return whole
-        down = positions(rows, queries, self.device)
-        across = None if columns is None else positions(columns, keys, self.device)
-        if not self._follows():
-            return self._window(down, across, progress)
-        look = self._finite()
-        if across is None:
-            return look._rows(down).expand(*batch, len(down), keys)
-        parts = [
-            look._spread(block).index_select(-1, across)
-            for block in down.split(max(1, BLOCK // max(1, keys)))
-        ]
-        return torch.cat(parts, dim=-2)
-
-    def readable(
-        self, rows: Window = None, columns: Window = None
-    ) -> Bool[Tensor, "*batch rows columns"] | None:
-        """Which keys each query may read, by the mask and a bias of -inf; None where nothing forbids.
-
-        Args:
-            rows: positions of queries, as for `weights`.
-            columns: positions of keys, likewise.
-
-        Example:
-            >>> import torch, regard
-            >>> x = torch.zeros(2, 4)
-            >>> regard.look(x, x, mask=regard.masks.causal(align="start")).readable()
-            tensor([[ True, False],
-                    [ True,  True]])
-        """
-        batch, queries, keys = self.shape[:-2], *self.shape[-2:]
-        down, across = (
-            positions(window, length, self.device)
-            for window, length in ((rows, queries), (columns, keys))
-        )
-        allowed = self._readable(down, across)
-        return None if allowed is None else allowed.expand(*batch, len(down), len(across))
-
     def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
         return self._request.readable(rows, columns)
-
-    @torch.no_grad()
-    def _window(self, down: Tensor, across: Tensor | None, progress: Progress | None) -> Tensor:
-        keys = self.shape[-1]
-        wide = keys if across is None else len(across)
-        seen = self._empty(*self.shape[:-2], len(down), wide).zero_()
-        for block in self._blocks(down, progress):
-            place, weights = block.place, block.weights()
-            into = seen[(*place.entries, place.at)]
-            if across is None:
-                into[..., place.across] = weights
-            else:
-                whole = F.pad(weights, (place.columns.start, keys - place.columns.stop))
-                into.copy_(whole.index_select(-1, across))
-        return seen
 
     def __getitem__(self, entries: Any) -> Look:
         """The look at some batch entries and heads: ``look[0]``, ``look[..., 3]``, ``look[:2, 1:4]``.
@@ -208,8 +140,6 @@ class Look(Answers):
         Raises:
             ShapeError: there is no batch axis.
         """
-        from regard.attention.looks.mean import MeanLook
-
         return MeanLook(self)
 
     def plot(self, height: int = 64, width: int = 64, **how: Any) -> Any:
@@ -230,8 +160,6 @@ class Look(Answers):
         return import_module(PLOTTER).plot(self, height, width, **how)
 
     def _repr_html_(self) -> str:
-        from regard.attention.looks.notebook import html
-
         return html(self)
 
     def _rows(self, rows: Tensor | None) -> Tensor:
@@ -251,13 +179,13 @@ class Look(Answers):
             raise TypeError(f"only a softmax has a log-normaliser: the normaliser is {normaliser}")
         return normaliser.temperature
 
-    def _source(self) -> Source:
+    def _source(self) -> BlockSource:
         request = self._request
         if transformed():  # dot products are written to buffers, and their bound is a number
-            return Scored(request)
+            return ScoredBlocks(request)
         if is_dots(request.score) and type(request.normaliser) is Softmax:
-            return Products(request)
-        return Scored(request)
+            return ProductBlocks(request)
+        return ScoredBlocks(request)
 
     def _cost(self) -> int:
         return width(self._request.score)
@@ -279,12 +207,9 @@ class Look(Answers):
         return Look(replace(request, score=score, query=query, key=key, bias=bias))
 
     def _finite(self) -> Look:
-        """The same look; keys and queries without weight do not spoil its gradients."""
         request = self._request
         if not is_checked(request) or are_finite(request.query, request.key):
             return self
-        from regard.attention.looks.zeroed import ZeroedLook
-
         found = zeroed(request)
         return self if found is None else ZeroedLook(self, found)
 
@@ -312,3 +237,107 @@ class Look(Answers):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape})"
+
+
+class MeanLook(Look):
+    """The look whose weights are another's, averaged over its last batch axis."""
+
+    def __init__(self, look: Look) -> None:
+        if len(look.shape) < 3:
+            raise ShapeError(
+                f"the look has shape {list(look.shape)}: there is no axis of heads to average"
+            )
+        self._look, self.caption = look, look.caption.averaged()
+
+    @property
+    def shape(self) -> Shape:
+        return (*self._look.shape[:-3], *self._look.shape[-2:])
+
+    @property
+    def device(self) -> torch.device:
+        return self._look.device
+
+    def _at(self, entries: tuple[Entry, ...]) -> MeanLook:
+        return MeanLook(self._look._at((*entries, slice(None))))
+
+    def _merged(self) -> MeanLook:
+        raise TypeError("heads were averaged already: merge the groups before mean_heads()")
+
+    def _rows(self, rows: Tensor | None) -> Tensor:
+        weights = self._look._rows(rows)
+        batch, count = self._look.shape[:-2], weights.shape[-2]
+        mean = weights.expand(*batch, count, self.shape[-1]).mean(-3)
+        spoilt = self._spoilt(rows)
+        return mean if spoilt is None else torch.where(spoilt, mean.detach(), mean)
+
+    def _spoilt(self, rows: Tensor | None) -> Tensor | None:
+        spoilt = self._look._spoilt(rows)
+        if spoilt is None:
+            return None
+        return spoilt.expand(*self._look.shape[:-2], *spoilt.shape[-2:]).any(-3)
+
+    def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
+        allowed = self._look.readable(rows, columns)
+        return None if allowed is None else allowed.any(-3)
+
+    def _scores(self, rows: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _temperature(self) -> float:
+        raise TypeError("a mean of several softmaxes has no log-normaliser: look at each head")
+
+    def _source(self) -> BlockSource:
+        return MeanBlocks(self._look._source(), self._empty)
+
+    def _cost(self) -> int:
+        return self._look._cost() * self._look.shape[-3]
+
+    def _dtype(self) -> torch.dtype:
+        return self._look._dtype()
+
+    def _leaves(self) -> list[Tensor] | None:
+        return self._look._leaves()
+
+    def _learner(self) -> MeanLook:
+        return MeanLook(self._look._learner())
+
+    def _finite(self) -> MeanLook:
+        return MeanLook(self._look._finite())
+
+    def _learns(self) -> bool:
+        return self._look._learns()
+
+    def _stamp(self) -> object:
+        return None
+
+
+class ZeroedLook(Look):
+    """A look with zeros in place of NaN and infinity, for gradients.
+
+    A row that may read such a key, or whose query holds such a number, keeps what the numbers
+    came to, and gives no gradient.
+
+    Args:
+        look: With the numbers as they are.
+        found: Its request with zeros.
+    """
+
+    def __init__(self, look: Look, found: Zeroed) -> None:
+        super().__init__(found.request)
+        self._look, self._found = look, found
+
+    def _prepared(self) -> ZeroedLook:
+        prepared = super()._prepared()
+        return ZeroedLook(self._look, replace(self._found, request=prepared._request))
+
+    def _rows(self, rows: Tensor | None) -> Tensor:
+        return self._joined(rows, self._look._rows(rows), super()._rows(rows))
+
+    def _scores(self, rows: Tensor) -> Tensor:
+        return self._joined(rows, self._look._scores(rows), super()._scores(rows))
+
+    def _spoilt(self, rows: Tensor | None) -> Tensor:
+        return self._found.spoilt(rows)
+
+    def _joined(self, rows: Tensor | None, given: Tensor, zeroed: Tensor) -> Tensor:
+        return torch.where(self._spoilt(rows), given.detach(), zeroed)

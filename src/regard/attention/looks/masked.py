@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from regard.attention.looks.look import Look
+from regard.attention.looks.statistics import Statistics
 
 
 def masked(
-    look: Look,
+    look: Statistics,
     cells: Float[Tensor, "*batch height width"],
     rows: Int[Tensor, " rows"],
     columns: Int[Tensor, " columns"],

@@ -10,15 +10,12 @@ from base64 import b64encode
 from html import escape
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from regard.attention.looks.masked import masked
-
-if TYPE_CHECKING:
-    from regard.attention.looks.look import Look
+from regard.attention.looks.statistics import Statistics
 
 SIDE, SHOWN = 48, 8  # cells of a side, and batch entries, in a notebook
 QUICK = 1 << 26  # numbers up to which a notebook may draw without having been asked
@@ -26,7 +23,7 @@ ABOVE, BELOW = (23, 78, 128), (194, 65, 12)  # the colours of weights above 0 an
 SHUT = (128, 128, 128, 96)  # the colour of masked cells, and how opaque it is
 
 
-def html(look: Look) -> str:
+def html(look: Statistics) -> str:
     """Caption and shape of a look and coarse maps of its first batch entries, if that is quick."""
     *batch, queries, keys = look.shape
     title = f"<div>{escape(look.caption.title)}</div>" if look.caption.title else ""

@@ -69,16 +69,16 @@ class Map:
 
     def add(self, block: Block, keys: int) -> None:
         """Pool a block in."""
-        place = block.place
-        low, high = self._down.within(place.at.start, place.at.stop)
-        rows = torch.arange(place.at.start, place.at.stop, device=place.rows.device)
+        region = block.region
+        low, high = self._down.within(region.at.start, region.at.stop)
+        rows = torch.arange(region.at.start, region.at.stop, device=region.rows.device)
         starts, sizes = self._down.starts[low:high, None], self._down.sizes[low:high, None]
         inside = (rows >= starts) & (rows < starts + sizes)
         pooled = self._pooled(block, inside)
-        whole = F.pad(pooled, (place.columns.start, keys - place.columns.stop))
+        whole = F.pad(pooled, (region.columns.start, keys - region.columns.stop))
         if self._columns is not None:
             whole = whole.index_select(-1, self._columns)
-        into = self.cells[(*place.entries, slice(low, high))]
+        into = self.cells[(*region.entries, slice(low, high))]
         cells = self._across.pool(whole, self._reduce)
         if self._reduce == "mean":
             into += cells

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from regard.attention.kernels.biases import divided
 from regard.attention.kernels.request import Request
-from regard.attention.looks.blocks import Block, Place, SoftmaxBlock
-from regard.attention.looks.source import Known, Source, cut, known_at, lift, partition
+from regard.attention.looks.blocks import Block, Region, SoftmaxBlock
+from regard.attention.looks.source import BlockSource, Known, cut, known_at, lift, partition
 from regard.attention.masks.mask import Mask, Reach, pick
 from regard.attention.normalisers import Softmax
 from regard.attention.precision import widen
@@ -23,7 +23,7 @@ LEAST = 32  # rows of a block: with fewer, a product spends its time on fetching
 SMALL = 30.0  # scores within this bound need no maximum: exp(30) is 1e13, far from any limit
 
 
-class Products(Source):
+class ProductBlocks(BlockSource):
     """Rows of softmax(scale f(q) . g(k) + bias) under any mask."""
 
     def __init__(self, request: Request) -> None:
@@ -55,15 +55,15 @@ class Products(Source):
             shut = list(self._shut(strip, reach))
             groups = partition(self.batch, max(1, room // max(1, len(strip) * len(reach.some))))
             for entries in groups:
-                place = Place(entries, at, strip, reach.some)
-                scores, spare = self._scores(place, rows is None, buffers)
+                region = Region(entries, at, strip, reach.some)
+                scores, spare = self._scores(region, rows is None, buffers)
                 for columns, closed in shut:
                     scores[..., columns].masked_fill_(cut(closed, entries), -torch.inf)
                 yield SoftmaxBlock(
-                    place,
+                    region,
                     scores,
                     spare,
-                    known_at(known, place),
+                    known_at(known, region),
                     small=self._small,
                     finite=not shut and self._bias is None,
                 )
@@ -112,13 +112,13 @@ class Products(Source):
         across = torch.arange(columns.start, columns.stop, device=self.device)
         return cast(Mask, mask).window(strip, across, self._request.frame)
 
-    def _scores(self, place: Place, together: bool, buffers: _Buffers) -> tuple[Tensor, Tensor]:
+    def _scores(self, region: Region, together: bool, buffers: _Buffers) -> tuple[Tensor, Tensor]:
         """scale q . k + bias of a block, in the first buffer, and the second."""
-        query, key = cut(self._query, place.entries), cut(self._key, place.entries)
-        query = query[..., place.at, :] if together else query.index_select(-2, place.rows)
-        key = key[..., place.across, :]
+        query, key = cut(self._query, region.entries), cut(self._key, region.entries)
+        query = query[..., region.at, :] if together else query.index_select(-2, region.rows)
+        key = key[..., region.across, :]
         sizes = tuple(
-            len(range(size)[part]) for size, part in zip(self.batch, place.entries, strict=True)
+            len(range(size)[part]) for size, part in zip(self.batch, region.entries, strict=True)
         )
         shape = (*sizes, query.shape[-2], key.shape[-2])
         scores, spare = buffers.of(shape)
@@ -127,8 +127,8 @@ class Products(Source):
         else:
             scores.copy_(dots(query * self._scale, key))
         if self._bias is not None:
-            bias = pick(cut(self._bias, place.entries), -2, place.rows)
-            bias = bias if bias.shape[-1] == 1 else bias[..., place.across]
+            bias = pick(cut(self._bias, region.entries), -2, region.rows)
+            bias = bias if bias.shape[-1] == 1 else bias[..., region.across]
             scores += bias
             if self._shuts:  # a key that holds NaN is shut as well
                 scores.masked_fill_(bias == -torch.inf, -torch.inf)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.loops import serving as loops
+from regard.loops import availability as loops
 
 RANKED = 64  # numbers that are ranked at once
 SHORT, FEW, MANY = 1024, 8, 32  # runs of FEW in a row up to SHORT, of MANY at least in a longer one

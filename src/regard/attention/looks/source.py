@@ -14,19 +14,19 @@ from torch import Tensor
 from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
-from regard.attention.looks.blocks import Block, Index, Place, SoftmaxBlock, WeightsBlock
+from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock, WeightsBlock
 from regard.attention.normalisers import Normaliser, Softmax
 from regard.attention.precision import widen
 from regard.attention.scores import Additive, prepare
 from regard.attention.shapes import Shape
-from regard.loops.serving import transformed
+from regard.loops.availability import transformed
 
 BLOCK = 1 << 20  # scores held at a time, twice: small enough for caches, enough to be quick
 BLOCK_ON_DEVICE = 1 << 24
 Known = tuple[Tensor, Tensor]
 
 
-class Source(ABC):
+class BlockSource(ABC):
     """The rows of a look, a block at a time."""
 
     batch: Shape
@@ -56,11 +56,11 @@ class Source(ABC):
                 (torch.arange(at.start, at.stop, device=self.device) if rows is None else rows[at]),
             )
 
-    def _whole(self, at: slice, rows: Tensor) -> Place:
-        return Place((slice(None),) * len(self.batch), at, rows, range(self.keys))
+    def _whole(self, at: slice, rows: Tensor) -> Region:
+        return Region((slice(None),) * len(self.batch), at, rows, range(self.keys))
 
 
-class Stored(Source):
+class StoredBlocks(BlockSource):
     """Rows of weights that are there already. A weight of 0 was not read."""
 
     def __init__(self, weights: Tensor) -> None:
@@ -75,10 +75,10 @@ class Stored(Source):
             yield WeightsBlock(self._whole(at, strip), weights, weights != 0)
 
 
-class Mean(Source):
+class MeanBlocks(BlockSource):
     """Rows of weights averaged over the last batch axis."""
 
-    def __init__(self, source: Source, empty: Callable[..., Tensor]) -> None:
+    def __init__(self, source: BlockSource, empty: Callable[..., Tensor]) -> None:
         self._source, self._empty = source, empty
         self.batch, self._heads = source.batch[:-1], source.batch[-1]
         self.queries, self.keys, self.device = source.queries, source.keys, source.device
@@ -89,13 +89,13 @@ class Mean(Source):
             shape = (*self.batch, len(strip), self.keys)
             mean = self._empty(*shape).zero_()
             for block in self._source.blocks(strip):
-                place = block.place
-                into = mean[(*place.entries[:-1], place.at, place.across)]
+                region = block.region
+                into = mean[(*region.entries[:-1], region.at, region.across)]
                 into += block.weights().sum(-3) / self._heads
             yield WeightsBlock(self._whole(at, strip), mean, mean != 0)
 
 
-class Scored(Source):
+class ScoredBlocks(BlockSource):
     """Rows of any score, mask and normaliser: every batch entry at once, a few rows of each.
 
     A score or normaliser of the caller's sees all keys, as it may depend on all of them.
@@ -120,15 +120,15 @@ class Scored(Source):
     def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
         across = prod(self.batch) * self.keys * self._cost
         for at, strip in self._strips(rows, max(1, self._room() // max(1, across))):
-            place = self._whole(at, strip)
+            region = self._whole(at, strip)
             numbers = weigh(self._request, strip)
             numbers = numbers.expand(*self.batch, len(strip), self.keys)
             if not self._softmax:
-                yield WeightsBlock(place, numbers, self._request.readable(strip))
+                yield WeightsBlock(region, numbers, self._request.readable(strip))
                 continue
             scores = numbers / self._temperature
             spare = None if transformed() else torch.empty_like(scores)
-            yield SoftmaxBlock(place, scores, spare, known_at(known, place))
+            yield SoftmaxBlock(region, scores, spare, known_at(known, region))
 
 
 def fitted_bias(request: Request) -> Tensor | None:
@@ -160,11 +160,11 @@ def width(score: object) -> int:
     return 1 if inner is None else width(inner)
 
 
-def known_at(known: Known | None, place: Place) -> Known | None:
+def known_at(known: Known | None, region: Region) -> Known | None:
     """What is known of a block's rows."""
     if known is None:
         return None
-    maximum, total = (each[place.entries].index_select(-1, place.rows) for each in known)
+    maximum, total = (each[region.entries].index_select(-1, region.rows) for each in known)
     return maximum, total
 
 

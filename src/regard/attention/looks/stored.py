@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.attention.looks.entries import Entry
 from regard.attention.looks.look import Look
-from regard.attention.looks.source import Source, Stored
+from regard.attention.looks.source import BlockSource, StoredBlocks
 from regard.attention.shapes import Shape, check_rank
 
 
@@ -56,8 +56,8 @@ class StoredLook(Look):
     def _temperature(self) -> float:
         raise TypeError("stored weights do not tell their log-normaliser: look at the scores")
 
-    def _source(self) -> Source:
-        return Stored(self._weights)
+    def _source(self) -> BlockSource:
+        return StoredBlocks(self._weights)
 
     def _cost(self) -> int:
         return 1

@@ -7,7 +7,7 @@ from functools import cache
 
 import torch
 
-from regard.loops import serving as loops
+from regard.loops import availability as loops
 
 _wanted = True
 

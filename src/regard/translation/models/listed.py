@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.loops import serving as loops
+from regard.loops import availability as loops
 from regard.translation.models import compiling
 from regard.translation.models.hooks import hooked
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from regard.errors import ConfigurationError
-from regard.loops import serving as loops
+from regard.loops import availability as loops
 from regard.translation.models import compiling
 from regard.translation.models.transformer import Transformer
 from regard.translation.models.transformer.plain import is_plain

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.loops import serving as loops
+from regard.loops import availability as loops
 from regard.translation.models.hooks import hooked
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.text.batches import Batch

@@ -8,7 +8,7 @@ from regard.attention.kernels.request import Request, name_of
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import Additive, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive, Projected, is_additive, is_cap
-from regard.loops.serving import differentiated
+from regard.loops.availability import differentiated
 
 
 def refuse(request: Request, value: Tensor) -> str | None:

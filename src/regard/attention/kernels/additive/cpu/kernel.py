@@ -14,7 +14,7 @@ from regard.attention.kernels.rules import rules_of
 from regard.attention.normalisers import Softmax
 from regard.attention.precision import widen
 from regard.attention.scores.prepare import PreparedAdditive
-from regard.loops import serving as loops
+from regard.loops import availability as loops
 
 FEW, ENOUGH = 8, 1 << 20  # queries, and triples of query, key and channel; measured
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention.kernels.choose import pinned
 from regard.attention.scores import Additive
 from regard.attention.scores.prepare import is_additive
-from regard.loops import serving as loops
+from regard.loops import availability as loops
 from regard.translation.models.hooks import hooked
 from regard.translation.models.recurrent.attention import CrossAttention, OneAttention
 from regard.translation.models.recurrent.cells import Cell, CellState, LSTMCell

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.blocks import FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
-from regard.loops import serving as loops
+from regard.loops import availability as loops
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
 from regard.translation.models.transformer.packed.attention import attend
 from regard.translation.models.transformer.packed.feed_forward import feed_forward

@@ -12,16 +12,16 @@ from regard.attention.masks import Mask
 from regard.attention.masks.padding import Padding
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
-from regard.loops.serving import transformed
+from regard.loops.availability import transformed
 
 SMALL = 1 << 20  # booleans up to which a form is kept
 FORMS = 8  # of one mask
 
 Form = TypeVar("Form")
-_kept: WeakKeyDictionary[Mask, dict[Hashable, Any]] = WeakKeyDictionary()
+_forms: WeakKeyDictionary[Mask, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
-def kept(mask: object, frame: Frame, kind: Hashable, make: Callable[[], Form]) -> Form:
+def cached(mask: object, frame: Frame, kind: Hashable, make: Callable[[], Form]) -> Form:
     """What `make` makes of a mask, or made of it before; padding and bands on a processor only.
 
     Elsewhere a form belongs to the queue that fills it: to another it may still be empty, and in a
@@ -31,7 +31,7 @@ def kept(mask: object, frame: Frame, kind: Hashable, make: Callable[[], Form]) -
         return make()
     if frame.device.type != "cpu" or transformed():
         return make()
-    forms = _kept.setdefault(mask, {})
+    forms = _forms.setdefault(mask, {})
     key = (kind, frame, _numbers(mask))
     form: Form | None = forms.get(key)
     if form is None:

@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from regard.attention.kernels import explain
 from regard.attention.scores import Additive
-from regard.loops import serving as loops
+from regard.loops import availability as loops
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated")

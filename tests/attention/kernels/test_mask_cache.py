@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import regard
 from regard.attention import masks
-from regard.attention.kernels import kept as module
-from regard.attention.kernels.kept import kept
+from regard.attention.kernels import mask_cache as module
+from regard.attention.kernels.mask_cache import cached
 from regard.attention.shapes import Frame
 
 CPU = torch.device("cpu")
@@ -28,8 +28,8 @@ def draw() -> Tensor:
 def test_it_is_made_once_for_all_that_ask() -> None:
     mask, frame, made = masks.causal(align="end"), Frame((2,), 3, 5, CPU), []
     for _ in range(3):
-        kept(mask, frame, "form", lambda: made.append(1) or torch.ones(3, 5))
-    kept(mask, frame, "another", lambda: made.append(1) or torch.ones(3, 5))
+        cached(mask, frame, "form", lambda: made.append(1) or torch.ones(3, 5))
+    cached(mask, frame, "another", lambda: made.append(1) or torch.ones(3, 5))
     assert len(made) == 2
 
 
@@ -57,7 +57,7 @@ def test_lengths_that_were_written_to_are_read_anew(name: str) -> None:
 def test_nothing_is_kept_where_another_queue_may_read_it_before_it_is_filled() -> None:
     mask, frame, made = masks.band(1, 1), Frame((2,), 3, 5, torch.device("meta")), []
     for _ in range(2):
-        kept(mask, frame, "form", lambda: made.append(1) or torch.ones(3, 5))
+        cached(mask, frame, "form", lambda: made.append(1) or torch.ones(3, 5))
     assert len(made) == 2
 
 
@@ -65,7 +65,7 @@ def test_nothing_is_kept_where_another_queue_may_read_it_before_it_is_filled() -
 def test_a_form_is_small_by_the_numbers_it_has(queries: int, entries: int, times: int) -> None:
     mask, frame, made = masks.padding([5] * entries), Frame((entries,), queries, 1024, CPU), []
     for _ in range(2):
-        kept(mask, frame, "form", lambda: made.append(1) or torch.ones(1))
+        cached(mask, frame, "form", lambda: made.append(1) or torch.ones(1))
     assert len(made) == times
 
 
@@ -87,7 +87,7 @@ def test_threads_that_clear_each_others_forms_get_their_own(
     def ask(keys: int) -> bool:
         frames = [Frame((), 1, keys + at % 2, CPU) for at in range(500)]
         return all(
-            kept(mask, frame, "keys", lambda f=frame: f.keys) == frame.keys for frame in frames
+            cached(mask, frame, "keys", lambda f=frame: f.keys) == frame.keys for frame in frames
         )
 
     with ThreadPoolExecutor(4) as callers:

@@ -2,20 +2,95 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.attention.looks import learned
+from regard.attention.looks.caption import Caption
 from regard.attention.looks.distances import distance_of
 from regard.attention.looks.folding import Fold, Progress
 from regard.attention.looks.pooling import Bins, Map, Reduce
 from regard.attention.looks.windows import Window, positions
 from regard.attention.shapes import Shape, ShapeError, broadcast
 
+BLOCK = 1 << 22  # scores held at a time where some columns are wanted with their gradient
 
-class Answers(Fold):
-    """What a look says of its weights."""
+
+class Statistics(Fold):
+    """The public answers of a look."""
+
+    caption = Caption()
+
+    def weights(
+        self, rows: Window = None, columns: Window = None, progress: Progress | None = None
+    ) -> Float[Tensor, "*batch rows columns"]:
+        """The weights, or any window of them.
+
+        Args:
+            rows: positions of queries: a range, a slice, a tensor of indices; None for all.
+            columns: positions of keys, likewise. A row is normalised over every key all the same.
+        """
+        batch, queries, keys = self.shape[:-2], *self.shape[-2:]
+        if rows is None and columns is None:
+            whole = self._finite()._rows(None).expand(*batch, queries, keys)
+            if progress:
+                progress(prod(batch) * queries, prod(batch) * queries)
+            return whole
+        down = positions(rows, queries, self.device)
+        across = None if columns is None else positions(columns, keys, self.device)
+        if not self._follows():
+            return self._window(down, across, progress)
+        look = self._finite()
+        if across is None:
+            return look._rows(down).expand(*batch, len(down), keys)
+        parts = [
+            look._spread(block).index_select(-1, across)
+            for block in down.split(max(1, BLOCK // max(1, keys)))
+        ]
+        return torch.cat(parts, dim=-2)
+
+    def readable(
+        self, rows: Window = None, columns: Window = None
+    ) -> Bool[Tensor, "*batch rows columns"] | None:
+        """Which keys each query may read, by the mask and a bias of -inf; None where nothing forbids.
+
+        Args:
+            rows: positions of queries, as for `weights`.
+            columns: positions of keys, likewise.
+
+        Example:
+            >>> import torch, regard
+            >>> x = torch.zeros(2, 4)
+            >>> regard.look(x, x, mask=regard.masks.causal(align="start")).readable()
+            tensor([[ True, False],
+                    [ True,  True]])
+        """
+        batch, queries, keys = self.shape[:-2], *self.shape[-2:]
+        down, across = (
+            positions(window, length, self.device)
+            for window, length in ((rows, queries), (columns, keys))
+        )
+        allowed = self._readable(down, across)
+        return None if allowed is None else allowed.expand(*batch, len(down), len(across))
+
+    @torch.no_grad()
+    def _window(self, down: Tensor, across: Tensor | None, progress: Progress | None) -> Tensor:
+        keys = self.shape[-1]
+        wide = keys if across is None else len(across)
+        seen = self._empty(*self.shape[:-2], len(down), wide).zero_()
+        for block in self._blocks(down, progress):
+            region, weights = block.region, block.weights()
+            into = seen[(*region.entries, region.at)]
+            if across is None:
+                into[..., region.across] = weights
+            else:
+                whole = F.pad(weights, (region.columns.start, keys - region.columns.stop))
+                into.copy_(whole.index_select(-1, across))
+        return seen
 
     def log_normaliser(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
         """ln sum_j exp(s_ij), s the scores with bias over the temperature: p = exp(s - this).
@@ -85,7 +160,7 @@ class Answers(Fold):
         weights = self._empty(*self.shape[:-1], count)
         keys = self._empty(*weights.shape, dtype=torch.long)
         for block in self._blocks(None, progress):
-            at = (*block.place.entries, block.place.at)
+            at = (*block.region.entries, block.region.at)
             weights[at], keys[at] = block.top(count)
         return weights, keys
 
@@ -94,7 +169,7 @@ class Answers(Fold):
         """The key that every query reads most, the first of equals; -1 with nothing to read."""
         keys = self._empty(*self.shape[:-1], dtype=torch.long)
         for block in self._blocks(None, progress):
-            keys[(*block.place.entries, block.place.at)] = block.argmax()
+            keys[(*block.region.entries, block.region.at)] = block.argmax()
         return keys
 
     def received(
@@ -135,10 +210,10 @@ class Answers(Fold):
         total = self._empty(*self.shape[:-2], self.shape[-1]).zero_()
         for block in self._blocks(rows, progress):
             numerators, factors = block.shares()
-            place = block.place
+            region = block.region
             if weights is not None:
-                factors = factors * weights[(*place.entries, place.at)]
-            into = total[(*place.entries, place.across)]
+                factors = factors * weights[(*region.entries, region.at)]
+            into = total[(*region.entries, region.across)]
             into += (factors.unsqueeze(-2) @ numerators).squeeze(-2)
         return total
 
