@@ -28,12 +28,11 @@ TRANSFORMER = {
 Step = Callable[[Batch], float]
 
 
-def ours(configuration: Configuration, vocabulary: int, *, packed: bool = True) -> Step:
-    """The steps of `regard train`; without `packed`, over padded rows by torch's operations."""
+def ours(configuration: Configuration, vocabulary: int) -> Step:
+    """The steps of `regard train`."""
     model = build(configuration, vocabulary, vocabulary).train()
     optimiser = optimiser_of(configuration.training, model)
     learner = Learner(model, optimiser, configuration.training, Processes())
-    learner.objective.whole = model.pack = packed  # type: ignore[union-attr, assignment]
 
     def step(batch: Batch) -> float:
         loss = learner.objective(batch) / batch.target_tokens

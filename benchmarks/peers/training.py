@@ -108,7 +108,6 @@ def main() -> None:
 def transformers(given: Configuration, size: int, packages: Path | None) -> dict[str, Step]:
     steps = {
         "regard": ours(given, size),
-        "regard, padded": ours(given, size, packed=False),
         "nn.Transformer": plain(size),
         "Hugging Face Marian": marian(size),
     }

@@ -86,7 +86,7 @@ class TranslationModel(nn.Module, ABC):
         target: Int[Tensor, "batch target"],
         target_lengths: Int[Tensor, " batch"],
     ) -> Float[Tensor, "words width"]:
-        """`hidden` at the words of each target alone, one sentence after the other; a model may know a quicker way."""
+        """`hidden` at the words of each target alone, one sentence after the other."""
         place = torch.arange(target.shape[1], device=target.device)
         return self.hidden(source, source_lengths, target)[place < target_lengths[:, None]]
 

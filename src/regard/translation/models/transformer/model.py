@@ -27,11 +27,9 @@ class Transformer(TranslationModel):
     """Encoder-decoder of attention layers, with cached decoding.
 
     Attributes:
-        pack: Whether training on a processor goes over the words alone, without padding, by fused loops.
         rounded: Whether searches on a processor round weights, and what they are multiplied by, to 8 bits.
     """
 
-    pack: bool = True
     rounded: bool = False
 
     def __init__(
@@ -106,19 +104,6 @@ class Transformer(TranslationModel):
         target: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target width"]:
         return self._decode(target, self._encode(source, lengths))
-
-    def words(
-        self,
-        source: Int[Tensor, "batch source"],
-        source_lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-        target_lengths: Int[Tensor, " batch"],
-    ) -> Float[Tensor, "words width"]:
-        from regard.translation.models.transformer import packed  # which loads numba
-
-        if self.pack and packed.serves(self, source, source_lengths, target):
-            return packed.hidden(self, source, source_lengths, target, target_lengths)
-        return super().words(source, source_lengths, target, target_lengths)
 
     @property
     def projection(self) -> nn.Linear:
@@ -208,16 +193,14 @@ class Transformer(TranslationModel):
     def _layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
-    def _embed(
-        self, embedding: nn.Embedding, words: Tensor, first: int = 0, places: Tensor | None = None
-    ) -> Tensor:
+    def _embed(self, embedding: nn.Embedding, words: Tensor, first: int = 0) -> Tensor:
         width = self.settings.width
         scale = width**0.5 if self.settings.scale_embedding else 1.0
         x = embedding(words) * scale
         if not self.adds_positions:
             bare: Tensor = self.dropout(x)
             return bare
-        last = first + words.shape[1] if places is None else int(places.max()) + 1
+        last = first + words.shape[1]
         if self.settings.positions == "learned":
             if last > self.settings.longest:
                 raise ValueError(
@@ -226,17 +209,8 @@ class Transformer(TranslationModel):
             table: Tensor = self.positions[first:last] * scale
         else:
             table = sinusoidal(last, width)[first:].to(x)
-        output: Tensor = self.dropout(x + (table if places is None else table[places]))
+        output: Tensor = self.dropout(x + table)
         return output
-
-    def embed(
-        self,
-        embedding: nn.Embedding,
-        words: Int[Tensor, " words"],
-        places: Int[Tensor, " words"],
-    ) -> Float[Tensor, "words width"]:
-        """Words of any sentences, each with its place in its own."""
-        return self._embed(embedding, words[None], places=places)[0]
 
 
 def _bias_of(settings: TransformerSettings, *, bidirectional: bool) -> Alibi | RelativeBias | None:
