@@ -1,4 +1,4 @@
-"""What training makes small: label-smoothed cross-entropy that never holds tokens x vocabulary twice."""
+"""The training loss: label-smoothed cross-entropy, with its gradient in the same pass over the logits."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.loops import availability as loops
-from regard.translation.models.hooks import hooked
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.text.batches import Batch
 from regard.translation.training.guiding import Guide
 
-# Rows worked on at a time: few enough that their float32 logits stay in a processor's cache.
+# So few rows at a time that their float32 logits stay in a processor's cache.
 _ROWS = 64
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """Works out the gradient beside the loss and writes it over the logits: one pass over them in all."""
+    """Computes the gradient together with the loss, `_ROWS` rows at a time."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
@@ -73,12 +71,7 @@ class Objective(nn.Module):
         model: what learns.
         smoothing: of the targets.
         guide: what one of its looks learns beside, if anything; its loss is added, by its weight.
-
-    Attributes:
-        whole: Whether the output layer's weights are here as a whole, to be worked on together with the loss.
     """
-
-    whole: bool = True
 
     def __init__(
         self, model: TranslationModel, smoothing: float, guide: Guide | None = None
@@ -100,24 +93,4 @@ class Objective(nn.Module):
         return self._of_words(hidden[real], batch.target_out[real]) + guided
 
     def _of_words(self, words: Tensor, targets: Tensor) -> Tensor:
-        output = self.model.projection
-        if self.whole and output is not None and _is_plain(words, output):
-            from regard.translation.training.output import projected_cross_entropy
-
-            return projected_cross_entropy(
-                words, output.weight, output.bias, targets, self.smoothing
-            )
         return smoothed_cross_entropy(self.model.logits(words), targets, self.smoothing)
-
-
-def _is_plain(words: Tensor, output: nn.Linear) -> bool:
-    """Whether output layer and loss may be worked out together: numbers of a processor, nothing traced or hooked."""
-    return (
-        loops.serve(words, output.weight)
-        and words.is_cpu
-        and type(output) is nn.Linear
-        and not hooked(output)
-        and words.dtype == output.weight.dtype == torch.float32
-        and torch.is_grad_enabled()
-        and not torch.is_autocast_enabled("cpu")
-    )

@@ -36,8 +36,6 @@ class Sharded(Learner):
         guide: Guide | None = None,
     ) -> None:
         super().__init__(copy.deepcopy(model), optimiser, settings, processes, guide)
-        # What is in pieces comes together when its module is called, and only then.
-        self.objective.whole = False
         mesh = init_device_mesh(processes.device.type, (processes.size,))
         for module in (*_layers(self.model), self.objective):
             fully_shard(module, mesh=mesh)
