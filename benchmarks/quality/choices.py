@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from _measure import write
 
-from regard.translation.aligning.choosing import Chosen, choose
-from regard.translation.aligning.reading import readings
+from regard.translation.aligning.selection import Chosen, choose
+from regard.translation.aligning.word_attention import word_attentions
 from regard.translation.evaluation.gold import read_gold
 from regard.translation.translator import Translator
 
@@ -66,7 +66,7 @@ def main() -> None:
         for name, file, flip in GOLD[data.source_language, data.target_language]:
             gold = read_gold(Path(os.environ["REGARD_DATA"]) / file)
             gold = gold.flipped() if flip else gold
-            found = readings(translator.model, translator.tokenizers, gold.words or [])
+            found = word_attentions(translator.model, translator.tokenizers, gold.words or [])
             here = told(choose(found, gold))
             table[f"{Path(model).name} on {name}"] = here
             print(Path(model).name, name, {k: v for k, v in here.items() if k != "by head"})

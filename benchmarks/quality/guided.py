@@ -28,8 +28,8 @@ from _training import progress, settings, train
 
 from regard.translation.aligning.aligner import Aligner
 from regard.translation.aligning.choice import Choice, usual
-from regard.translation.aligning.choosing import choose
-from regard.translation.aligning.reading import readings
+from regard.translation.aligning.selection import choose
+from regard.translation.aligning.word_attention import word_attentions
 from regard.translation.evaluation.alignment import measure_alignment
 from regard.translation.evaluation.gold import Gold, read_gold
 from regard.translation.evaluation.scores import measure
@@ -123,7 +123,9 @@ def scores(case: Case, model: str | Path, choice: Choice) -> dict[str, Any]:
     for name, gold in case.links().items():
         aligned = Aligner(translator.model, translator.tokenizers, choice).align(gold.words or [])
         found = measure_alignment([each.links for each in aligned], gold.sure, gold.possible)
-        best = choose(readings(translator.model, translator.tokenizers, gold.words or []), gold)
+        best = choose(
+            word_attentions(translator.model, translator.tokenizers, gold.words or []), gold
+        )
         links[name] = {
             "aer": found.aer,
             "precision": found.precision,

@@ -10,7 +10,7 @@ from tests.interop.models import tokenizer
 from tests.interop.pieces import trained
 
 from regard.errors import ModelError
-from regard.interop.huggingface.pieces import check, check_map
+from regard.interop.huggingface.sentencepiece_check import check, check_map
 from regard.translation.text.vocabulary import content, fields
 
 

@@ -18,8 +18,8 @@ from tests.journeys.conftest import TINY, WORDS
 from regard import files
 from regard.errors import ConfigurationError, DataError, RegardError
 from regard.translation.backtranslation import work as working
-from regard.translation.backtranslation.choosing import Chooser, Tally
-from regard.translation.backtranslation.unfinished import Unfinished
+from regard.translation.backtranslation.filtering import PairFilter, Tally
+from regard.translation.backtranslation.resumable import ResumableFile
 from regard.translation.backtranslation.work import Work
 from regard.translation.decoding.search import Search
 from regard.translation.text.corpora import read_lines
@@ -114,14 +114,14 @@ def test_what_is_interrupted_and_resumed_is_what_was_never_interrupted(back):
 def test_a_kill_before_the_record_loses_one_chunk_and_no_line(back, monkeypatch):
     back("straight.tsv").run()
     cut = back("cut.tsv")
-    write, count = working.Unfinished._record, iter(range(100))
+    write, count = working.ResumableFile._record, iter(range(100))
 
     def killed(self, settings, state):
         if next(count) == 3:
             raise KeyboardInterrupt
         write(self, settings, state)
 
-    monkeypatch.setattr(working.Unfinished, "_record", killed)
+    monkeypatch.setattr(working.ResumableFile, "_record", killed)
     with pytest.raises(KeyboardInterrupt):
         cut.run()
     recorded = json.loads((cut.out.parent / "cut.tsv.part.json").read_text(encoding="utf-8"))
@@ -186,15 +186,15 @@ def test_who_asks_to_stop_waits_for_no_line_of_a_pipe(back, text, tmp_path):
 
 def test_what_another_process_finished_meanwhile_is_left_alone(back, monkeypatch):
     work = back()
-    hold = Unfinished._held
+    hold = ResumableFile._held
 
     @contextmanager
-    def late(self: Unfinished) -> Iterator[None]:
+    def late(self: ResumableFile) -> Iterator[None]:
         with hold(self):
             work.out.write_text("theirs\tthere\n", encoding="utf-8")
             yield
 
-    monkeypatch.setattr(Unfinished, "_held", late)
+    monkeypatch.setattr(ResumableFile, "_held", late)
     with pytest.raises(RegardError, match=r"out\.tsv: is there already"):
         work.run()
     assert work.out.read_text(encoding="utf-8") == "theirs\tthere\n"
@@ -284,16 +284,16 @@ def test_a_pipe_is_read_whole(trained, text):
 
 
 def test_what_is_no_pair_is_counted():
-    chooser = Chooser(ratio=2.0)
-    assert chooser.text(" a  b ") == "a b"
-    assert chooser.text("a b") is None
-    assert chooser.text("\t") is None
-    assert not chooser.keeps("a b", "", 2, 0)
-    assert not chooser.keeps("a b", "a b", 2, 2)
-    assert not chooser.keeps("a b", "c", 21, 10)
-    assert chooser.keeps("a b", "c", 20, 10)
-    assert chooser.keeps("a b", "c", 9, 1)
-    assert chooser.tally == Tally(0, 1, 1, 0, 1, 1, 1, 2)
+    pair_filter = PairFilter(ratio=2.0)
+    assert pair_filter.text(" a  b ") == "a b"
+    assert pair_filter.text("a b") is None
+    assert pair_filter.text("\t") is None
+    assert not pair_filter.keeps("a b", "", 2, 0)
+    assert not pair_filter.keeps("a b", "a b", 2, 2)
+    assert not pair_filter.keeps("a b", "c", 21, 10)
+    assert pair_filter.keeps("a b", "c", 20, 10)
+    assert pair_filter.keeps("a b", "c", 9, 1)
+    assert pair_filter.tally == Tally(0, 1, 1, 0, 1, 1, 1, 2)
 
 
 @pytest.mark.parametrize(

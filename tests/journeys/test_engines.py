@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.journeys.commands import check_refused, run
 
-from regard.interop import kept
+from regard.interop import cache as engine_cache
 
 pytest.importorskip("ctranslate2")
 
@@ -25,8 +25,8 @@ ENGINE = ("--engine", "ctranslate2")
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of exported models for this test; that of compiled loops stays."""
-    monkeypatch.setattr(kept, "_folder", lambda: tmp_path / "kept")
-    return tmp_path / "kept"
+    monkeypatch.setattr(engine_cache, "_folder", lambda: tmp_path / "cache")
+    return tmp_path / "cache"
 
 
 def lines(*arguments: str | Path, text: bytes = TEXT) -> list[str]:
@@ -130,5 +130,5 @@ def test_where_it_is_not_installed_one_line_says_how_to_get_it(monkeypatch):
 
 def test_where_nothing_can_be_kept_it_is_exported_for_once(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(kept, "_folder", lambda: tmp_path / "file" / "kept")
+    monkeypatch.setattr(engine_cache, "_folder", lambda: tmp_path / "file" / "cache")
     assert lines("Hace frío.", *ENGINE) == ["It's cold."]

@@ -21,7 +21,7 @@ from regard.cli.signals import Signals
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from regard.translation.backtranslation.choosing import Tally
+    from regard.translation.backtranslation.filtering import Tally
 
 EXAMPLES = """\b
 Examples:
@@ -88,7 +88,7 @@ def back_translate(
     text = corpora.found(text)
     streams.output()
 
-    from regard.translation.backtranslation.choosing import Chooser
+    from regard.translation.backtranslation.filtering import PairFilter
     from regard.translation.backtranslation.work import Work
     from regard.translation.configuration.data import check_tag
     from regard.translation.decoding.search import Search
@@ -104,7 +104,7 @@ def back_translate(
     changes = {name: value for name, value in given.items() if value is not None}
     # What is out of range or missing is refused before a model is opened.
     dataclasses.replace(Search(), **changes)  # type: ignore[arg-type]
-    Chooser(longest, ratio)
+    PairFilter(longest, ratio)
     try:
         check_tag(tag)
     except ValueError as fault:

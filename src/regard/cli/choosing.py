@@ -10,7 +10,7 @@ from regard.cli import aligned, options, report
 
 if TYPE_CHECKING:
     from regard.translation.aligning.choice import Choice
-    from regard.translation.aligning.choosing import Chosen, Tried
+    from regard.translation.aligning.selection import Chosen, Tried
 
 
 def choose(
@@ -27,8 +27,8 @@ def choose(
     """Try all, print the table, and keep the best in the model's folder."""
     from regard.translation import runs
     from regard.translation.aligning import choice as choices
-    from regard.translation.aligning.choosing import choose as search
-    from regard.translation.aligning.reading import readings
+    from regard.translation.aligning.selection import choose as search
+    from regard.translation.aligning.word_attention import word_attentions
 
     gold = aligned.read_gold(path, flip=flip, limit=limit, lines=lines)
     pairs = aligned.gold_words(gold, path)
@@ -36,7 +36,7 @@ def choose(
     place = translator.run.folder / runs.ALIGNMENT
     if store:
         options.check_writable(place)
-    found = search(readings(translator.model, translator.tokenizers, pairs), gold)
+    found = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)
     if format == report.Format.json:
         print(report.as_json(_as_object(found, len(gold))))
     else:
@@ -54,7 +54,7 @@ def choose(
         for name, one in zip(("first on second", "second on first"), found.crossed, strict=True):
             report.say(f"  {name:15} {one.scores.aer:.1f}: {one.choice}")
     if store:
-        kept = choices.Kept(found.best.choice, path.name, len(gold), found.best.scores.aer)
+        kept = choices.StoredChoice(found.best.choice, path.name, len(gold), found.best.scores.aer)
         choices.keep(translator.run, kept)
         report.note(f"wrote {place}")
 

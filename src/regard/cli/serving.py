@@ -68,13 +68,13 @@ def served(
         ConfigurationError: ctranslate2 is not installed, or several models are given.
         ModelError: the model cannot be exported.
     """
-    from regard.interop import ctranslate2, kept
+    from regard.interop import cache, ctranslate2
     from regard.interop.engine import Engine
 
     ctranslate2.library()
     if len(models) > 1:
         raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
-    if kept.is_exported(models[0]):
+    if cache.is_exported(models[0]):
         if to is not None:
             raise ConfigurationError(
                 f"--to {to} and an exported folder do not go together: name the model it was made of"
@@ -86,4 +86,4 @@ def served(
             )
         return Served(Engine(models[0]), "")
     translator = options.open_translator(models, "cpu", to)
-    return Served(kept.engine(translator, stored.value), translator.source_language)
+    return Served(cache.cached_engine(translator, stored.value), translator.source_language)

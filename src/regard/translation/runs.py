@@ -40,7 +40,7 @@ TOKENIZERS = ("tokenizer.model", "source.model", "target.model")
 SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, UNSEEN, SHORTLIST, ALIGNMENT)
 # Folders of other projects: the file that tells one, and what reads it. The reader stands above this room, so it is
 # named here and imported only when such a folder is opened; it answers a run like any other.
-FOREIGN = {"config.json": ("regard.interop.huggingface.opening", "open_folder")}
+FOREIGN = {"config.json": ("regard.interop.opening", "open_folder")}
 _CHECKPOINT = re.compile("step-([0-9]{1,18})(-unvalidated)?")
 
 

@@ -1,5 +1,5 @@
-"""Folders of Hugging Face's `save_pretrained`: what every kind of model there has in common.
+"""Folders of Hugging Face's `save_pretrained`: the code that all kinds of models share.
 
-Each kind has a room of its own beside this one, `regard.interop.marian` and `regard.interop.t5`; `opening` tells them
-apart. None needs transformers.
+`regard.interop.marian` and `regard.interop.t5` read one kind each, and `regard.interop.opening` chooses between them.
+None of them needs transformers.
 """

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.interop.huggingface.tables import named
+from regard.interop.huggingface.configuration import named
 from regard.translation import weights
 
 FILE = "model.safetensors"

@@ -9,8 +9,8 @@ from typing import Self
 import sentencepiece
 
 from regard.errors import ModelError
-from regard.interop.huggingface import pieces
-from regard.interop.huggingface.words import Words
+from regard.interop.huggingface import sentencepiece_check
+from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import EOS, UNK, Tokenizer
 
@@ -18,14 +18,14 @@ _LARGEST_FILE = 64 * 2**20
 
 
 class NumberedTokenizer(Tokenizer):
-    """A sentencepiece model whose pieces are numbered by a table (see `Words`).
+    """A sentencepiece model whose pieces are numbered by a table (see `VocabularyMap`).
 
     Text is normalised as all of ours, then by the map in the file. What is in no table is unknown; no text becomes
     a special id.
     """
 
-    def __init__(self, model: bytes, words: Words, name: str) -> None:
-        pieces.check(model, name)
+    def __init__(self, model: bytes, words: VocabularyMap, name: str) -> None:
+        sentencepiece_check.check(model, name)
         self.model = model
         try:
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -37,7 +37,7 @@ class NumberedTokenizer(Tokenizer):
         self._ids = {name: id for id, name in enumerate(words.names) if id > EOS}
 
     @classmethod
-    def read(cls, path: Path, words: Words) -> Self:
+    def read(cls, path: Path, words: VocabularyMap) -> Self:
         """The tokenizer of a file. Raises `ModelError` naming it when it cannot be used."""
         return cls(read_bytes(path), words, str(path))
 

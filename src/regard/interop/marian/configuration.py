@@ -6,7 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from regard.interop.huggingface.tables import Described, Id, Rate, Size, Small, Width
+from regard.interop.huggingface.configuration import (
+    HuggingFaceConfiguration,
+    Id,
+    Rate,
+    Size,
+    Small,
+    Width,
+)
 from regard.interop.marian.layout import ACTIVATIONS
 from regard.translation.models.transformer import TransformerSettings
 from regard.translation.models.transformer.settings import Tied
@@ -14,7 +21,7 @@ from regard.translation.models.transformer.settings import Tied
 _Even = Annotated[Width, Field(multiple_of=2)]
 
 
-class MarianConfiguration(Described):
+class MarianConfiguration(HuggingFaceConfiguration):
     """The keys that we understand, with Hugging Face's defaults."""
 
     vocab_size: Size = 58101

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.interop.huggingface.tensors import NEVER, Tensors
-from regard.interop.huggingface.words import Words
+from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.marian.configuration import MarianConfiguration
 from regard.interop.marian.layout import (
     DECODER_WORDS,
@@ -28,7 +28,7 @@ from regard.translation.text.tokenizer import BOS, PAD
 
 
 def read(
-    folder: Path, configuration: MarianConfiguration, source: Words, target: Words
+    folder: Path, configuration: MarianConfiguration, source: VocabularyMap, target: VocabularyMap
 ) -> Transformer:
     """The model of a folder.
 

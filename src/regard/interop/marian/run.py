@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import ModelError
-from regard.interop.huggingface.tables import read_table, short
-from regard.interop.huggingface.words import Words
+from regard.interop.huggingface.configuration import read_table, short
+from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.marian import reading
 from regard.interop.marian.configuration import MarianConfiguration
 from regard.interop.marian.tokenizer import MarianTokenizer
@@ -62,7 +62,7 @@ class MarianRun(Run):
             raise ModelError(f"{self.folder}: the tokenizers given are not its own")
         return reading.read(self.folder, self.marian, source, target)
 
-    def words(self) -> tuple[Words, Words]:
+    def words(self) -> tuple[VocabularyMap, VocabularyMap]:
         """The vocabularies of source and target."""
         found = self.marian
         shared = self._words("vocab.json", found.vocab_size)
@@ -72,14 +72,14 @@ class MarianRun(Run):
             return shared, shared
         return shared, self._words("target_vocab.json", found.target_size)
 
-    def _words(self, name: str, size: int) -> Words:
+    def _words(self, name: str, size: int) -> VocabularyMap:
         path, found = self._file(name), self.marian
         table = read_table(path)
         try:
             for piece, id in table.items():
                 if type(id) is not int:
                     raise ValueError(f"{short(piece)} has no whole number as its id")
-            return Words.of(
+            return VocabularyMap.of(
                 table,
                 size,
                 pad=found.pad_token_id,

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.interop.huggingface.tables import Described, Id, Rate, Size, Small, Width
+from regard.interop.huggingface.configuration import (
+    HuggingFaceConfiguration,
+    Id,
+    Rate,
+    Size,
+    Small,
+    Width,
+)
 from regard.translation.models.transformer import TransformerSettings
 from regard.translation.models.transformer.settings import Activation, Tied
 
@@ -20,7 +27,7 @@ _FEED_FORWARD: dict[str, tuple[Activation, bool]] = {
 }
 
 
-class T5Configuration(Described):
+class T5Configuration(HuggingFaceConfiguration):
     """The keys that we understand, with Hugging Face's defaults."""
 
     model_type: str = "t5"

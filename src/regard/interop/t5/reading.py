@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from regard.interop.huggingface.tensors import NEVER, Tensors
-from regard.interop.huggingface.words import Words
+from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.t5.configuration import T5Configuration
 from regard.interop.t5.layout import LAST_NORM, OUTPUT, WORDS, is_unused, names
 from regard.translation import weights
@@ -17,7 +17,7 @@ from regard.translation.models.transformer.settings import Tied
 from regard.translation.text.tokenizer import BOS, PAD
 
 
-def read(folder: Path, configuration: T5Configuration, words: Words) -> Transformer:
+def read(folder: Path, configuration: T5Configuration, words: VocabularyMap) -> Transformer:
     """The model of a folder.
 
     Raises:

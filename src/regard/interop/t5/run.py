@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.errors import ConfigurationError, ModelError
-from regard.interop.huggingface.words import Words
+from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.t5 import reading
 from regard.interop.t5.configuration import T5Configuration
 from regard.interop.t5.tokenizer import T5Tokenizer, prefixes, words
@@ -84,7 +84,7 @@ class T5Run(Run):
         return reading.read(self.folder, self.t5, self.words)
 
     @cached_property
-    def words(self) -> Words:
+    def words(self) -> VocabularyMap:
         """The vocabulary, one for source and target."""
         return words(self._file(), self.t5)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from regard.errors import ModelError
-from regard.interop.huggingface import pieces
+from regard.interop.huggingface import sentencepiece_check
 from regard.interop.huggingface.tokenizer import NumberedTokenizer, read_bytes
-from regard.interop.huggingface.words import Words
+from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.t5.configuration import T5Configuration
 
 # A piece that asks for a language (MADLAD-400), and the name of a task that does, with their languages.
@@ -40,16 +40,16 @@ class T5Tokenizer(NumberedTokenizer):
         return found == name
 
 
-def words(path: Path, configuration: T5Configuration) -> Words:
+def words(path: Path, configuration: T5Configuration) -> VocabularyMap:
     """The vocabulary of a folder's sentencepiece file.
 
     Raises:
         ModelError: it cannot be read, or does not fit config.json.
     """
-    found = pieces.check(read_bytes(path), str(path))
-    (unknown,) = (name for name, kind in found if kind == pieces.UNKNOWN)
+    found = sentencepiece_check.check(read_bytes(path), str(path))
+    (unknown,) = (name for name, kind in found if kind == sentencepiece_check.UNKNOWN)
     try:
-        return Words.of(
+        return VocabularyMap.of(
             {name: id for id, (name, _) in enumerate(found)},
             configuration.vocab_size,
             pad=configuration.pad_token_id,

@@ -3,11 +3,11 @@
 from regard.interop.torch.attention import attention_from_torch, attention_to_torch
 from regard.interop.torch.convert import from_torch, to_torch
 from regard.interop.torch.masks import masks_from_torch
-from regard.interop.torch.stacks import Decoder, Encoder, EncoderDecoder
+from regard.interop.torch.stacks import DecoderStack, EncoderDecoder, EncoderStack
 
 __all__ = [
-    "Decoder",
-    "Encoder",
+    "DecoderStack",
+    "EncoderStack",
     "EncoderDecoder",
     "attention_from_torch",
     "attention_to_torch",

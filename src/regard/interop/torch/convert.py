@@ -11,7 +11,7 @@ from torch import nn
 from regard.attention.blocks import ACTIVATIONS
 from regard.attention.heads import MultiHeadAttention
 from regard.interop.torch.attention import attention_from_torch, attention_to_torch
-from regard.interop.torch.stacks import Decoder, Encoder, EncoderDecoder
+from regard.interop.torch.stacks import DecoderStack, EncoderDecoder, EncoderStack
 from regard.translation.models.transformer import (
     DecoderLayer,
     EncoderLayer,
@@ -56,8 +56,8 @@ def from_torch(theirs: nn.Module) -> Any:
     nn.MultiheadAttention          `regard.MultiHeadAttention`
     nn.TransformerEncoderLayer     `EncoderLayer` of our Transformer
     nn.TransformerDecoderLayer     `DecoderLayer`; its attention to itself is causal
-    nn.TransformerEncoder          `Encoder`
-    nn.TransformerDecoder          `Decoder`
+    nn.TransformerEncoder          `EncoderStack`
+    nn.TransformerDecoder          `DecoderStack`
     nn.Transformer                 `EncoderDecoder`
     =============================  ==============================================
 
@@ -76,10 +76,10 @@ def from_torch(theirs: nn.Module) -> Any:
         return _layer_from_torch(DecoderLayer, theirs, "decoder.0")
     if isinstance(theirs, nn.TransformerEncoder):
         encoders = _layers_from_torch(EncoderLayer, theirs, "encoder")
-        return Encoder(encoders, _norm_from_torch(theirs.norm)).train(theirs.training)
+        return EncoderStack(encoders, _norm_from_torch(theirs.norm)).train(theirs.training)
     if isinstance(theirs, nn.TransformerDecoder):
         decoders = _layers_from_torch(DecoderLayer, theirs, "decoder")
-        return Decoder(decoders, _norm_from_torch(theirs.norm)).train(theirs.training)
+        return DecoderStack(decoders, _norm_from_torch(theirs.norm)).train(theirs.training)
     if isinstance(theirs, nn.Transformer):
         both = from_torch(theirs.encoder), from_torch(theirs.decoder)
         return EncoderDecoder(*both).train(theirs.training)
@@ -105,9 +105,9 @@ def to_torch(ours: nn.Module) -> Any:
         return _layer_to_torch(ours, nn.TransformerEncoderLayer)
     if isinstance(ours, DecoderLayer):
         return _layer_to_torch(ours, nn.TransformerDecoderLayer)
-    if isinstance(ours, Encoder):
+    if isinstance(ours, EncoderStack):
         return _encoder_to_torch(ours.layers, ours.norm, ours.training)
-    if isinstance(ours, Decoder):
+    if isinstance(ours, DecoderStack):
         return _decoder_to_torch(ours.layers, ours.norm, ours.training)
     if isinstance(ours, EncoderDecoder):
         return _both_to_torch(to_torch(ours.encoder), to_torch(ours.decoder), ours.training)

@@ -12,7 +12,7 @@ from regard.translation.models.transformer import DecoderLayer, EncoderLayer, Tr
 from regard.translation.models.transformer.layers import Watched
 
 
-class Encoder(nn.Module):
+class EncoderStack(nn.Module):
     """Encoder layers one after the other, and a norm at the end where there is one."""
 
     def __init__(self, layers: Iterable[EncoderLayer], norm: nn.LayerNorm | None = None) -> None:
@@ -41,7 +41,7 @@ class Encoder(nn.Module):
         return watched.looks
 
 
-class Decoder(nn.Module):
+class DecoderStack(nn.Module):
     """Decoder layers, each causal in what it wrote, and a norm at the end where there is one."""
 
     def __init__(self, layers: Iterable[DecoderLayer], norm: nn.LayerNorm | None = None) -> None:
@@ -78,7 +78,7 @@ class Decoder(nn.Module):
 class EncoderDecoder(nn.Module):
     """An encoder, and a decoder that reads it."""
 
-    def __init__(self, encoder: Encoder, decoder: Decoder) -> None:
+    def __init__(self, encoder: EncoderStack, decoder: DecoderStack) -> None:
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
 

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import ConfigurationError
-from regard.translation.aligning.balance import balance
 from regard.translation.aligning.choice import Choice
-from regard.translation.aligning.reading import Reading, WordPair, readings
+from regard.translation.aligning.sinkhorn import sinkhorn
+from regard.translation.aligning.word_attention import WordAttention, WordPair, word_attentions
 from regard.translation.evaluation.alignment import (
     Link,
     argmax_links,
@@ -59,7 +59,7 @@ class Aligner:
             ConfigurationError: the model has no such layer or head, or no attention at all.
         """
         layers = None if self.choice.layer is None else [self.choice.layer]
-        found = readings(self.model, self.tokenizers, pairs, layers)
+        found = word_attentions(self.model, self.tokenizers, pairs, layers)
         return [_aligned(reading, self.choice) for reading in found]
 
 
@@ -77,7 +77,7 @@ def grown(forward: Sequence[Aligned], backward: Sequence[Aligned]) -> list[set[L
     ]
 
 
-def weights_of(reading: Reading, choice: Choice) -> Float[Tensor, "target source"]:
+def weights_of(reading: WordAttention, choice: Choice) -> Float[Tensor, "target source"]:
     """The one matrix that a choice reads. Raises `ConfigurationError` when there is no such head."""
     by_layer = getattr(reading, choice.rows)
     if not by_layer:
@@ -91,7 +91,7 @@ def weights_of(reading: Reading, choice: Choice) -> Float[Tensor, "target source
                 f"head {choice.head}: the layer has heads 0 to {len(heads) - 1}"
             )
         weights = heads.mean(0) if choice.head is None else heads[choice.head]
-    return balance(weights) if choice.balanced else weights
+    return sinkhorn(weights) if choice.balanced else weights
 
 
 def links_of(weights: Float[Tensor, "target source"], choice: Choice) -> set[Link]:
@@ -101,7 +101,7 @@ def links_of(weights: Float[Tensor, "target source"], choice: Choice) -> set[Lin
     return argmax_links(weights) if choice.method == "argmax" else mutual_links(weights)
 
 
-def _aligned(reading: Reading, choice: Choice) -> Aligned:
+def _aligned(reading: WordAttention, choice: Choice) -> Aligned:
     source, target = reading.source, reading.target
     weights = weights_of(reading, choice)
     found = links_of(weights, choice) if reading.written else set()

@@ -81,7 +81,7 @@ def taught(configuration: Configuration) -> Choice | None:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredChoice:
     """A choice as it lies in a model's folder.
 
     Attributes:
@@ -99,7 +99,7 @@ class Kept:
     current: bool = True
 
 
-def keep(run: Run, kept: Kept) -> Path:
+def keep(run: Run, kept: StoredChoice) -> Path:
     """Write a choice into the folder of a model."""
     lines = [
         "# How word alignments are read off this model: written by `regard align --choose`.",
@@ -115,7 +115,7 @@ def keep(run: Run, kept: Kept) -> Path:
     return run.keep(ALIGNMENT, ("\n".join(lines) + "\n").encode())
 
 
-def find(run: Run) -> Kept | None:
+def find(run: Run) -> StoredChoice | None:
     """The choice in the folder of a model, if one was made. Raises `ModelError` when it cannot be used."""
     path = run.folder / ALIGNMENT
     if not os.path.isfile(path):
@@ -127,7 +127,9 @@ def find(run: Run) -> Kept | None:
             raise ValueError(f"aer = {table['aer']}")
         current = table["weights"] == fingerprint(run)
         choice = _choice(table["choice"])
-        return Kept(choice, _plain(table["gold"]), table["sentences"], table["aer"], current)
+        return StoredChoice(
+            choice, _plain(table["gold"]), table["sentences"], table["aer"], current
+        )
     except KeyError as fault:
         raise ModelError(
             f"{path}: has no {fault}: choose again with regard align --choose"

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import torch
 
 from regard.errors import ConfigurationError, DataError
-from regard.translation.backtranslation.choosing import Chooser, Tally
-from regard.translation.backtranslation.unfinished import Unfinished
+from regard.translation.backtranslation.filtering import PairFilter, Tally
+from regard.translation.backtranslation.resumable import ResumableFile
 from regard.translation.decoding.search import Search
 from regard.translation.text.corpora import read_lines
 from regard.translation.translator import BATCH_TOKENS, Translator
@@ -35,7 +35,7 @@ class Work:
         translator: from the language of the text to that of the sources.
         search: how to translate; sampling gives more various sources (Edunov et al. 2018, arXiv 1808.09381).
         seed: of sampling.
-        longest, ratio: see `Chooser`.
+        longest, ratio: see `PairFilter`.
         batch_tokens: see `Translator.translate`.
     """
 
@@ -62,44 +62,48 @@ class Work:
             ConfigurationError: it was begun in another way, or of another text.
             DataError: the text cannot be read, or holds no sentence that makes a pair.
         """
-        chooser = Chooser(min(self.longest, self.translator.longest), self.ratio)
-        settings, unfinished = self._settings(), Unfinished(self.out)
+        pair_filter = PairFilter(min(self.longest, self.translator.longest), self.ratio)
+        settings, unfinished = self._settings(), ResumableFile(self.out)
         with unfinished.begin(settings, resume=resume) as state:
             lines = read_lines(self.text)
-            number = self._pass_over(lines, chooser, state)
-            progress(chooser.tally)
-            for chunk in self._chunks(lines, chooser):
-                pairs = self._pairs(chunk, chooser, (self.seed + number) % 2**63)
+            number = self._pass_over(lines, pair_filter, state)
+            progress(pair_filter.tally)
+            for chunk in self._chunks(lines, pair_filter):
+                pairs = self._pairs(chunk, pair_filter, (self.seed + number) % 2**63)
                 number += 1
-                now = {"tally": asdict(chooser.tally), "digest": chooser.digest, "chunks": number}
+                now = {
+                    "tally": asdict(pair_filter.tally),
+                    "digest": pair_filter.digest,
+                    "chunks": number,
+                }
                 unfinished.add("".join(f"{s}\t{t}\n" for s, t in pairs), settings, now)
-                progress(chooser.tally)
+                progress(pair_filter.tally)
                 if should_stop() and not self._is_over(lines):
-                    return "stopped", chooser.tally
-            if not chooser.tally.written:
+                    return "stopped", pair_filter.tally
+            if not pair_filter.tally.written:
                 unfinished.drop()
                 raise DataError(
-                    f"{self.text}: no usable sentences in {chooser.tally.read} lines: "
-                    f"{told(chooser.tally) or 'it is empty'}"
+                    f"{self.text}: no usable sentences in {pair_filter.tally.read} lines: "
+                    f"{told(pair_filter.tally) or 'it is empty'}"
                 )
             unfinished.finish()
-        return "finished", chooser.tally
+        return "finished", pair_filter.tally
 
     def _is_over(self, lines: Iterator[str]) -> bool:
         """Whether there is no line more; of what may keep us waiting for one, no."""
         return self.text.is_file() and next(lines, None) is None
 
-    def _chunks(self, lines: Iterator[str], chooser: Chooser) -> Iterator[list[str]]:
+    def _chunks(self, lines: Iterator[str], pair_filter: PairFilter) -> Iterator[list[str]]:
         chunk: list[str] = []
         fresh = False
         for line in lines:
             fresh = True
-            chooser.tally.read += 1
-            text = chooser.text(line)
+            pair_filter.tally.read += 1
+            text = pair_filter.text(line)
             if text is None:
                 continue
-            if len(self.translator.tokenizers.source.encode(text)) > chooser.longest:
-                chooser.tally.long += 1
+            if len(self.translator.tokenizers.source.encode(text)) > pair_filter.longest:
+                pair_filter.tally.long += 1
                 continue
             chunk.append(text)
             if len(chunk) == CHUNK:
@@ -108,7 +112,7 @@ class Work:
         if chunk or fresh:
             yield chunk
 
-    def _pairs(self, texts: list[str], chooser: Chooser, seed: int) -> list[tuple[str, str]]:
+    def _pairs(self, texts: list[str], pair_filter: PairFilter, seed: int) -> list[tuple[str, str]]:
         found = self.translator.translate(
             texts,
             search=self.search,
@@ -119,12 +123,14 @@ class Work:
         return [
             (one.text, text)
             for text, one in zip(texts, found, strict=True)
-            if chooser.keeps(
+            if pair_filter.keeps(
                 text, one.text, len(one.source_pieces) - 1 - tags, len(one.target_pieces) - 1
             )
         ]
 
-    def _pass_over(self, lines: Iterator[str], chooser: Chooser, state: dict[str, Any]) -> int:
+    def _pass_over(
+        self, lines: Iterator[str], pair_filter: PairFilter, state: dict[str, Any]
+    ) -> int:
         """Read again what was dealt with; how many chunks it was."""
         if not state:
             return 0
@@ -138,12 +144,12 @@ class Work:
             line = next(lines, None)
             if line is None:
                 break
-            chooser.pass_over(line)
-        if chooser.digest != digest:
+            pair_filter.pass_over(line)
+        if pair_filter.digest != digest:
             raise ConfigurationError(
                 f"{self.text}: its first {tally['read']} lines are not those that {self.out} was begun with"
             )
-        chooser.tally = Tally(**tally)
+        pair_filter.tally = Tally(**tally)
         return chunks
 
     def _settings(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ _LARGEST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
-class Parts:
+class Splits:
     """The pairs of each part, in the order of the corpus; and what became of the others.
 
     Attributes:
@@ -35,7 +35,7 @@ class Parts:
     largest: int
 
 
-def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Parts:
+def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Splits:
     """Part sentence pairs at random, families as a whole.
 
     Two pairs are of one family when their sources are equal or their targets are, but for case and punctuation, or
@@ -82,7 +82,7 @@ def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Par
         for which in range(3)
     )
     largest = int(sizes.max()) if len(sizes) else 0
-    return Parts(learnt, held, measured, len(pairs) - len(once), len(sizes), largest)
+    return Splits(learnt, held, measured, len(pairs) - len(once), len(sizes), largest)
 
 
 def families(pairs: Sequence[Pair]) -> NDArray[np.int64]:

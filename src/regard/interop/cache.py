@@ -23,7 +23,7 @@ def is_exported(folder: str | Path) -> bool:
     return (folder / "model.bin").is_file() and not (folder / "config.toml").is_file()
 
 
-def engine(translator: Translator, quantization: Quantization) -> Engine:
+def cached_engine(translator: Translator, quantization: Quantization) -> Engine:
     """The engine of a translator, from the person's cache folder; exported where it is not there yet.
 
     Raises:

@@ -15,7 +15,7 @@ from regard.errors import ConfigurationError, DataError, RegardError
 VERSION = 1
 
 
-class Unfinished:
+class ResumableFile:
     """The file `OUT.part` that becomes OUT, and beside it how far it is whole (`OUT.part.json`).
 
     Each addition is forced to the disk before it is counted: whatever stops the process, the counted bytes are

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from regard.errors import DataError
 from regard.translation.aligning.aligner import links_of, weights_of
 from regard.translation.aligning.choice import Choice
-from regard.translation.aligning.reading import Reading
+from regard.translation.aligning.word_attention import WordAttention
 from regard.translation.evaluation.alignment import (
     AlignmentScores,
     Link,
@@ -46,7 +46,7 @@ class Chosen:
     diagonal: AlignmentScores
 
 
-def choose(readings: Sequence[Reading], gold: Gold) -> Chosen:
+def choose(readings: Sequence[WordAttention], gold: Gold) -> Chosen:
     """Try every layer, head, row and method on sentences whose links are known.
 
     Args:
@@ -80,7 +80,7 @@ def choose(readings: Sequence[Reading], gold: Gold) -> Chosen:
     )
 
 
-def _choices(reading: Reading) -> list[list[Choice]]:
+def _choices(reading: WordAttention) -> list[list[Choice]]:
     """All there is to try; the choices of a group read one matrix."""
     places: list[tuple[int | None, int | None]] = []
     for layer, heads in reading.written.items():
@@ -100,7 +100,7 @@ def _choices(reading: Reading) -> list[list[Choice]]:
 
 
 def _all_links(
-    readings: Sequence[Reading], groups: list[list[Choice]]
+    readings: Sequence[WordAttention], groups: list[list[Choice]]
 ) -> Iterator[tuple[Choice, list[set[Link]]]]:
     for group in groups:
         matrices = [weights_of(reading, group[0]) for reading in readings]

@@ -10,7 +10,7 @@ _ROUNDS = 10
 _FLOOR = 1e-4
 
 
-def balance(
+def sinkhorn(
     weights: Float[Tensor, "*batch target source"],
 ) -> Float[Tensor, "*batch target source"]:
     """Scale rows and columns in turn until each has its share: rows sum to 1, columns alike.
@@ -20,7 +20,7 @@ def balance(
     stochastic matrices"; ten rounds, after a floor of 1e-4.
 
     >>> import torch
-    >>> balance(torch.tensor([[0.4, 0.6], [0.1, 0.9]])).argmax(-1).tolist()
+    >>> sinkhorn(torch.tensor([[0.4, 0.6], [0.1, 0.9]])).argmax(-1).tolist()
     [0, 1]
     """
     weights = weights + _FLOOR

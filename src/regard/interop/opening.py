@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard.errors import ModelError
-from regard.interop.huggingface.tables import read_table, short
+from regard.interop.huggingface.configuration import read_table, short
 from regard.interop.marian.run import MarianRun
 from regard.interop.t5.run import T5Run
 from regard.translation.runs import Run

@@ -8,9 +8,9 @@ from tests.translation.aligning.standing_in import Scripted, ahead, tokenizers
 
 from regard.errors import ConfigurationError
 from regard.translation.aligning.aligner import Aligner, grown, weights_of
-from regard.translation.aligning.balance import balance
 from regard.translation.aligning.choice import Choice
-from regard.translation.aligning.reading import readings
+from regard.translation.aligning.sinkhorn import sinkhorn
+from regard.translation.aligning.word_attention import word_attentions
 from regard.translation.aligning.words import in_pieces, words_of
 from regard.translation.evaluation.alignment import symmetrise
 from regard.translation.text.tokenizer import Tokenizer
@@ -78,7 +78,7 @@ def test_pieces_add_up_over_source_words_and_average_over_target_words():
         return made[:, :rows, :columns] * (layer + 1)
 
     source, target = ["uno", "xyzzy"], ["zz", "rojo", "q"]
-    (found,) = readings(Scripted(script), BOTH, [(source, target)])
+    (found,) = word_attentions(Scripted(script), BOTH, [(source, target)])
     ours, theirs = in_pieces(BOTH.source, source), in_pieces(BOTH.target, target)
     for word in range(3):
         rows = [place for place, owner in enumerate(theirs.owners) if owner == word]
@@ -94,26 +94,26 @@ def test_pieces_add_up_over_source_words_and_average_over_target_words():
 
 def test_company_in_a_batch_changes_nothing():
     pairs = [(["uno", "dos"], ["rojo"]), (["tres"], ["azul", "x", "y"]), ([], ["x"])]
-    together = readings(Scripted(ahead), BOTH, pairs)
+    together = word_attentions(Scripted(ahead), BOTH, pairs)
     for pair, found in zip(pairs, together, strict=True):
-        (alone,) = readings(Scripted(ahead), BOTH, [pair])
+        (alone,) = word_attentions(Scripted(ahead), BOTH, [pair])
         assert alone.written.keys() == found.written.keys()
         for layer, weights in alone.written.items():
             torch.testing.assert_close(weights, found.written[layer])
 
 
 def test_only_layers_asked_for_are_read_and_others_told():
-    (found,) = readings(Scripted(ahead), BOTH, [(["uno"], ["dos"])], [1])
+    (found,) = word_attentions(Scripted(ahead), BOTH, [(["uno"], ["dos"])], [1])
     assert list(found.written) == list(found.read) == [1]
     with pytest.raises(ConfigurationError, match="layer 2: the decoder has layers 0 to 1"):
-        readings(Scripted(ahead), BOTH, [(["uno"], ["dos"])], [2])
+        word_attentions(Scripted(ahead), BOTH, [(["uno"], ["dos"])], [2])
     with pytest.raises(ConfigurationError, match="no attention"):
-        readings(Scripted(ahead, layers=0), BOTH, [(["uno"], ["dos"])])
+        word_attentions(Scripted(ahead, layers=0), BOTH, [(["uno"], ["dos"])])
 
 
 def test_layer_head_and_rows_are_the_ones_chosen():
     words = ["uno", "dos", "tres"]
-    (found,) = readings(Scripted(ahead), BOTH, [(words, words)])
+    (found,) = word_attentions(Scripted(ahead), BOTH, [(words, words)])
     eye = torch.eye(3)
     torch.testing.assert_close(weights_of(found, Choice(0, 0)), 0.9 * eye)
     one_on = weights_of(found, Choice(0, 0, "read"))
@@ -154,10 +154,10 @@ def test_two_directions_grow_together():
 
 def test_balanced_rows_sum_to_one_and_columns_share_alike():
     torch.manual_seed(1)
-    weights = balance(torch.rand(4, 5, 3))
+    weights = sinkhorn(torch.rand(4, 5, 3))
     torch.testing.assert_close(weights.sum(-1), torch.ones(4, 5))
     torch.testing.assert_close(weights.sum(-2), torch.full((4, 3), 5 / 3), atol=1e-3, rtol=0)
     # The full stop that everyone looks at loses the word that looks at another one most.
     greedy = torch.tensor([[0.3, 0.7], [0.0, 1.0]])
-    assert balance(greedy).argmax(-1).tolist() == [0, 1]
-    assert torch.isfinite(balance(torch.zeros(2, 2))).all()
+    assert sinkhorn(greedy).argmax(-1).tolist() == [0, 1]
+    assert torch.isfinite(sinkhorn(torch.zeros(2, 2))).all()

@@ -23,7 +23,7 @@ _SEARCH = ("num_beams", "length_penalty", "bad_words_ids")
 _IDS = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
 
 
-class Described(BaseModel):
+class HuggingFaceConfiguration(BaseModel):
     """What config.json says of any model; other keys than those named say nothing about what is computed."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)

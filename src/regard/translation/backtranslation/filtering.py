@@ -38,7 +38,7 @@ class Tally:
 
 
 @dataclass
-class Chooser:
+class PairFilter:
     """Goes through lines once and remembers them by 64 bits each.
 
     Attributes:

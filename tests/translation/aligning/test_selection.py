@@ -11,9 +11,9 @@ from tests.translation.aligning.standing_in import Scripted, ahead, tokenizers
 from regard.errors import ConfigurationError, DataError, ModelError
 from regard.translation import configuration as configurations
 from regard.translation.aligning import choice as choices
-from regard.translation.aligning.choice import Choice, Kept, taught, usual
-from regard.translation.aligning.choosing import choose
-from regard.translation.aligning.reading import readings
+from regard.translation.aligning.choice import Choice, StoredChoice, taught, usual
+from regard.translation.aligning.selection import choose
+from regard.translation.aligning.word_attention import word_attentions
 from regard.translation.evaluation.gold import Gold
 from regard.translation.runs import Run
 
@@ -23,7 +23,7 @@ WORDS = ["uno", "dos", "tres"]
 def found(gold: Gold):
     both = tokenizers()
     assert gold.words is not None
-    return choose(readings(Scripted(ahead), both, gold.words), gold)
+    return choose(word_attentions(Scripted(ahead), both, gold.words), gold)
 
 
 def test_a_guided_training_says_what_to_read():
@@ -96,7 +96,7 @@ def run(tmp_path: Path) -> Run:
 @pytest.mark.parametrize("choice", [Choice(1, 2, "read", True, "threshold", 0.15), Choice()])
 def test_a_choice_is_found_again(run: Run, choice: Choice):
     assert choices.find(run) is None
-    kept = Kept(choice, 'gold "one"\n.jsonl', 41, 47.41)
+    kept = StoredChoice(choice, 'gold "one"\n.jsonl', 41, 47.41)
     path = choices.keep(run, kept)
     assert path == run.folder / "alignment.toml"
     assert choices.find(run) == replace(kept, gold="gold _one__.jsonl")
@@ -127,7 +127,7 @@ def test_a_choice_is_found_again(run: Run, choice: Choice):
     ],
 )
 def test_a_file_that_is_no_choice_is_told(run: Run, old: str, new: str):
-    path = choices.keep(run, Kept(Choice(1, None, "read"), "gold", 41, 47.41))
+    path = choices.keep(run, StoredChoice(Choice(1, None, "read"), "gold", 41, 47.41))
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
@@ -136,7 +136,7 @@ def test_a_file_that_is_no_choice_is_told(run: Run, old: str, new: str):
 
 
 def test_the_name_of_the_gold_is_one_line(run: Run):
-    path = choices.keep(run, Kept(Choice(), "gold", 41, 47.41))
+    path = choices.keep(run, StoredChoice(Choice(), "gold", 41, 47.41))
     path.write_text(path.read_text().replace('"gold"', '"one\\ntwo"'), encoding="utf-8")
     found = choices.find(run)
     assert found is not None

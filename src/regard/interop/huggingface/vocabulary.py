@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.interop.huggingface.tables import short
+from regard.interop.huggingface.configuration import short
 from regard.translation.text.tokenizer import BOS
 
 
 @dataclass(frozen=True)
-class Words:
+class VocabularyMap:
     """A vocabulary in our numbering: padding, unknown, begin, end, then theirs in their order.
 
     Theirs begin a translation with padding, or with another word that has its own meaning. Ours has a beginning of
@@ -35,7 +35,7 @@ class Words:
         start: int,
         end: int,
         unknown: str = "<unk>",
-    ) -> Words:
+    ) -> VocabularyMap:
         """From their table of ids, the name of the unknown, and their special ids, all of which must be below `size`.
 
         Raises:

@@ -25,7 +25,7 @@ _CROSS = re.compile(r"decoder\.(\d+)\.cross")
 
 
 @dataclass(frozen=True)
-class Reading:
+class WordAttention:
     """What the words of one translation looked at.
 
     Attributes:
@@ -41,12 +41,12 @@ class Reading:
     read: dict[int, Float[Tensor, "heads target source"]]
 
 
-def readings(
+def word_attentions(
     model: TranslationModel,
     tokenizers: Tokenizers,
     pairs: Sequence[WordPair],
     layers: Sequence[int] | None = None,
-) -> list[Reading]:
+) -> list[WordAttention]:
     """Force the model to write given translations and keep what their words looked at.
 
     Pieces become words: a word is looked at as often as its pieces together, and looks at what its
@@ -68,18 +68,19 @@ def readings(
         )
         for source, target in pairs
     ]
-    found: dict[int, Reading] = {}
+    found: dict[int, WordAttention] = {}
     for rows in _batches(sides):
         batch = [sides[row] for row in rows]
         found.update(zip(rows, _read(model, batch, layers), strict=True))
     return [
-        found[row] if row in found else Reading(*sides[row], {}, {}) for row in range(len(sides))
+        found[row] if row in found else WordAttention(*sides[row], {}, {})
+        for row in range(len(sides))
     ]
 
 
 def _read(
     model: TranslationModel, sides: list[tuple[Words, Words]], layers: Sequence[int] | None
-) -> list[Reading]:
+) -> list[WordAttention]:
     device = next(model.parameters()).device
     source, lengths = sources([words.ids for words, _ in sides])
     looks = forced.looks(
@@ -93,7 +94,7 @@ def _read(
     for layer in layers or ():
         if layer not in by_layer:
             raise ConfigurationError(f"layer {layer}: the decoder has layers 0 to {max(by_layer)}")
-    found = [Reading(*pair, {}, {}) for pair in sides]
+    found = [WordAttention(*pair, {}, {}) for pair in sides]
     for layer in sorted(by_layer) if layers is None else layers:
         with torch.inference_mode():
             weights = by_layer[layer].weights().float().cpu()
@@ -111,7 +112,7 @@ def _read(
 
 
 def _in_words(
-    weights: Float[Tensor, "heads target_pieces source_pieces"], reading: Reading
+    weights: Float[Tensor, "heads target_pieces source_pieces"], reading: WordAttention
 ) -> Float[Tensor, "heads target source"]:
     sums = _membership(reading.source)
     means = _membership(reading.target)
