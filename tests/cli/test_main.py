@@ -15,8 +15,10 @@ import typer
 from tests.journeys.commands import run
 
 import regard
-from regard.cli import models, shipped, streams
+from regard.cli import shipped
+from regard.cli.commands import models
 from regard.cli.main import _failed, _take_debug, app
+from regard.cli.output import streams
 from regard.cli.signals import Interrupted, Signals
 from regard.errors import ConfigurationError, DataError
 

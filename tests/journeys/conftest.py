@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.journeys.commands import run
 
-from regard.cli.progress import Reporter
+from regard.cli.output.progress import Reporter
 
 WORDS = {
     "gato": "cat", "perro": "dog", "niño": "child", "casa": "house", "sol": "sun", "mar": "sea",

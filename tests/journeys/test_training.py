@@ -16,7 +16,7 @@ import torch
 from tests.journeys.commands import Result, check_refused, leftovers, run, virtual
 
 from regard import files as disk
-from regard.cli.progress import Reporter
+from regard.cli.output.progress import Reporter
 from regard.translation import weights as files
 from regard.translation.training import loss as losses
 from regard.translation.training import tensorboard, validation

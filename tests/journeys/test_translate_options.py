@@ -14,7 +14,7 @@ from tests.journeys.commands import Bytes, check_refused, finish, process, run, 
 
 from regard.cli import shipped
 from regard.cli.main import main
-from regard.cli.streams import LINES
+from regard.cli.output.streams import LINES
 
 SENTENCES = ["El gato ve el mar hoy.", "El niño come aquí.", "El sol busca la casa."]
 TEXT = "".join(line + "\n" for line in SENTENCES)

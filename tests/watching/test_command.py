@@ -159,7 +159,7 @@ def test_a_picture_is_no_place_for_all_attentions(module, capsys):
 
 def test_heads_of_a_sequence_without_a_batch_are_drawn(module, tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr("regard.cli.drawing.save", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr("regard.cli.output.drawing.save", lambda figure, path: drawn.append(figure))
     assert main(["look", "--watch", f"{module}:unbatched", "--out", "heads"]) == 0
     (figure,) = drawn
     assert [axes.get_title() for axes in figure.axes[:2]] == ["head 0", "head 1"]

@@ -1,4 +1,4 @@
-"""The commands: each file parses, calls the other wings and prints.
+"""The command line: commands parse options, call other packages and print.
 
-Nothing here imports torch when it is imported, so that `regard --help` answers at once.
+Importing it does not import torch, so that `regard --help` answers at once.
 """

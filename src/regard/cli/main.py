@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli import (
+from regard.cli.commands import (
     align,
     config,
     data,
@@ -22,13 +22,13 @@ from regard.cli import (
     export,
     look,
     models,
-    shortlisting,
-    streams,
+    shortlist,
     train,
     translate,
 )
 from regard.cli.group import Group
 from regard.cli.options import Invocation
+from regard.cli.output import streams
 from regard.cli.signals import Interrupted
 from regard.errors import ConfigurationError, RegardError
 
@@ -81,7 +81,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.command(epilog=look.EXAMPLES)(look.look)
 app.command(epilog=export.EXAMPLES)(export.export)
-app.command(epilog=shortlisting.EXAMPLES)(shortlisting.shortlist)
+app.command(epilog=shortlist.EXAMPLES)(shortlist.shortlist)
 app.command(epilog=models.EXAMPLES)(models.models)
 
 

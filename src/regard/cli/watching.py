@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import drawing, options, report, streams
+from regard.cli import options
+from regard.cli.output import drawing, report, streams
 from regard.errors import ConfigurationError, DataError, RegardError
 
 if TYPE_CHECKING:

@@ -1,0 +1,109 @@
+"""`regard align --choose`: every layer, head and method of a model against gold links."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.cli import options
+from regard.cli.aligning import aligned
+from regard.cli.output import report
+
+if TYPE_CHECKING:
+    from regard.translation.aligning.choice import Choice
+    from regard.translation.aligning.selection import Chosen, Tried
+
+
+def choose(
+    model: str,
+    path: Path,
+    lines: tuple[Path, Path] | None,
+    flip: bool,
+    limit: int | None,
+    store: bool,
+    format: report.Format,
+    device: str,
+    to: str | None = None,
+) -> None:
+    """Try all, print the table, and keep the best in the model's folder."""
+    from regard.translation import runs
+    from regard.translation.aligning import choice as choices
+    from regard.translation.aligning.selection import choose as search
+    from regard.translation.aligning.word_attention import word_attentions
+
+    gold = aligned.read_gold(path, flip=flip, limit=limit, lines=lines)
+    pairs = aligned.gold_words(gold, path)
+    translator = options.open_translator(model, device, to)
+    place = translator.run.folder / runs.ALIGNMENT
+    if store:
+        options.check_writable(place)
+    found = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)
+    if format == report.Format.json:
+        print(report.as_json(_as_object(found, len(gold))))
+    else:
+        report.say(
+            f"{len(gold)} sentences of {path.name}; alignment error rates in percent, the less the better\n"
+        )
+        report.say(_table(found))
+        report.say(f"\ndiagonal {found.diagonal.aer:.1f}")
+        best = found.best
+        report.say(
+            f"best     {best.scores.aer:.1f} (precision {best.scores.precision:.1f}, "
+            f"recall {best.scores.recall:.1f}): {best.choice}"
+        )
+        report.say("chosen on one half, measured on the other:")
+        for name, one in zip(("first on second", "second on first"), found.crossed, strict=True):
+            report.say(f"  {name:15} {one.scores.aer:.1f}: {one.choice}")
+    if store:
+        kept = choices.StoredChoice(found.best.choice, path.name, len(gold), found.best.scores.aer)
+        choices.keep(translator.run, kept)
+        report.note(f"wrote {place}")
+
+
+def _table(found: Chosen) -> str:
+    """A row for each matrix, the best of each method in it."""
+    methods = ("argmax", "mutual", "threshold")
+    rows = [["", *(f"{name:>9}" for name in methods), *(f"{name:>9}" for name in methods)]]
+    by_row: dict[str, dict[tuple[bool, str], Tried]] = {}
+    for one in found.tried:
+        row = by_row.setdefault(_place(one.choice), {})
+        key = one.choice.balanced, one.choice.method
+        if key not in row or one.scores.aer < row[key].scores.aer:
+            row[key] = one
+    for place, cells in by_row.items():
+        rows.append([place, *(_cell(cells[b, name]) for b in (False, True) for name in methods)])
+    widths = max(len(row[0]) for row in rows), max(len(cell) for row in rows for cell in row[1:])
+    head = " " * (widths[0] + 1) + "weights as they are".ljust(3 * (widths[1] + 1)) + "balanced"
+    return (
+        head
+        + "\n"
+        + report.table([[row[0], *(c.rjust(widths[1]) for c in row[1:])] for row in rows])
+    )
+
+
+def _place(choice: Choice) -> str:
+    rows = "read" if choice.rows == "read" else "written"
+    if choice.layer is None:
+        return f"all layers     {rows}"
+    head = "mean  " if choice.head is None else f"head {choice.head}"
+    return f"layer {choice.layer} {head} {rows}"
+
+
+def _cell(one: Tried) -> str:
+    share = f"@{one.choice.threshold:.2f}" if one.choice.method == "threshold" else ""
+    return f"{one.scores.aer:.1f}{share}"
+
+
+def _as_object(found: Chosen, sentences: int) -> dict[str, object]:
+    def plain(one: Tried) -> dict[str, object]:
+        return {**asdict(one.choice), **asdict(one.scores)}
+
+    return {
+        "sentences": sentences,
+        "diagonal": asdict(found.diagonal),
+        "best": plain(found.best),
+        "first_half_on_second": plain(found.crossed[0]),
+        "second_half_on_first": plain(found.crossed[1]),
+        "tried": [plain(one) for one in found.tried],
+    }

@@ -1,0 +1,1 @@
+"""One file for each command: it parses options, calls the packages below and prints."""

@@ -1,0 +1,252 @@
+"""`regard align`: which word of a translation comes from which of its source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli import options
+from regard.cli.aligning import aligned, choosing
+from regard.cli.options import corpora
+from regard.cli.output import drawing, report, streams
+from regard.errors import ConfigurationError, DataError
+
+if TYPE_CHECKING:
+    from regard.translation.aligning.aligner import Aligned, Aligner
+    from regard.translation.evaluation.alignment import Link
+
+EXAMPLES = """\b
+Examples:
+  regard align text.es text.en > links.txt
+  regard align --text "El gato negro duerme ." "The black cat sleeps ." --out links.png
+  regard align text.es text.en --layer 1 --head 0 --shift --method threshold --threshold 0.2
+  regard align text.es text.en --model es-en --reverse-model runs/en-es --format json
+  regard align --choose gold.jsonl --model runs/mine"""
+
+_CHUNK = 256
+Words = list[str]
+
+
+class Method(StrEnum):
+    argmax = "argmax"
+    mutual = "mutual"
+    threshold = "threshold"
+    grow_diagonal = "grow-diagonal"
+
+
+def align(
+    source: Annotated[
+        str | None, typer.Argument(metavar="SOURCE", help="A file of sentences, one a line.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Argument(metavar="TARGET", help="Their translations, line for line.")
+    ] = None,
+    text: Annotated[
+        bool, typer.Option("--text", help="SOURCE and TARGET are a sentence each, not files.")
+    ] = False,
+    model: options.Model = options.DEFAULT_MODEL,
+    to: options.To = None,
+    reverse_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|DIR", help="A model the other way round, for --method grow-diagonal."
+        ),
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="One layer of the decoder, from 0.")] = None,
+    head: Annotated[int | None, typer.Option(help="One head of it, from 0.")] = None,
+    shift: Annotated[
+        bool | None,
+        typer.Option(
+            "--shift/--no-shift",
+            help="Read the step that has just read a target word, or the one that writes it.",
+        ),
+    ] = None,
+    balance: Annotated[
+        bool | None,
+        typer.Option("--balance/--no-balance", help="Let source words compete for target words."),
+    ] = None,
+    method: Annotated[
+        Method | None, typer.Option(help="How weights become links; see docs/align.md.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="The weight that makes a link, with --method threshold.")
+    ] = None,
+    format: Annotated[
+        report.Format, typer.Option(help='Pharaoh\'s "0-0 1-2", or JSON, a line each.')
+    ] = report.Format.text,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A picture of one pair (.png, .svg, .pdf)."),
+    ] = None,
+    choose: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="GOLD",
+            help="Find the layer, head and method with the least errors on these, and keep them "
+            "in the model's folder.",
+        ),
+    ] = None,
+    flip: Annotated[
+        bool, typer.Option("--flip", help="The gold's source is the model's target.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(help="With --choose: so many sentences.")] = None,
+    store: Annotated[
+        bool, typer.Option("--store/--no-store", help="With --choose: keep what was found.")
+    ] = True,
+    device: options.Device = "cpu",
+) -> None:
+    """Force a model to write given translations, and link each word to the one it looked at.
+
+    Words are what white space keeps apart. Each link is SOURCE-TARGET, counted from 0.
+    """
+    streams.output()
+    asked = aligned.Asked(
+        layer, head, shift, balance, _directional(method, reverse_model), threshold
+    )
+    if (source is None) != (target is None):
+        raise ConfigurationError("SOURCE and TARGET belong together: give both")
+    if choose is not None:
+        if asked.changes() or reverse_model or text or out:
+            raise ConfigurationError(
+                "--choose tries every layer, head and method of one model: give no others, no --text, no --out"
+            )
+        if limit is not None and limit < 1:
+            raise ConfigurationError(f"--limit {limit}: use a whole number, 1 or more")
+        lines = None
+        if source is not None and target is not None:
+            lines = corpora.found(Path(source)), corpora.found(Path(target))
+        choosing.choose(model, corpora.found(choose), lines, flip, limit, store, format, device, to)
+        return
+    if source is None or target is None:
+        raise ConfigurationError("give SOURCE and TARGET, two files of lines, or --choose GOLD")
+    if flip or limit is not None or not store:
+        raise ConfigurationError("--flip, --limit and --no-store belong to --choose")
+    if out is not None:
+        from regard.viewing import figures
+
+        figures.format_of(out)
+        options.check_writable(out)
+    pairs = _texts(source, target) if text else _lines(source, target)
+    forward = aligned.open_aligner(model, device, asked, to)
+    backward = None if reverse_model is None else aligned.open_aligner(reverse_model, device)
+    _print(forward, backward, pairs, format, out, f"{Path(model).name}: word links")
+
+
+def _print(
+    forward: Aligner,
+    backward: Aligner | None,
+    pairs: Iterator[tuple[Words, Words]],
+    format: report.Format,
+    out: Path | None,
+    title: str,
+) -> None:
+    """A line of links for each pair; a picture of the only one."""
+    unread = 0
+    for some in _chunks(pairs):
+        if out is not None and len(some) > 1:
+            raise ConfigurationError("--out draws one pair: use --text, or files of one line")
+        for one, links in _link(forward, backward, some):
+            unread += one.unread
+            if out is not None:
+                _draw(one, links, out, title)
+            print(_written(one, links, format))
+    if unread:
+        report.note(f"{unread} words lie beyond what the model reads of a sentence: without links")
+
+
+def _directional(method: Method | None, reverse_model: str | None) -> str | None:
+    if method == Method.grow_diagonal:
+        if reverse_model is None:
+            raise ConfigurationError("--method grow-diagonal: give --reverse-model as well")
+        return None
+    return None if method is None else method.value
+
+
+def _texts(source: str, target: str) -> Iterator[tuple[Words, Words]]:
+    from regard.translation.aligning.words import words_of
+
+    yield words_of(streams.argument(source)), words_of(streams.argument(target))
+
+
+def _lines(source: str, target: str) -> Iterator[tuple[Words, Words]]:
+    """The pairs of two files, each read twice: an unequal count is told before the first link.
+
+    What can be read only once, such as a pipe, is kept.
+    """
+    from regard.translation.aligning.words import words_of
+    from regard.translation.text.corpora import read_lines
+
+    paths = [corpora.found(Path(streams.argument(each))) for each in (source, target)]
+    for path in paths:
+        if not os.path.exists(path) and any(c.isspace() for c in str(path)):
+            raise DataError(f"{path}: no such file; for two sentences add --text")
+    kept = [None if os.path.isfile(path) else list(read_lines(path)) for path in paths]
+
+    def lines(side: int) -> Iterable[str]:
+        held = kept[side]
+        return read_lines(paths[side]) if held is None else held
+
+    counts = [sum(1 for _ in lines(side)) for side in (0, 1)]
+    if counts[0] != counts[1]:
+        raise DataError(
+            f"{paths[0]} has {counts[0]} lines and {paths[1]} has {counts[1]}: "
+            "line n of one must be the translation of line n of the other"
+        )
+    both = zip_longest(lines(0), lines(1), fillvalue="")
+    return ((words_of(ours), words_of(theirs)) for ours, theirs in both)
+
+
+def _chunks(pairs: Iterator[tuple[Words, Words]]) -> Iterator[list[tuple[Words, Words]]]:
+    chunk: list[tuple[Words, Words]] = []
+    for pair in pairs:
+        chunk.append(pair)
+        if len(chunk) == _CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _link(
+    forward: Aligner, backward: Aligner | None, pairs: list[tuple[Words, Words]]
+) -> Iterator[tuple[Aligned, set[Link]]]:
+    ours = forward.align(pairs)
+    if backward is None:
+        yield from ((one, one.links) for one in ours)
+        return
+    from regard.translation.aligning.aligner import grown
+
+    theirs = backward.align([(target, source) for source, target in pairs])
+    yield from zip(ours, grown(ours, theirs), strict=True)
+
+
+def _written(one: Aligned, links: set[Link], format: report.Format) -> str:
+    ordered = sorted(links)
+    if format == report.Format.text:
+        return " ".join(f"{source}-{target}" for source, target in ordered)
+    return report.as_json(
+        {
+            "source": one.source,
+            "target": one.target,
+            "links": ordered,
+            "weights": [round(float(one.weights[target, source]), 4) for source, target in ordered],
+        },
+        indent=None,
+    )
+
+
+def _draw(one: Aligned, links: set[Link], out: Path, title: str) -> None:
+    from regard.viewing.alignment import Alignment
+    from regard.viewing.links import linked
+
+    if not one.source or not one.target:
+        raise DataError("an empty side: there is nothing to draw")
+    alignment = Alignment(one.weights.double().numpy(), one.target, one.source, title)
+    drawing.save(linked(alignment, links), out)
+    report.note(f"wrote {out}")

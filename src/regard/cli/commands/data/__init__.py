@@ -1,0 +1,31 @@
+"""`regard data`: check a corpus, split it, add to it."""
+
+from __future__ import annotations
+
+import typer
+
+from regard.cli.commands.data import back_translate, check, split
+from regard.cli.group import Group
+
+app = typer.Typer(
+    cls=Group,
+    help="Look at data before training on it, part it, add to it.",
+    rich_markup_mode=None,
+    epilog="""\b
+Examples:
+  regard data check corpus.tsv
+  regard data split corpus.tsv --out parts
+  regard data back-translate news.en --model runs/en-es --out news.tsv""",
+    invoke_without_command=True,
+)
+
+
+@app.callback()
+def _data(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+app.command(epilog=check.EXAMPLES)(check.check)
+app.command(name="back-translate", epilog=back_translate.EXAMPLES)(back_translate.back_translate)
+app.command(epilog=split.EXAMPLES)(split.split)

@@ -1,0 +1,223 @@
+"""`regard data back-translate`: monolingual text into a training file, with a model of the other direction."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli import launched, options
+from regard.cli.options import corpora
+from regard.cli.output import report, streams
+from regard.cli.signals import Signals
+from regard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.translation.backtranslation.filtering import Tally
+
+EXAMPLES = """\b
+Examples:
+  regard data back-translate news.en --model runs/en-es --out news.tsv
+  regard data back-translate news.en --model runs/en-es --out news.tsv --sample
+  regard data back-translate news.en --model runs/en-es --out news.tsv --resume"""
+
+# Seconds between two lines that say how far the work is.
+_EVERY = 15.0
+
+
+def back_translate(
+    context: typer.Context,
+    text: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TEXT", help="Sentences of the target language, one a line, plain or gzip."
+        ),
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME|DIR",
+            help="Who translates them into the source language.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The new table of sentence pairs.")],
+    to: options.To = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a table that is not finished.")
+    ] = False,
+    beam: options.Beam = None,
+    length_penalty: options.LengthPenalty = None,
+    no_repeat_ngram: options.NoRepeatNgram = None,
+    sample: options.Sample = False,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    seed: Annotated[int | None, typer.Option(help="Of --sample. [default: 1]")] = None,
+    longest: Annotated[int, typer.Option(help="Leave out sentences of more pieces.")] = 250,
+    ratio: Annotated[
+        float,
+        typer.Option(help="Leave out pairs of which one side has so many times as many pieces."),
+    ] = 3.0,
+    tag: Annotated[
+        str, typer.Option(metavar="NAME", help="The tag of the configuration that is printed.")
+    ] = "bt",
+    batch_tokens: Annotated[
+        int, typer.Option(help="Pieces x beam computed at a time; less takes less memory.")
+    ] = 8192,
+    device: options.Device = "cpu",
+) -> None:
+    """Translate monolingual text back: a table of synthetic sources and real targets.
+
+    Repeated, empty and long sentences are left out, and pairs that are no translations by their looks. Ctrl-C
+    finishes what is being translated and ends; --resume goes on. A file that is not here is looked for in REGARD_DATA.
+    """
+    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    options.check_drawing(drawing, seed, sample)
+    options.check_batch_tokens(batch_tokens)
+    options.check_writable(out)
+    text = corpora.found(text)
+    streams.output()
+
+    from regard.translation.backtranslation.filtering import PairFilter
+    from regard.translation.backtranslation.work import Work
+    from regard.translation.configuration.data import check_tag
+    from regard.translation.decoding.search import Search
+    from regard.translation.text.corpora import opened
+
+    given = {
+        "beam": beam,
+        "length_penalty": length_penalty,
+        "no_repeat_ngram": no_repeat_ngram,
+        "sampling": sample or None,
+        **drawing,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    # What is out of range or missing is refused before a model is opened.
+    dataclasses.replace(Search(), **changes)  # type: ignore[arg-type]
+    PairFilter(longest, ratio)
+    try:
+        check_tag(tag)
+    except ValueError as fault:
+        raise ConfigurationError(f"--tag {tag}: {fault}") from None
+    if not _is_read_once(text):
+        opened(text).close()
+    with Signals() as signals:
+        translator = options.open_translator(model, device, to)
+        work = Work(
+            text,
+            out,
+            translator,
+            dataclasses.replace(translator.search, **changes),  # type: ignore[arg-type]
+            seed=1 if seed is None else seed,
+            longest=longest,
+            ratio=ratio,
+            batch_tokens=batch_tokens,
+        )
+        with signals.saving(), _progress(text) as show:
+            outcome, tally = work.run(resume=resume, should_stop=signals.stop, progress=show)
+    if outcome == "stopped":
+        arguments = [each for each in context.obj.arguments if each != "--resume"]
+        again = launched.command([*arguments, "--resume"])
+        report.say(f"stopped after {tally.read:,} lines; go on with: {again}", now=True)
+        raise typer.Exit(128 + (signals.received or signal.SIGTERM))
+    _report(tally, out, tag)
+
+
+def _is_read_once(text: Path) -> bool:
+    """Whether to open it is to use it up: a pipe, a terminal."""
+    return os.path.exists(text) and not os.path.isfile(text) and not os.path.isdir(text)
+
+
+def _report(tally: Tally, out: Path, tag: str) -> None:
+    from regard.translation.backtranslation.work import told
+
+    left = told(tally)
+    report.say(
+        f"{out}: {tally.written:,} sentence pairs of {tally.read:,} lines\n"
+        f"left out: {left or 'none'}\n"
+        "To learn from them, too, add to a configuration (its own train files as [[data.train]], too):\n\n"
+        f"[[data.train]]\ntsv = {json.dumps(str(out), ensure_ascii=False)}\n"
+        f'source_column = 0\ntarget_column = 1\ntag = "{tag}"',
+        now=True,
+    )
+
+
+@contextmanager
+def _progress(text: Path) -> Iterator[Callable[[Tally], None]]:
+    """A bar where a person watches, and a line now and then where a file does; both on standard error."""
+    if sys.stderr is None:
+        yield lambda tally: None
+        return
+    total = _lines(text)
+    if not sys.stderr.isatty():
+        yield _Lines(total)
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("lines"),
+        MofNCompleteColumn(),
+        BarColumn(bar_width=None),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, expand=True, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda tally: bar.update(task, completed=tally.read)
+
+
+class _Lines:
+    """How far the work is, at most every so many seconds."""
+
+    def __init__(self, total: int | None) -> None:
+        self._of = "" if total is None else f" of {total:,}"
+        self._began = self._last = time.monotonic()
+        self._first: int | None = None
+
+    def __call__(self, tally: Tally) -> None:
+        now = time.monotonic()
+        self._first = tally.read if self._first is None else self._first
+        if now - self._last < _EVERY:
+            return
+        self._last = now
+        speed = (tally.read - self._first) / (now - self._began)
+        print(
+            f"{tally.read:,}{self._of} lines, {tally.written:,} pairs, {speed:.1f} lines/s",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _lines(text: Path) -> int | None:
+    """How many lines a file has; None where reading it would use it up, or is not to be done twice."""
+    from regard.translation.text.corpora import opened
+
+    if _is_read_once(text):
+        return None
+    try:
+        with opened(text) as file:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
+    except (OSError, EOFError, zlib.error):  # told with its line by who reads it
+        return None

@@ -1,0 +1,213 @@
+"""`regard data check`: measure a corpus and find its faults before a training."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli import options
+from regard.cli.options import corpora
+from regard.cli.output import drawing, report
+from regard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.translation.text.checking.corpus import Report
+    from regard.translation.text.tokenizer import Tokenizer
+
+EXAMPLES = """\b
+Examples:
+  regard data check train.tsv valid.tsv test.tsv
+  regard data check train.tsv test.tsv --source-column 1 --target-column 0 --out lengths.png
+  regard data check --source train.es --target train.en --model es-en
+  regard data check --source train.es --target train.en --source test.es --target test.en --format json"""
+
+
+def check(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILES", help="Tables of tab-separated columns: train, valid, test."
+        ),
+    ] = None,
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Sentences, one a line; once for each split."),
+    ] = None,
+    target: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Their translations, in the order of --source."),
+    ] = None,
+    source_column: options.Column = 0,
+    target_column: options.Column = 1,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME|DIR", help="Report on this model's vocabulary as well."
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Report on this sentencepiece model, for both sides."),
+    ] = None,
+    ratio: Annotated[
+        float,
+        typer.Option(help="Pairs whose lengths are so many times out of proportion are outliers."),
+    ] = 3.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Histograms of the lengths (.png, .svg, .pdf)."),
+    ] = None,
+    format: Annotated[
+        report.Format, typer.Option(help="For people, or JSON.")
+    ] = report.Format.text,
+) -> None:
+    """Count and measure a corpus; find what is empty, repeated, shared between splits or badly encoded.
+
+    Exit code 0 with whatever warnings, 1 when there are errors: what would stop a training.
+    A file that is not here is looked for in REGARD_DATA.
+    """
+    splits = corpora.named(files or [], source or [], target or [], source_column, target_column)
+    if not 1 < ratio <= 1000:
+        raise ConfigurationError(f"--ratio {ratio:g}: use a number above 1, at most 1000")
+    if out is not None:
+        from regard.viewing import figures
+
+        figures.format_of(out)
+        options.check_writable(out)
+
+    from regard.translation.text.checking.corpus import check as check_corpus
+
+    found = check_corpus(splits, tokenizers=_tokenizers(model, tokenizer), ratio=ratio)
+    if out is not None:
+        _draw(found, out)
+    if format == report.Format.json:
+        print(report.as_json(found.as_object()))
+    else:
+        report.say(_text(found))
+        if out is not None:
+            report.say(f"\nwrote {out}")
+    if found.findings.of("error"):
+        raise typer.Exit(1)
+
+
+def _tokenizers(model: str | None, path: Path | None) -> tuple[Tokenizer, Tokenizer] | None:
+    from regard.translation.text.tokenizer import Tokenizer
+
+    if model is not None and path is not None:
+        raise ConfigurationError("--model and --tokenizer: give one of them")
+    if path is not None:
+        one = Tokenizer.open(path)
+        return one, one
+    if model is None:
+        return None
+    from regard.translation.runs import Run
+    from regard.translation.translator import find
+
+    both = Run.open(find(model)).tokenizers()
+    return both.source, both.target
+
+
+def _text(found: Report) -> str:
+    object_, short = found.as_object(), _Short.of(found)
+    rows = [[short.folder, "lines", "pairs", "empty side", "repeated", "out of proportion"]]
+    for split in object_["splits"]:
+        numbers = split["lines"], split["pairs"], split["empty"]
+        counts = (*numbers, split["repeated"]["pairs"], split["outliers"])
+        rows.append([short(split["name"]), *(f"{count:,}" for count in counts)])
+    parts = [report.table(rows), _lengths(object_["splits"], short)]
+    if found.overlaps:
+        parts.append(_overlaps(found, short))
+    if found.vocabularies:
+        parts.append(_vocabulary(object_["vocabulary"]))
+    problems = [*found.findings.of("error"), *found.findings.of("warning")]
+    parts.append(
+        "\n".join(short(str(problem)) for problem in problems)
+        if problems
+        else "nothing to object to"
+    )
+    return "\n\n".join(parts)
+
+
+@dataclass(frozen=True)
+class _Short:
+    """Names without the folder that all of them begin with."""
+
+    folder: str
+    names: re.Pattern[str]
+
+    @classmethod
+    def of(cls, found: Report) -> _Short:
+        files = sorted({name for split in found.splits for name in split.files}, reverse=True)
+        names = re.compile("|".join(map(re.escape, files)))
+        # Some names may begin at the root and others here: those have no folder in common.
+        if not files[1:] or len({os.path.isabs(name) for name in files}) > 1:
+            return cls("", names)
+        folder = os.path.commonpath([os.path.dirname(name) for name in files]).rstrip("/")
+        return cls(f"{folder}/" if folder else "", names)
+
+    def __call__(self, text: object) -> str:
+        return self.names.sub(lambda name: name[0].removeprefix(self.folder), str(text))
+
+
+def _lengths(splits: list[dict[str, Any]], short: _Short) -> str:
+    names = ("mean", "median", "p95", "p99", "longest", "total")
+    rows = [["lengths", "", "", *names]]
+    for split in splits:
+        for side, by_unit in split["lengths"].items():
+            for unit, numbers in by_unit.items():
+                cells = [f"{numbers[name]:,}" for name in names]
+                rows.append([short(split["name"]), side, unit, *cells])
+    return report.table(rows)
+
+
+def _overlaps(found: Report, short: _Short) -> str:
+    rows = [["lines of a split that are in an earlier one", "pairs", "sources", "targets"]]
+    for one in found.overlaps:
+        cells = [
+            f"{one.exact[kind]:,} ({one.folded[kind]:,})"
+            for kind in ("pairs", "sources", "targets")
+        ]
+        rows.append([short(f"{one.later} in {one.earlier}"), *cells])
+    return report.table(rows) + "\n(in brackets: but for case and punctuation)"
+
+
+def _vocabulary(sides: dict[str, dict[str, object]]) -> str:
+    rows = [["vocabulary", *sides]]
+    for title, name, shape in (
+        ("size", "size", "{:,}"),
+        ("pieces in the text", "pieces", "{:,}"),
+        ("pieces a word", "pieces_per_word", "{:.3f}"),
+        ("different pieces used", "used", "{:,}"),
+        ("  of those that are no bytes", "usable", "{:,}"),
+        ("byte pieces", "byte_pieces", "{:,}"),
+        ("  their share", "byte_share", "{:.4%}"),
+        ("characters not known", "unknown_characters", "{:,}"),
+    ):
+        rows.append([title, *(shape.format(each[name]) for each in sides.values())])
+    lines = [report.table(rows)]
+    for side, each in sides.items():
+        most = each["most_unknown"]
+        if isinstance(most, list) and most:
+            named = (f"{m['character']} {m['code']} {m['count']}" for m in most)
+            lines.append(f"not known, {side}: {', '.join(named)}")
+    return "\n".join(lines)
+
+
+def _draw(found: Report, out: Path) -> None:
+    from regard.viewing.lengths import histograms
+
+    unit = "pieces" if found.vocabularies else "words"
+    short = _Short.of(found)
+    splits = [
+        (
+            short(split.name),
+            {side: lengths.counts for side, lengths in getattr(split, unit).items()},
+        )
+        for split in found.splits
+    ]
+    drawing.save(histograms(splits, unit=unit), out)

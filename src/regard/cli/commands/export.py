@@ -1,0 +1,77 @@
+"""`regard export`: a model for another engine to serve."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli import options
+from regard.cli.output import report
+from regard.errors import ConfigurationError
+
+EXAMPLES = """\b
+Examples:
+  regard export --to ctranslate2 es-en-ctranslate2
+  regard export --to ctranslate2 es-en-int8 --quantization int8
+  regard export --model runs/post-norm --to huggingface es-en-marian"""
+
+
+class Form(StrEnum):
+    ctranslate2 = "ctranslate2"
+    huggingface = "huggingface"
+
+
+class Quantization(StrEnum):
+    float32 = "float32"
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+    int16 = "int16"
+    int8 = "int8"
+    int8_float32 = "int8_float32"
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the result.")],
+    to: Annotated[Form, typer.Option(help="What for: the engine, or Marian at Hugging Face.")],
+    model: options.Model = options.DEFAULT_MODEL,
+    quantization: Annotated[
+        Quantization | None,
+        typer.Option(help="Of ctranslate2: how weights are stored. [default: float32]"),
+    ] = None,
+) -> None:
+    """Write a Transformer and its tokenizers in another project's format: the same translations from there.
+
+    A recurrent model has no counterpart in either. Marian normalises after each sublayer, so a model with norm =
+    "pre" (the default) goes to ctranslate2 only.
+    """
+    if quantization is not None and to is not Form.ctranslate2:
+        raise ConfigurationError(
+            f"--quantization {quantization}: is for --to ctranslate2: leave it out"
+        )
+    _check_one_target(model)
+    translator = options.open_translator(model, "cpu")
+    if to is Form.ctranslate2:
+        from regard.interop import ctranslate2
+
+        ctranslate2.export(translator, folder, (quantization or Quantization.float32).value)
+    else:
+        from regard.interop.marian import writing
+
+        writing.export(translator, folder)
+    report.say(f"wrote {folder}")
+
+
+def _check_one_target(model: str) -> None:
+    """Raises `ConfigurationError` for a model of several: tags are ids, which no exported tokenizer makes of a text."""
+    from regard.translation.runs import Run
+    from regard.translation.translator import find
+
+    languages = Run.open(find(model)).configuration.data.target_languages
+    if len(languages) > 1:
+        raise ConfigurationError(
+            f"{model}: translates into {', '.join(languages)}, which is chosen by a tag that an exported "
+            "tokenizer cannot write: export a model of one target language"
+        )

@@ -1,0 +1,160 @@
+"""`regard look`: a picture of what each word looked at."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli import options, watching
+from regard.cli.output import drawing, report, streams
+from regard.errors import ConfigurationError, DataError
+
+if TYPE_CHECKING:
+    from regard.viewing.alignment import Alignment
+
+EXAMPLES = """\b
+Examples:
+  regard look "El gato negro duerme."
+  regard look "El gato negro duerme." --out alignment.html
+  regard look "El gato negro duerme." --target "The black cat sleeps." --out alignment.svg
+  regard look "El gato negro duerme." --attention encoder --layer 0 --head 2 --out self.png
+  regard look --model runs/reverse "a b c d" --pieces
+  regard look --watch my_model:example --out heads"""
+
+_Chosen = dict[int, list[tuple[int, "Alignment"]]]
+
+
+class Attention(StrEnum):
+    cross = "cross"
+    encoder = "encoder"
+    decoder = "decoder"
+
+
+class Theme(StrEnum):
+    light = "light"
+    dark = "dark"
+
+
+def look(
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="One sentence.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="A translation to look along, instead of the model's own.")
+    ] = None,
+    model: options.Model = options.DEFAULT_MODEL,
+    to: options.To = None,
+    attention: Annotated[
+        Attention,
+        typer.Option(help="The decoder's of the source, or that of the encoder or decoder itself."),
+    ] = Attention.cross,
+    layer: Annotated[int | None, typer.Option(help="One layer, from 0.")] = None,
+    head: Annotated[int | None, typer.Option(help="One head, from 0.")] = None,
+    pieces: Annotated[
+        bool, typer.Option("--pieces", help="Show subword pieces instead of whole words.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A picture (.png, .svg, .pdf) or a page (.html)."),
+    ] = None,
+    watch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:CALL",
+            help="Look inside a model of your own instead: CALL() of MODULE, which is imported and run,"
+            " returns the model and its inputs. --out then names a folder of pictures, or a page (.html).",
+        ),
+    ] = None,
+    theme: Annotated[
+        Theme | None,
+        typer.Option(help="Light or dark. [default: light; in a terminal as it says it is]"),
+    ] = None,
+    device: options.Device = "cpu",
+) -> None:
+    """Draw what each word looked at: queries down, keys across.
+
+    Into a file go all layers and heads, or those of --layer and --head; a page shows one at a time. Without --out the
+    terminal shows one layer (the last one, unless told), the mean of its heads or one of them.
+    """
+    if watch is not None:
+        _refuse(
+            {
+                "TEXT": text is not None,
+                "--target": target is not None,
+                "--model": model != options.DEFAULT_MODEL,
+                "--to": to is not None,
+                "--attention": attention != Attention.cross,
+                "--pieces": pieces,
+                "--device": device != "cpu",
+            }
+        )
+        watching.show(watch, layer, head, out, theme or Theme.light)
+        return
+    if text is None:
+        raise ConfigurationError(
+            "TEXT is missing: pass a sentence, or --watch MODULE:CALL; see `regard look --help`"
+        )
+    if out is not None:
+        _check_name(out)
+        options.check_writable(out)
+    from regard.viewing.labels import isolated
+
+    streams.output()
+    options.check_sentences([text], "give the sentence itself")
+    sentence = streams.argument(text)
+    translator = options.open_translator(model, device, to)
+    given = None if target is None else streams.argument(target)
+    translation = translator.look(sentence, given)
+    if not translation.source_pieces:
+        raise DataError("TEXT is empty: there is nothing to look at")
+    found = drawing.layers(translation, attention, whole_words=not pieces, model=_name(model))
+    if out is None and layer is None:
+        layer = max(found)
+    chosen = drawing.choose(found, layer, head)
+    print(translation.text)
+    if out is None:
+        heads = [alignment for _, alignment in chosen[max(chosen)]]
+        drawing.print_alignment(drawing.mean_of_heads(heads), theme)
+    else:
+        both = f"{isolated(sentence)} → {isolated(translation.text)}"
+        subtitle = f"{_name(model)}: {drawing.WHO[attention]}"
+        _save(chosen, out, theme or Theme.light, both, subtitle)
+        report.say(f"wrote {out}")
+
+
+def _refuse(given: dict[str, bool]) -> None:
+    """Raises `ConfigurationError` naming the first that a model of the user's own has no use for."""
+    for option, is_given in given.items():
+        if is_given:
+            raise ConfigurationError(
+                f"{option} and --watch do not go together: {option} is for translators"
+            )
+
+
+def _check_name(out: Path) -> None:
+    from regard.viewing import figures
+
+    endings = (*figures.FORMATS, "html")
+    if out.suffix.lower().removeprefix(".") not in endings:
+        known = ", ".join(f".{ending}" for ending in endings)
+        raise ConfigurationError(f"--out {out}: its name must end in {known}")
+
+
+def _name(model: str) -> str:
+    """A bundled model's name, or that of a run's folder."""
+    return Path(model).name or model
+
+
+def _save(chosen: _Chosen, out: Path, theme: Theme, title: str, subtitle: str) -> None:
+    from regard.viewing import multiples, page, pictures
+
+    panels = [(layer, head, one) for layer, heads in chosen.items() for head, one in heads]
+    if out.suffix.lower() == ".html":
+        layers: page.Layers = {layer: dict(heads) for layer, heads in chosen.items()}
+        page.write(out, layers, title=f"{title} ({subtitle})")
+    elif len(panels) == 1:
+        drawing.save(pictures.heat_map(panels[0][2], theme), out)
+    else:
+        figure = multiples.small_multiples(panels, theme, title=title, subtitle=subtitle)
+        drawing.save(figure, out)

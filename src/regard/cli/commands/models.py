@@ -1,0 +1,41 @@
+"""`regard models`: what can be asked for by name."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from regard.cli import card, shipped
+from regard.cli.output import report
+
+EXAMPLES = """\b
+Examples:
+  regard models
+  regard translate --model es-en "Buenos días."
+  regard train reverse"""
+
+
+def models() -> None:
+    """List the bundled models and the shipped configurations."""
+    print("Models (regard translate --model NAME):")
+    for name, folder in shipped.models().items():
+        report.say(f"  {name}")
+        for line in [*card.summary(folder), *_alignment(folder)]:
+            report.say(f"      {line}")
+    if not shipped.models():
+        print("  none is bundled with this installation")
+    print("\nConfigurations (regard train NAME):")
+    width = max(map(len, shipped.configurations()), default=0)
+    for name, path in shipped.configurations().items():
+        report.say(f"  {name:{width}}  {shipped.summary(path)}")
+
+
+def _alignment(folder: Path) -> list[str]:
+    """How well the attention chosen for word links does; nothing where none was."""
+    try:
+        kept = tomllib.loads((folder / "alignment.toml").read_text(encoding="utf-8"))
+        return [
+            f"Word links: AER {kept['aer']:.1f} ({kept['gold']}, {kept['sentences']} sentences)"
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []

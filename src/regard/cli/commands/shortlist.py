@@ -1,0 +1,122 @@
+"""`regard shortlist`: which words each sentence may be translated with, so that a search computes no others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli import options
+from regard.cli.options import corpora
+from regard.cli.output import report
+from regard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.translation.runs import Run
+    from regard.translation.text.corpora import Pair
+
+EXAMPLES = """\b
+Examples:
+  regard shortlist --model runs/mine
+  regard shortlist --model runs/mine --data FOLDER --each 200
+  regard shortlist --model runs/mine --source text.es --target text.en
+  regard translate --model runs/mine --shortlist < text.es > text.en"""
+
+
+def shortlist(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILES", help="Tables of sentence pairs. [default: what the model learnt from]"
+        ),
+    ] = None,
+    model: options.Model = options.DEFAULT_MODEL,
+    source: options.SourceFile = None,
+    target: options.TargetFile = None,
+    source_column: options.Column = 0,
+    target_column: options.Column = 1,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where the corpora of the model's training start, as of train."
+        ),
+    ] = None,
+    each: Annotated[int, typer.Option(help="Translations kept of each word piece.")] = 100,
+    always: Annotated[
+        int, typer.Option(help="Of the most frequent pieces, which any sentence may have.")
+    ] = 200,
+) -> None:
+    """Learn from sentence pairs which words translate which, and keep a short list for each in the model's folder.
+
+    `regard translate --shortlist` then chooses among the words that a sentence's own bring along, which is quicker.
+    One pair in a hundred is kept for measuring what such lists hold. A file that is not here is looked for in
+    REGARD_DATA.
+    """
+    for name, count in (("--each", each), ("--always", always)):
+        if not 1 <= count <= 10_000:
+            raise ConfigurationError(f"{name} {count}: use a whole number, 1 to 10,000")
+    corpus = bool(files or source or target)
+    if not files and (source_column, target_column) != (0, 1):
+        raise ConfigurationError(
+            "--source-column and --target-column are for FILES: leave them out"
+        )
+    if corpus and data is not None:
+        raise ConfigurationError("--data is for what the model learnt from: give it, or files")
+
+    from regard.translation.opening import open_runs
+    from regard.translation.runs import SHORTLIST
+    from regard.translation.shortlist.lexicon import ROUNDS
+    from regard.translation.shortlist.making import make
+    from regard.translation.text.corpora import read_pairs
+    from regard.translation.training import memory
+
+    (run,), tokenizers = open_runs(model)
+    options.check_writable(run.folder / SHORTLIST)
+    if corpus:
+        given = corpora.named(
+            files or [],
+            [source] if source else [],
+            [target] if target else [],
+            source_column,
+            target_column,
+        )
+        pairs = [pair for each_file in given for pair in read_pairs(each_file).pairs]
+    else:
+        pairs = _learnt_from(run, data)
+    with memory.told("while learning which words translate which", "the number of pairs"):
+        made = make(pairs, tokenizers, each, always, _shown(ROUNDS))
+    path = made.shortlist.keep(run, tokenizers)
+    report.say(
+        f"learnt from {made.learnt:,} sentence pairs, left out {made.left_out:,}; of {made.measured:,} others\n"
+        f"{100 * made.coverage.words:.1f}% of the target's word pieces are on their sentence's list, all of them in "
+        f"{100 * made.coverage.sentences:.1f}% of the sentences\n"
+        f"a list has {made.coverage.length:.0f} of {len(tokenizers.target):,} pieces in the mean\n"
+        f"wrote {path}"
+    )
+
+
+def _shown(rounds: Sequence[object]) -> Iterable[object]:
+    """The rounds, with a bar in a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return rounds
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(rounds, "learning", console=Console(stderr=True), transient=True)
+
+
+def _learnt_from(run: Run, data: Path | None) -> list[Pair]:
+    """The training pairs of a run, as its training reads them."""
+    from regard.translation.training.preparation import read_training
+
+    section = run.configuration.data
+    if section.generated is None and not section.training:
+        raise ConfigurationError(
+            f"{run.folder}: does not say what it learnt from: give FILES, or --source and --target"
+        )
+    names = [name for files in section.training for name in files.names]
+    folder = corpora.folder(names, data, run.folder)
+    return read_training(section, folder, run.configuration.seed).pairs

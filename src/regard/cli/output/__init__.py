@@ -1,0 +1,1 @@
+"""Output of the commands: text, tables, JSON, progress and drawings."""

@@ -1,0 +1,118 @@
+"""What is printed of a translation: lines of text, or of JSON."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TextIO
+
+from regard.cli.output import streams
+
+if TYPE_CHECKING:
+    from regard.translation.translator import Candidate, Translation, Word
+
+# Below each of these a word is shown in the colour, in a terminal that has colours.
+_COLOURS = ((0.25, "bold red"), (0.5, "red"), (0.75, "yellow"))
+Show = Callable[[Sequence["Word"]], str]
+
+
+class Format(StrEnum):
+    text = "text"
+    json = "json"
+
+
+class Answers(ABC):
+    """How translations are written."""
+
+    @abstractmethod
+    def lines(self, translation: Translation, number: int) -> Iterator[str]:
+        """The lines of one sentence, which is the `number`th from 1."""
+
+
+@dataclass(frozen=True)
+class Columns(Answers):
+    """Columns kept apart by tabs: number, score, text and alignment, of which only the text is always there."""
+
+    nbest: int = 1
+    scores: bool = False
+    alignment: bool = False
+    show: Show | None = None
+
+    def lines(self, translation: Translation, number: int) -> Iterator[str]:
+        found: Sequence[Candidate | Translation] = translation.alternatives[: self.nbest]
+        for one in found or [translation]:
+            columns = [str(number)] if self.nbest > 1 else []
+            columns += [f"{one.score:.4f}"] if self.scores else []
+            columns += [self.show(one.words) if self.show else one.text]
+            columns += [pharaoh(one.alignment)] if self.alignment else []
+            yield "\t".join(columns)
+
+
+@dataclass(frozen=True)
+class JsonLines(Answers):
+    """One object a sentence, strict JSON (RFC 8259) in UTF-8 and on one line."""
+
+    nbest: int = 1
+    alignment: bool = False
+
+    def lines(self, translation: Translation, number: int) -> Iterator[str]:
+        answer = {
+            "source": translation.source,
+            **self._told(translation),
+            "unknown": translation.unknown,
+            "unseen": translation.unseen,
+            "repeats": translation.repeats,
+            "unfinished": translation.unfinished,
+        }
+        if self.nbest > 1:
+            answer["nbest"] = [self._told(one) for one in translation.alternatives[: self.nbest]]
+        # JSON allows line ends of Unicode and a terminal's controls within a string; what reads it by lines, or shows
+        # it, would obey them.
+        yield streams.printable(json.dumps(answer, ensure_ascii=False, allow_nan=False))
+
+    def _told(self, one: Candidate | Translation) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "translation": one.text,
+            "score": one.score,
+            "log_probability": one.log_probability,
+            "words": [{"word": word.text, "confidence": word.confidence} for word in one.words],
+        }
+        return {**told, "alignment": pharaoh(one.alignment)} if self.alignment else told
+
+
+def pharaoh(links: Iterable[tuple[int, int]]) -> str:
+    """Links as Pharaoh and most tools for alignments write them, source word first, from 0.
+
+    >>> pharaoh([(0, 0), (2, 1)])
+    '0-0 2-1'
+    """
+    return " ".join(f"{source}-{target}" for source, target in links)
+
+
+def confidences(out: TextIO) -> Show:
+    """Words with their confidences: in colours where `out` is a terminal that has them, else in figures."""
+    from rich.console import Console
+
+    console = Console(file=out)
+    if console.is_terminal and console.color_system is not None:
+        return _coloured
+    return _figures
+
+
+def _figures(words: Sequence[Word]) -> str:
+    return " ".join(f"{word.text}|{word.confidence:.2f}" for word in words)
+
+
+def _coloured(words: Sequence[Word]) -> str:
+    from rich.style import Style
+
+    def painted(word: Word) -> str:
+        for below, colour in _COLOURS:
+            if word.confidence < below:
+                return Style.parse(colour).render(word.text)
+        return word.text
+
+    return " ".join(map(painted, words))

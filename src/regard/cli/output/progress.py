@@ -1,0 +1,160 @@
+"""What a training shows while it runs: a bar in a terminal, lines anywhere else, and curves.png."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.cli.output import report, streams
+from regard.errors import RegardError
+from regard.translation.training.events import Observer, Sample, Stepped, Validated
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+CURVES = "curves.png"
+
+
+class Reporter(Observer):
+    """Lines of plain text on standard output; draws the curves of the run in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._started: tuple[float, int] | None = None
+
+    def note(self, text: str) -> None:
+        report.say(text, now=True)
+
+    def advanced(self, step: int, total: int) -> None:
+        if self._started is None:
+            self._started = (time.monotonic(), step - 1)
+
+    def stepped(self, event: Stepped, total: int) -> None:
+        of = f"/{event.epochs}" if event.epochs else ""
+        self.note(
+            f"step {event.step}/{total}  pass {event.epoch + 1}{of}  loss {event.loss:.3f}  "
+            f"rate {event.learning_rate:.2e}  {event.tokens_per_second:,.0f} tokens/s  "
+            f"left {self._left(event.step, total)}"
+        )
+
+    def validated(self, event: Validated) -> None:
+        best = "  best so far" if event.best else ""
+        self.note(
+            f"step {event.step}  validation: loss {event.loss:.3f}  BLEU {event.bleu:.1f}  "
+            f"chrF {event.chrf:.1f}  exact {event.exact:.1f}%{best}"
+        )
+        self._show(event.samples)
+        self.draw_curves()
+
+    def _show(self, samples: Sequence[Sample]) -> None:
+        from regard.translation.training.samples import lines
+
+        for sample in samples:
+            self.note("\n".join(lines(sample)) + "\n")
+
+    def draw_curves(self) -> None:
+        """Draw anew what metrics.jsonl holds, if it holds anything; a picture that fails stops no training."""
+        from regard.translation.runs import METRICS
+        from regard.viewing import curves, figures
+
+        metrics = self.folder / METRICS
+        if not metrics.exists() or metrics.stat().st_size == 0:
+            return  # no report yet
+        try:
+            title = f"{self.folder.resolve().name}: training"
+            figures.save(
+                curves.draw(metrics, title=title),
+                self.folder / CURVES,
+                dots_per_inch=120,
+            )
+        except (OSError, RegardError, ValueError) as fault:
+            self.note(f"{self.folder / CURVES}: not drawn: {fault}")
+
+    def _left(self, step: int, total: int) -> str:
+        if self._started is None:
+            return "unknown"
+        began, first = self._started
+        seconds = (time.monotonic() - began) / max(1, step - first) * (total - step)
+        return clock(seconds)
+
+
+class Bar(Reporter):
+    """A progress bar with loss, speed and time left; what is said stands above it."""
+
+    def __init__(self, folder: Path, console: Console) -> None:
+        super().__init__(folder)
+        self._console = console
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def note(self, text: str) -> None:
+        self._console.print(streams.printable(text), markup=False, highlight=False)
+
+    def advanced(self, step: int, total: int) -> None:
+        super().advanced(step, total)
+        if self._progress is None:
+            self._progress = self._bar()
+            self._task = self._progress.add_task("", total=total, completed=step - 1, said="")
+            self._progress.start()
+        if self._task is not None:
+            self._progress.update(self._task, completed=step)
+
+    def stepped(self, event: Stepped, total: int) -> None:
+        if self._progress is not None and self._task is not None:
+            said = f"loss {event.loss:.3f}  {event.tokens_per_second:,.0f} tokens/s"
+            self._progress.update(self._task, said=said)
+
+    def _bar(self) -> Progress:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        return Progress(
+            TextColumn("step"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[said]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=False),
+            console=self._console,
+            expand=True,
+            speed_estimate_period=120.0,
+        )
+
+
+@contextmanager
+def reporter(folder: Path) -> Iterator[Reporter]:
+    """A bar where a person watches, lines where a file does."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        yield Reporter(folder)
+        return
+    from rich.console import Console
+
+    with closing(Bar(folder, Console(file=sys.stdout))) as bar:
+        yield bar
+
+
+def clock(seconds: float) -> str:
+    """A duration as hours, minutes and seconds.
+
+    >>> clock(3725)
+    '1:02:05'
+    """
+    whole = max(0, round(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -1,0 +1,60 @@
+"""What commands that measure print: tables for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from regard.cli.output import streams
+
+
+class Format(StrEnum):
+    text = "text"
+    json = "json"
+
+
+def as_json(value: Any, *, indent: int | None = 1) -> str:
+    """One JSON text. Numbers that are none become null: JSON has no word for them."""
+    text = json.dumps(_plain(value), ensure_ascii=False, indent=indent, allow_nan=False)
+    return streams.printable(text)
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
+    """Columns under one another: the first to the left, numbers to the right.
+
+    >>> print(table([["", "AER"], ["head 0", "47.4"], ["mean", "9.0"]]))
+            AER
+    head 0 47.4
+    mean    9.0
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append((indent + " ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def say(text: str, *, now: bool = False) -> None:
+    """Print lines for people, `now` or when many have come together."""
+    print(streams.printable(text), flush=now)
+
+
+def note(text: str) -> None:
+    """Say something beside the output, on standard error."""
+    if sys.stderr is not None:
+        print(streams.printable(f"note: {text}"), file=sys.stderr)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not -1e300 < value < 1e300:
+        return None
+    return value
