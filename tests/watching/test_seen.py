@@ -255,7 +255,7 @@ def test_whatever_goes_wrong_in_the_telling_breaks_nothing(model, x, monkeypatch
     def failing(*_):
         raise AttributeError("on purpose")
 
-    monkeypatch.setattr(regard.watching.kept.Place, "keep", failing)
+    monkeypatch.setattr(regard.watching.records.AttentionRecord, "keep", failing)
     expected = model(x)
     with pytest.warns(RuntimeWarning, match="on purpose") as told, regard.watch(model):
         assert torch.equal(model(x), expected)

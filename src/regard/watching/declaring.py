@@ -11,8 +11,8 @@ from regard.attention.kernels.request import ask
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import Normaliser
 from regard.attention.scores import Score
-from regard.watching import frames
-from regard.watching.parts import from_request
+from regard.watching import running
+from regard.watching.captured import from_request
 
 
 def declare(
@@ -44,6 +44,6 @@ def declare(
         >>> torch.equal(seen["self"].weights() @ torch.eye(2), output)
         True
     """
-    if frames.listening():
+    if running.is_observed():
         how = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
-        frames.tell(lambda: from_request(ask(query, key, **how)))  # type: ignore[arg-type]
+        running.report_attention(lambda: from_request(ask(query, key, **how)))  # type: ignore[arg-type]

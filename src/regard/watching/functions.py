@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -9,10 +10,11 @@ from torch import Tensor
 from regard.attention.kernels.request import ask
 from regard.attention.masks import causal
 from regard.attention.scores import ScaledDot
-from regard.watching.parts import Parts, from_request
+from regard.watching.captured import CapturedCall, from_request
+from regard.watching.flex import FlexMask, FlexScore
 
 
-def fused_parts(
+def fused_call(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -21,7 +23,7 @@ def fused_parts(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Parts:
+) -> CapturedCall:
     """F.scaled_dot_product_attention: its booleans say what may be read, as ours do.
 
     Its causal triangle begins at the first key, whatever the lengths.
@@ -36,7 +38,7 @@ def scaled(
     scale: float | None,
     plane: Tensor | None,
     mask: Any = None,
-) -> Parts:
+) -> CapturedCall:
     """A scaled dot product under a boolean or additive mask."""
     bias = None
     if plane is not None:
@@ -44,9 +46,30 @@ def scaled(
             bias = plane
         else:
             mask = plane
-    return Parts(query, key, score=ScaledDot(scale), bias=bias, mask=mask)
+    return CapturedCall(query, key, score=ScaledDot(scale), bias=bias, mask=mask)
 
 
-def own_parts(query: Tensor, key: Tensor, value: Tensor, **how: Any) -> Parts:
+def flex_call(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Callable[..., Tensor] | None = None,
+    block_mask: Any = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *_: Any,
+    **__: Any,
+) -> CapturedCall:
+    """Its arguments; the value has no part in the weights."""
+    mask = None if block_mask is None else FlexMask(block_mask.mask_mod)
+    if query.shape[0] != key.shape[0]:
+        key = key.expand(query.shape[0], *key.shape[1:])
+    if score_mod is None:
+        return CapturedCall(query, key, score=ScaledDot(scale), mask=mask)
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    return CapturedCall(query, key, score=FlexScore(score_mod, factor), mask=mask)
+
+
+def regard_call(query: Tensor, key: Tensor, value: Tensor, **how: Any) -> CapturedCall:
     """`regard.attend` and `regard.read`."""
     return from_request(ask(query, key, value, **how))

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from regard.attention.masks import causal
 from regard.attention.scores import ScaledDot, Score, SoftCap
-from regard.watching import frames
-from regard.watching.parts import Parts
-from regard.watching.rules import Rule
+from regard.watching import running
+from regard.watching.captured import CapturedCall
+from regard.watching.flex import FlexMask
 
 MODULE, CLASS = "transformers.modeling_utils", "AttentionInterface"
 OWN = {
@@ -61,10 +61,10 @@ class _Interface:
         asked, got = owner.get_interface, owner.__getitem__
 
         def get_interface(interface: Any, name: str, default: Callable[..., Any]) -> Any:
-            return _heard(asked(interface, name, default), name)
+            return _intercepted(asked(interface, name, default), name)
 
         def getitem(interface: Any, name: str) -> Any:
-            return _heard(got(interface, name), name)
+            return _intercepted(got(interface, name), name)
 
         owner.get_interface = get_interface
         owner.__getitem__ = getitem
@@ -77,29 +77,29 @@ class _Interface:
                 setattr(self._owner, name, method)
 
 
-def _heard(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _intercepted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The function, with an ear at it where it is one whose arguments say what it computes."""
-    told = _known(function, name)
-    if told is None or torch.compiler.is_compiling() or not frames.listening():
+    capture = _known(function, name)
+    if capture is None or torch.compiler.is_compiling() or not running.is_observed():
         return function
 
     @functools.wraps(function)
     def through(
         module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, *others: Any, **how: Any
     ) -> Any:
-        if not frames.listening() or others or how.get("cache") is not None:
+        if not running.is_observed() or others or how.get("cache") is not None:
             return function(module, query, key, value, mask, *others, **how)
-        with frames.silence():
+        with running.reports_suppressed():
             result = function(module, query, key, value, mask, **how)
-        frames.tell(lambda: told(module, query, key, mask, how, result[1]))
+        running.report_attention(lambda: capture(module, query, key, mask, how, result[1]))
         return result
 
-    through.heard = True  # type: ignore[attr-defined]
+    through.reports_attention = True  # type: ignore[attr-defined]
     return through
 
 
-def _known(function: Callable[..., Any], name: str) -> Callable[..., Parts] | None:
-    if getattr(function, "heard", False):
+def _known(function: Callable[..., Any], name: str) -> Callable[..., CapturedCall] | None:
+    if getattr(function, "reports_attention", False):
         return None
     if name == "eager":
         return _eager
@@ -111,7 +111,7 @@ def _known(function: Callable[..., Any], name: str) -> Callable[..., Parts] | No
 
 def _eager(
     module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
-) -> Parts:
+) -> CapturedCall:
     """Weights by hand, which are there to be compared with: their last row is kept for that."""
     sinks = how.get("s_aux")
     if sinks is None:
@@ -119,7 +119,7 @@ def _eager(
     witness = None
     if isinstance(weights, Tensor) and weights.ndim == 4 and not how.get("dropout"):
         witness = weights[..., -1:, :].detach().clone()
-    return Parts(
+    return CapturedCall(
         query,
         key,
         score=_score(module, query, how),
@@ -131,10 +131,10 @@ def _eager(
 
 def _sdpa(
     module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
-) -> Parts:
+) -> CapturedCall:
     """Without a mask, several queries of a causal module read the keys up to their own place."""
-    told = how.get("is_causal")
-    is_causal = getattr(module, "is_causal", True) if told is None else told
+    causal_argument = how.get("is_causal")
+    is_causal = getattr(module, "is_causal", True) if causal_argument is None else causal_argument
     triangle = mask is None and query.shape[-2] > 1 and bool(is_causal)
     if triangle and key.shape[-2] > query.shape[-2]:
         key = key[..., : query.shape[-2], :]
@@ -142,18 +142,18 @@ def _sdpa(
     if isinstance(mask, Tensor) and mask.dtype == torch.bool:
         mask, readable = None, mask
     bias = _bias(mask, how.get("position_bias"), key.shape[-2])
-    return Parts(query, key, score=ScaledDot(how.get("scaling")), bias=bias, mask=readable)
+    return CapturedCall(query, key, score=ScaledDot(how.get("scaling")), bias=bias, mask=readable)
 
 
 def _flex(
     module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
-) -> Parts:
+) -> CapturedCall:
     """The bound is within the score, the mask a function of positions or a tensor to be added."""
     rule = None
     if mask is not None and not isinstance(mask, Tensor):
-        mask, rule = None, Rule(mask.mask_mod)
+        mask, rule = None, FlexMask(mask.mask_mod)
     sinks = how.get("s_aux")
-    return Parts(
+    return CapturedCall(
         query,
         key,
         score=_score(module, query, how),

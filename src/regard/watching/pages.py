@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.watching.errors import WatchError
 from regard.watching.table import Subject, places, tokens_read
-from regard.watching.tokens import Asked
+from regard.watching.tokens import EmbeddingCall
 
 PAGE, ALIGNMENT = "regard.viewing.page", "regard.viewing.alignment"  # of the layer above
 LARGEST = 10 * 10**6  # bytes of a page, about
@@ -30,7 +30,7 @@ Tokens = Sequence[str] | Mapping[str, Sequence[str]]
 def write(
     path: str | os.PathLike[str],
     subjects: Iterable[Subject],
-    asked: list[Asked],
+    embedded: list[EmbeddingCall],
     *,
     tokens: Tokens | None = None,
     tokenizer: Any = None,
@@ -42,7 +42,7 @@ def write(
     shown = [subject for subject in subjects if prod(subject.look.shape)]
     if not shown:
         raise WatchError("every attention that was seen has no query or no key: nothing to show")
-    labels = _labels(shown, asked, tokens, tokenizer, entry)
+    labels = _labels(shown, embedded, tokens, tokenizer, entry)
     mean = _is_reduced(shown, labels)
     layers: dict[str, Any] = {}
     for subject, (queries, keys) in zip(shown, labels, strict=True):
@@ -110,14 +110,14 @@ def _weights(subject: Subject, entry: int, mean: bool) -> tuple[Tensor, Tensor]:
 
 def _labels(
     shown: list[Subject],
-    asked: list[Asked],
+    embedded: list[EmbeddingCall],
     tokens: Tokens | None,
     tokenizer: Any,
     entry: int,
 ) -> list[tuple[list[str], list[str]]]:
     """The words of the queries and of the keys of each attention; positions where none are known."""
     if tokens is None:
-        found = [_decoded(subject, asked, tokenizer, entry) for subject in shown]
+        found = [_decoded(subject, embedded, tokenizer, entry) for subject in shown]
     else:
         sides = _sides(tokens, shown)
         found = [_given(subject, sides) for subject in shown]
@@ -169,7 +169,7 @@ def _given(subject: Subject, sides: dict[str, list[str]]) -> tuple[list[str], li
 
 
 def _decoded(
-    subject: Subject, asked: list[Asked], tokenizer: Any, entry: int
+    subject: Subject, embedded: list[EmbeddingCall], tokenizer: Any, entry: int
 ) -> tuple[list[str], list[str]]:
     """The tokenizer's names of the ids that the model's embedding was called with."""
     if tokenizer is None:
@@ -180,7 +180,7 @@ def _decoded(
             f"tokenizer is a {type(tokenizer).__name__}: pass one with convert_ids_to_tokens,"
             " or a function of a list of ids that returns a list of strings"
         )
-    ids = tokens_read(subject, asked, None)
+    ids = tokens_read(subject, embedded, None)
     if ids is None or not -len(ids[0]) <= entry < len(ids[0]):
         return [], []
     query, key = (list(map(str, decode(side[entry].tolist()))) for side in ids)

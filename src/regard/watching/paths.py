@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.watching.frames import Frame
+from regard.watching.running import RunningModule, Stack
 
 
 class Paths:
@@ -24,7 +24,7 @@ class Paths:
             id(module): path for path, module in model.named_modules()
         }
 
-    def of(self, stack: tuple[Frame, ...]) -> str | None:
+    def of(self, stack: Stack) -> str | None:
         """The path of the module that runs, None where it does not run inside the model."""
         if not stack:
             return None
@@ -39,7 +39,7 @@ class Paths:
         return f"{outer}.{name}" if outer else name
 
 
-def _name(frame: Frame, owner: nn.Module) -> str:
+def _name(frame: RunningModule, owner: nn.Module) -> str:
     held = _attribute(owner, frame.module)
     if held is not None:
         return held

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from regard.attention.looks import Look
 from regard.attention.looks.caption import Caption
+from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
-from regard.watching.kept import Generated, Held, Place
 from regard.watching.notebook import html
 from regard.watching.pages import Tokens, write
-from regard.watching.parts import Parts, Sample
+from regard.watching.records import AttentionRecord, MemoryUse, RecordedGeneration
 from regard.watching.table import HeadTable, Subject, table
-from regard.watching.tokens import Asked
+from regard.watching.tokens import EmbeddingCall
 
 CLOSE, CLOSE_IN_HALF = 1e-4, 3e-2
 NOTHING = "the watch has seen no attention"
@@ -54,12 +54,12 @@ class Seen(Mapping[str, Look]):
     """
 
     def __init__(self) -> None:
-        self._places: dict[str, Place] = {}
+        self._records: dict[str, AttentionRecord] = {}
         self._looks: dict[tuple[str, int], tuple[int, Look]] = {}
         self.model = ""  # the name of its class
         self.unseen: dict[str, str] = {}
         self.ran = False  # whether the model, or a part of it, was called
-        self.tokens: list[Asked] = []
+        self.tokens: list[EmbeddingCall] = []
         self.passed: dict[str, None] = {}  # paths that were not among the layers asked for
         self.heads: tuple[int, ...] | None = None  # those that were kept, where not all were
 
@@ -70,7 +70,7 @@ class Seen(Mapping[str, Look]):
         if not -count <= step < count:
             raise KeyError(f"{name} has {count} looks, there is no number {step}")
         key, call = (place.path, step % count), place.calls[step]
-        age = len(call.chain) if isinstance(call, Generated) else 1
+        age = len(call.chain) if isinstance(call, RecordedGeneration) else 1
         known = self._looks.get(key)
         if known is None or known[0] != age:
             known = self._looks[key] = age, self._look(place, step)
@@ -83,17 +83,17 @@ class Seen(Mapping[str, Look]):
         return len(self._names())
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and bool(self._places) and self._found(name) is not None
+        return isinstance(name, str) and bool(self._records) and self._found(name) is not None
 
     def __repr__(self) -> str:
-        if not self._places:
+        if not self._records:
             return f"Seen(nothing; unseen: {self.unseen})"
         lines = [f"{name:24} {kind:7} {shapes}" for name, kind, shapes in self._rows()]
         return "\n".join([*lines, *self._missing()])
 
     def _repr_html_(self) -> str:
         missing = "".join(f"<div>{escape(line)}</div>" for line in self._missing())
-        if not self._places:
+        if not self._records:
             return f"<div>{escape(self._nothing())}</div>"
         return html(["name", "kind", "shapes of the looks"], self._rows()) + missing
 
@@ -123,20 +123,22 @@ class Seen(Mapping[str, Look]):
         return [
             Step(
                 number,
-                "tokens" if isinstance(call, Generated) and len(call.chain) > 1 else "call",
+                "tokens"
+                if isinstance(call, RecordedGeneration) and len(call.chain) > 1
+                else "call",
                 call.shape,
             )
             for number, call in enumerate(self._place(name).calls)
         ]
 
-    def parts(self, name: str, step: int = -1) -> Parts:
+    def parts(self, name: str, step: int = -1) -> CapturedCall:
         """Query, key, score, bias, mask and normaliser of a look, as they were kept."""
-        return self._place(name).calls[step].parts()
+        return self._place(name).calls[step].captured()
 
     def of_heads(self, name: str, heads: Iterable[int], step: int = -1) -> Look:
         """A look at some heads of an attention."""
         chosen = tuple(heads)
-        parts = self.parts(name, step).sampled(Sample(heads=chosen))
+        parts = self.parts(name, step).selected(Selection(heads=chosen))
         numbers = chosen if self.heads is None else tuple(self.heads[head] for head in chosen)
         return self._captioned(self._place(name), parts, numbers)
 
@@ -194,8 +196,8 @@ class Seen(Mapping[str, Look]):
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the kept tensors hold, each once."""
-        held = Held()
-        for place in self._places.values():
+        held = MemoryUse()
+        for place in self._records.values():
             for call in place.calls:
                 held.count(call)
         return held.bytes
@@ -205,15 +207,17 @@ class Seen(Mapping[str, Look]):
         heads = look.shape[-3] if place.has_heads(look.shape) else 1
         return Subject(name, place.kind, place.path, look, self.parts(name), heads)
 
-    def _look(self, place: Place, step: int) -> Look:
-        parts = place.calls[step].parts()
+    def _look(self, place: AttentionRecord, step: int) -> Look:
+        parts = place.calls[step].captured()
         with torch.inference_mode(False):
             look = self._captioned(place, parts, self.heads)
         if parts.witness is not None:
             _agree(place.path, look, parts.witness)
         return look
 
-    def _captioned(self, place: Place, parts: Parts, heads: tuple[int, ...] | None) -> Look:
+    def _captioned(
+        self, place: AttentionRecord, parts: CapturedCall, heads: tuple[int, ...] | None
+    ) -> Look:
         """The look at these parts, which pictures name after the model and the attention."""
         look = parts.look()
         axes: list[Sequence[int]] = [range(size) for size in look.shape[:-2]]
@@ -226,12 +230,12 @@ class Seen(Mapping[str, Look]):
         look.caption = Caption(title, tuple(axes), headed, places)
         return look
 
-    def _names(self) -> dict[str, Place]:
+    def _names(self) -> dict[str, AttentionRecord]:
         """Short names, where there is one attention of each; paths otherwise."""
-        if not self._places:
+        if not self._records:
             raise WatchError(self._nothing())
-        given: dict[str, list[Place]] = {}
-        for place in self._places.values():
+        given: dict[str, list[AttentionRecord]] = {}
+        for place in self._records.values():
             given.setdefault(place.name, []).append(place)
         return {
             name if len(places) == 1 else place.path: place
@@ -239,7 +243,7 @@ class Seen(Mapping[str, Look]):
             for place in places
         }
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> AttentionRecord:
         place = self._found(name)
         if place is not None:
             return place
@@ -249,14 +253,14 @@ class Seen(Mapping[str, Look]):
         close = get_close_matches(name, names, 5, 0.4) or names[:5]
         raise KeyError(f"no attention {name!r} was seen; there are {len(names)}, such as {close}")
 
-    def _found(self, name: str) -> Place | None:
+    def _found(self, name: str) -> AttentionRecord | None:
         names = self._names()
         if name in names:
             return names[name]
         same = (
             (name, name.removesuffix(".causal") + ".self") if name.endswith(".causal") else (name,)
         )
-        for place in self._places.values():
+        for place in self._records.values():
             if name == place.path or (place.name in same and place.name in names):
                 return place
         return None
@@ -273,7 +277,7 @@ class Seen(Mapping[str, Look]):
         return "; ".join(f"{path or 'the model'}: {why}" for path, why in self.unseen.items())
 
     def _warn(self) -> None:
-        if not self._places:
+        if not self._records:
             warnings.warn(self._nothing(), RuntimeWarning, stacklevel=3)
         elif self.unseen:
             told = f"not everything was seen: {self._reasons()}"

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from regard.attention.looks import Look
+from regard.watching.captured import CapturedCall
 from regard.watching.notebook import html
-from regard.watching.parts import Parts
-from regard.watching.tokens import Asked, tokens_of
+from regard.watching.tokens import EmbeddingCall, tokens_of
 
 ROOM = 1 << 22  # weights held at a time
 
@@ -25,7 +25,7 @@ class Subject(NamedTuple):
     kind: str
     path: str
     look: Look
-    parts: Parts
+    parts: CapturedCall
     heads: int
 
 
@@ -88,7 +88,7 @@ class HeadTable:
 @torch.no_grad()
 def table(
     subjects: Iterable[Subject],
-    asked: list[Asked],
+    embedded: list[EmbeddingCall],
     tokens: Tensor | None = None,
     heads: tuple[int, ...] | None = None,
 ) -> HeadTable:
@@ -96,13 +96,13 @@ def table(
 
     Args:
         subjects: what was seen.
-        asked: what embeddings were asked for.
+        embedded: what embeddings were embedded for.
         tokens: (batch, length), in place of that.
         heads: the numbers of the heads, where not all were kept.
     """
     rows = []
     for subject in subjects:
-        known = tokens_read(subject, asked, tokens)
+        known = tokens_read(subject, embedded, tokens)
         numbers = _measured(subject, known).T.tolist()
         labels = range(len(numbers)) if heads is None else heads
         for label, row in zip(labels, numbers, strict=True):
@@ -110,7 +110,7 @@ def table(
     return HeadTable(tuple(rows))
 
 
-def _measured(subject: Subject, asked: tuple[Tensor, Tensor] | None) -> Tensor:
+def _measured(subject: Subject, embedded: tuple[Tensor, Tensor] | None) -> Tensor:
     """(7, heads): what `Head` says, one pass over the weights beside that of the entropy."""
     look, heads, own = subject.look, subject.heads, places(subject)
     *batch, queries, keys = look.shape
@@ -131,13 +131,13 @@ def _measured(subject: Subject, asked: tuple[Tensor, Tensor] | None) -> Tensor:
                 weights[..., 0].sum((0, 2)),
                 _at(weights, place),
                 _at(weights, place - 1),
-                *_copied(weights, place, rows, asked),
+                *_copied(weights, place, rows, embedded),
             )
         ):
             sums[number] += part
     entropy = look.entropy().reshape(entries, heads, queries).sum((0, 2)).to(sums)
     means = torch.cat([entropy[None], sums]) / counted.clamp(min=1)
-    if asked is None:
+    if embedded is None:
         means[-2:] = nan
     return means
 
@@ -150,13 +150,13 @@ def _at(weights: Tensor, place: Tensor) -> Tensor:
 
 
 def _copied(
-    weights: Tensor, place: Tensor, rows: range, asked: tuple[Tensor, Tensor] | None
+    weights: Tensor, place: Tensor, rows: range, embedded: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor]:
     """The weights of other keys with a query's token, and of the keys after those."""
-    if asked is None:
+    if embedded is None:
         nothing = weights.new_zeros(weights.shape[1])
         return nothing, nothing
-    query, key = asked
+    query, key = embedded
     same = query[:, rows.start : rows.stop, None] == key[:, None]
     columns = torch.arange(key.shape[-1], device=key.device)
     if query is key or query.shape == key.shape:
@@ -178,16 +178,16 @@ def places(subject: Subject) -> Tensor:
 
 
 def tokens_read(
-    subject: Subject, asked: list[Asked], given: Tensor | None
+    subject: Subject, embedded: list[EmbeddingCall], given: Tensor | None
 ) -> tuple[Tensor, Tensor] | None:
-    """The tokens of the queries and of the keys, where embeddings were asked for as many."""
+    """The tokens of the queries and of the keys, where embeddings were embedded for as many."""
     look, crosses = subject.look, subject.kind == "cross"
     queries, keys = look.shape[-2:]
     late = "decoder" in subject.path and not crosses
-    key = tokens_of(asked, keys, late) if given is None else given
+    key = tokens_of(embedded, keys, late) if given is None else given
     query: Tensor | None = None
     if crosses:
-        query = tokens_of(asked, queries, True) if given is None else None
+        query = tokens_of(embedded, queries, True) if given is None else None
     elif key is not None and key.shape[-1] == keys:
         query = key[:, places(subject).to(key.device)]
     entries = prod(look.shape[:-2]) // max(1, subject.heads)

@@ -11,7 +11,7 @@ from torch import Tensor
 POSITIONS = re.compile(r"(^|[._])(pos(?!t)|wpe)|positions?$")
 
 
-class Asked(NamedTuple):
+class EmbeddingCall(NamedTuple):
     """What an embedding was asked for: where it is, its rows, and the tokens."""
 
     path: str
@@ -19,7 +19,7 @@ class Asked(NamedTuple):
     tokens: Tensor
 
 
-def tokens_of(tokens: list[Asked], length: int, last: bool) -> Tensor | None:
+def tokens_of(tokens: list[EmbeddingCall], length: int, last: bool) -> Tensor | None:
     """The tokens of a sequence as long as this: of one call, or of a prompt and what followed it."""
     tokens = [each for each in tokens if not POSITIONS.search(each.path)]
     largest = max((each.vocabulary for each in tokens), default=0)

@@ -13,18 +13,19 @@ import torch
 from torch import Tensor, nn
 
 from regard.loops.availability import transformed
-from regard.watching import frames, names
-from regard.watching.doors import DOOR
+from regard.watching import names, running
+from regard.watching.captured import CapturedCall, RowIndex, Selection
 from regard.watching.errors import WatchError
-from regard.watching.frames import Frame
-from regard.watching.kept import Generated, Held, Place
-from regard.watching.layers import Later
-from regard.watching.parts import Parts, Rows_, Sample
+from regard.watching.interception import INTERCEPTION
 from regard.watching.paths import Paths
+from regard.watching.records import AttentionRecord, MemoryUse, RecordedGeneration
+from regard.watching.running import Stack
 from regard.watching.seen import Seen
-from regard.watching.suspects import weighs_keys
-from regard.watching.tokens import Asked
+from regard.watching.softmaxes import weighs_keys
+from regard.watching.tokens import EmbeddingCall
+from regard.watching.torch_layers import Captured, DeferredCall
 
+Capture = Callable[[], Captured]
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 COMPILED = (
     "is compiled: its attention runs within a graph, where nothing can be seen;"
@@ -47,7 +48,7 @@ def watch(
     *,
     layers: names.Layers = None,
     heads: int | Iterable[int] | None = None,
-    rows: int | Rows_ | None = None,
+    rows: int | RowIndex | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
     memory: int | str | None = None,
@@ -94,7 +95,7 @@ def watch(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"got a {type(model).__name__}: pass the torch.nn.Module to watch")
-    sample = Sample(
+    selection = Selection(
         heads=_numbers("heads", heads),
         rows=rows if isinstance(rows, slice) else _numbers("rows", rows),
         device=None if device is None else torch.device(device),
@@ -102,7 +103,7 @@ def watch(
         copy=copy,
         gradients=gradients,
     )
-    return Watch(model, _asked(layers), sample, _bytes(memory), group)
+    return Watch(model, _asked(layers), selection, _bytes(memory), group)
 
 
 class Watch:
@@ -112,21 +113,21 @@ class Watch:
         self,
         model: nn.Module,
         layers: names.Layers,
-        sample: Sample,
+        selection: Selection,
         budget: int | None,
         group: bool,
     ) -> None:
-        self._layers, self._sample, self._budget, self._group = layers, sample, budget, group
-        self._model, self._seen, self._lock, self._held = model, Seen(), Lock(), Held()
-        self._seen.heads, self._seen.model = sample.heads, type(model).__name__
+        self._layers, self._selection, self._budget, self._group = layers, selection, budget, group
+        self._model, self._seen, self._lock, self._memory = model, Seen(), Lock(), MemoryUse()
+        self._seen.heads, self._seen.model = selection.heads, type(model).__name__
         self.is_open = False
         self._called: dict[str, nn.Module] = {}
-        self._suspects: dict[str, str] = {}
+        self._softmaxes: dict[str, str] = {}
         self._paths = Paths(model)
 
     def __enter__(self) -> Seen:
-        DOOR.open(self._model)
-        frames.listen(self)
+        INTERCEPTION.open(self._model)
+        running.add_observer(self)
         self.is_open = True
         return self._seen
 
@@ -137,11 +138,11 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         self.is_open = False
-        frames.leave(self)
-        DOOR.shut(self._model)
-        for place in self._seen._places.values():
+        running.remove_observer(self)
+        INTERCEPTION.shut(self._model)
+        for place in self._seen._records.values():
             last = place.calls[-1]
-            if isinstance(last, Generated):
+            if isinstance(last, RecordedGeneration):
                 last.seal()
         self._say()
         self._seen.ran = bool(self._called)
@@ -149,7 +150,7 @@ class Watch:
         if kind is None:
             self._seen._warn()
 
-    def entered(self, stack: tuple[Frame, ...], arguments: tuple[Any, ...]) -> None:
+    def module_entered(self, stack: Stack, arguments: tuple[Any, ...]) -> None:
         """A module begins to run."""
         path = self._paths.of(stack) if self.is_open else None
         if path is None:
@@ -157,50 +158,55 @@ class Watch:
         module = self._called[path] = stack[-1].module
         asked = arguments[0] if isinstance(arguments, tuple) and arguments else None
         if isinstance(module, nn.Embedding) and isinstance(asked, Tensor) and asked.ndim == 2:
-            self._seen.tokens.append(Asked(path, module.num_embeddings, asked))
+            self._seen.tokens.append(EmbeddingCall(path, module.num_embeddings, asked))
 
-    def heard(self, stack: tuple[Frame, ...], told: Callable[[], Parts | Later]) -> None:
+    def attention_computed(self, stack: Stack, capture: Capture) -> None:
         """An attention was computed; whatever goes wrong here is said later and breaks nothing."""
         path = self._paths.of(stack) if self.is_open else None
         if path is None:
             return
         try:
             with self._lock:
-                self._keep(path, stack, told)
+                self._keep(path, stack, capture)
         except Exception as reason:
             self._seen.unseen.setdefault(path, f"{type(reason).__name__}: {reason}")
 
-    def suspected(self, stack: tuple[Frame, ...], weights: Any, axis: Any) -> None:
+    def softmax_computed(self, stack: Stack, weights: Any, axis: Any) -> None:
         """A softmax was computed that is part of no attention that was heard."""
         path = self._paths.of(stack) if self.is_open else None
         if path is not None and self._is_asked(path) and weighs_keys(weights, axis, stack):
             shape = " x ".join(map(str, weights.shape))
-            self._suspects.setdefault(path, SOFTMAX.format(shape))
+            self._softmaxes.setdefault(path, SOFTMAX.format(shape))
 
-    def _keep(self, path: str, stack: tuple[Frame, ...], told: Callable[[], Parts | Later]) -> None:
+    def _keep(
+        self,
+        path: str,
+        stack: Stack,
+        capture: Capture,
+    ) -> None:
         frame = stack[-1]
         if not self._is_asked(path):
             self._seen.passed.setdefault(path)
             return
         if transformed():
             raise WatchError("it runs under torch.func or a trace, whose tensors hold no numbers")
-        if self._budget is not None and self._held.bytes >= self._budget:
+        if self._budget is not None and self._memory.bytes >= self._budget:
             raise WatchError(f"the memory of {self._budget:,} bytes was used up before it")
-        with torch.set_grad_enabled(self._sample.gradients and torch.is_grad_enabled()):
-            parts = told()
-            if isinstance(parts, Later) and parts.within:
+        with torch.set_grad_enabled(self._selection.gradients and torch.is_grad_enabled()):
+            parts = capture()
+            if isinstance(parts, DeferredCall) and parts.within:
                 path = f"{path}.{parts.within}" if path else parts.within
             if frame.attentions:
                 path = f"{path}#{frame.attentions}"
-            place = self._seen._places.get(path) or Place(path)
+            place = self._seen._records.get(path) or AttentionRecord(path)
             place.crossing = place.crossing or _named_across(stack)
             place.reads_two = place.reads_two or _reads_two(stack)
-            place.unbatched = isinstance(parts, Parts) and _is_unbatched(stack, parts)
-            place.keep(parts, self._sample, self._group)
-        self._seen._places[path] = place
+            place.unbatched = isinstance(parts, CapturedCall) and _is_unbatched(stack, parts)
+            place.keep(parts, self._selection, self._group)
+        self._seen._records[path] = place
         if self._budget is not None:
             for call in place.calls[-2:]:  # the one before may have been made smaller
-                self._held.count(call)
+                self._memory.count(call)
 
     def _is_asked(self, path: str) -> bool:
         own = (names.short(path, kind) for kind in ("self", "cross", "causal"))
@@ -227,17 +233,17 @@ class Watch:
                 known = any(_within(path, each) for each in unseen)
                 if not known:
                     unseen[path] = _why(self._called[path])
-        for path, why in self._suspects.items():
+        for path, why in self._softmaxes.items():
             if not (self._attended(path) or any(_within(path, each) for each in unseen)):
                 unseen[path] = why
 
     def _attended(self, path: str) -> bool:
         """Whether an attention of the module itself was seen, or of the one around it."""
-        own = {place.partition("#")[0] for place in self._seen._places}
+        own = {place.partition("#")[0] for place in self._seen._records}
         return path in own or ("." in path and path.rpartition(".")[0] in own)
 
     def _saw(self, path: str) -> bool:
-        return any(_within(place, path) for place in self._seen._places)
+        return any(_within(place, path) for place in self._seen._records)
 
     def _saw_around(self, path: str, attentive: list[str]) -> bool:
         """Whether an attention was seen in this module, or in an attention that it is a part of."""
@@ -245,13 +251,13 @@ class Watch:
         return any(self._saw(each) for each in around)
 
 
-def _named_across(stack: tuple[Frame, ...]) -> bool:
+def _named_across(stack: Stack) -> bool:
     """Whether the class of the module, or of the one around it, is named a cross attention."""
     kinds = (kind.__name__ for each in stack[-2:] for kind in type(each.module).__mro__)
     return any(names.CROSSING.search(name) for name in kinds)
 
 
-def _reads_two(stack: tuple[Frame, ...]) -> bool | None:
+def _reads_two(stack: Stack) -> bool | None:
     """Whether the projections of the module, or of the one around it, read two tensors.
 
     None where neither has projections.
@@ -260,7 +266,7 @@ def _reads_two(stack: tuple[Frame, ...]) -> bool | None:
     return None if read is None else len(read) > 1
 
 
-def _is_unbatched(stack: tuple[Frame, ...], parts: Parts) -> bool:
+def _is_unbatched(stack: Stack, parts: CapturedCall) -> bool:
     """Whether projections read (queries, width), so that three axes are heads, queries and width."""
     shapes = [read[1] for frame in stack[-2:] for read in frame.read if isinstance(read, tuple)]
     return any(len(shape) == 2 and shape[0] == parts.query.shape[-2] for shape in shapes)

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from regard.attention.scores import DotLike
 from regard.attention.shapes import broadcast
+from regard.watching.captured import CapturedCall
 from regard.watching.errors import WatchError
-from regard.watching.parts import Parts
-from regard.watching.rules import Spans
+from regard.watching.masks import KeyRanges
 
 REWRITTEN = (
     "the cache of keys was changed between the steps in a way that cannot be followed:"
@@ -22,7 +22,7 @@ REWRITTEN = (
 )
 
 
-class Chain:
+class CachedGeneration:
     """One-token calls that follow one another, each with the keys of the one before.
 
     A cache may grow by a key a call (and be reordered, as by a beam search), move along as a
@@ -31,7 +31,7 @@ class Chain:
     one tensor.
     """
 
-    def __init__(self, first: Parts, prompt: Parts | None = None) -> None:
+    def __init__(self, first: CapturedCall, prompt: CapturedCall | None = None) -> None:
         self._prompt = prompt
         self._steps = [first]
         self._latest = self._base = first.key
@@ -39,7 +39,9 @@ class Chain:
         self._counts = [first.key.shape[-2]]
         self._grows: bool | None = None
         self._base_version = -1 if first.key.is_inference() else first.key._version
-        self._filled: tuple[Parts, Tensor] | None = None  # a cache written to, as it was at a step
+        self._filled: tuple[CapturedCall, Tensor] | None = (
+            None  # a cache written to, as it was at a step
+        )
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -56,13 +58,13 @@ class Chain:
         return self._grows is False and self._filled is None
 
     @staticmethod
-    def begins(parts: Parts) -> bool:
+    def begins(parts: CapturedCall) -> bool:
         """Whether this can be a token of a generation: one query, scored by its vector alone."""
         score = getattr(parts.score, "score", parts.score)
         plain = score is None or isinstance(score, DotLike)
         return plain and parts.query.ndim > 2 and parts.query.shape[-2] == 1
 
-    def takes(self, parts: Parts) -> bool:
+    def takes(self, parts: CapturedCall) -> bool:
         """Whether this is the next token; if so, it is kept."""
         if not self.begins(parts) or parts.query.shape != self._steps[0].query.shape:
             return False
@@ -86,7 +88,7 @@ class Chain:
         filled = [] if self._filled is None else [self._filled[1]]
         return [*held, *self._new, *filled, self._latest, self._base]
 
-    def parts(self) -> Parts:
+    def captured(self) -> CapturedCall:
         """All steps as one: a row each."""
         if len(self) == 1:
             return self._steps[0]
@@ -106,7 +108,7 @@ class Chain:
         low = [end - count for end, count in zip(high, self._counts, strict=True)]
         masks, biases = self._planes(low, total, parents)
         joined = self._joined(query, keys, masks, biases)
-        spans = Spans(torch.tensor(low), torch.tensor(high))
+        spans = KeyRanges(torch.tensor(low), torch.tensor(high))
         mask = spans if joined.mask is None else spans & joined.mask
         return replace(joined, mask=mask)
 
@@ -124,7 +126,7 @@ class Chain:
         moved = more > 1 and torch.equal(key[..., :-1, :], last[..., 1:, :])
         return True if moved else None
 
-    def _fill(self, parts: Parts) -> None:
+    def _fill(self, parts: CapturedCall) -> None:
         """A tensor that is read again may have been written to: what it holds now is kept once."""
         if parts.key.is_inference() or parts.key._version != self._base_version:
             self._filled = parts, parts.key.clone()
@@ -183,7 +185,7 @@ class Chain:
 
     def _joined(
         self, query: Tensor, key: Tensor, mask: Tensor | None, bias: Tensor | None
-    ) -> Parts:
+    ) -> CapturedCall:
         last = self._steps[-1]
         witness = last.witness
         if witness is not None:
@@ -197,7 +199,7 @@ def _descends(previous: Tensor, new: Tensor) -> bool:
     return bool(same.flatten(2).all(-1).any(1).all())
 
 
-def _row(step: Parts, keys: int) -> Tensor:
+def _row(step: CapturedCall, keys: int) -> Tensor:
     """Which keys the one query of a step reads, (..., heads or 1, 1, keys)."""
     blank = step.query.new_empty(*step.query.shape[:-2], keys, 0)
     first = torch.zeros(1, dtype=torch.long, device=step.query.device)

@@ -18,61 +18,66 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.watching import flex, frames, functions, huggingface, layers, suspects
+from regard.watching import functions, huggingface, running, softmaxes, torch_layers
 
-Told = Callable[..., Any]
+Capture = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Door:
+class InterceptedFunction:
     """A function of a module, and what tells the parts of a call from its arguments."""
 
     module: str
     name: str
-    told: Told | None  # None for a function that is only a sign of attention
+    capture: Capture | None  # None for a function that is only a sign of attention
     when: Callable[..., bool] | None = None
 
-    def through(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The function that takes the place of the original."""
-        if self.told is None:
-            return suspects.reporting(original)
-        return _heard(original, self.told, self.when)
+        if self.capture is None:
+            return softmaxes.reporting(original)
+        return _intercepted(original, self.capture, self.when)
 
 
-DOORS = (
-    Door("torch.nn.functional", "scaled_dot_product_attention", functions.fused_parts),
-    Door("torch", "_native_multi_head_attention", layers.native_parts),
-    Door("torch", "_transformer_encoder_layer_fwd", layers.encoder_parts),
-    Door(
-        "torch.nn.functional", "multi_head_attention_forward", layers.weighed_parts, layers.weighs
+FUNCTIONS = (
+    InterceptedFunction(
+        "torch.nn.functional", "scaled_dot_product_attention", functions.fused_call
     ),
-    Door(flex.MODULE, "flex_attention", flex.flex_parts),
-    Door("regard.attention.attend", "attend", functions.own_parts),
-    Door("regard.attention.attend", "read", functions.own_parts),
-    Door("torch", "softmax", None),
+    InterceptedFunction("torch", "_native_multi_head_attention", torch_layers.native_call),
+    InterceptedFunction("torch", "_transformer_encoder_layer_fwd", torch_layers.encoder_layer_call),
+    InterceptedFunction(
+        "torch.nn.functional",
+        "multi_head_attention_forward",
+        torch_layers.weighted_call,
+        torch_layers.weighs,
+    ),
+    InterceptedFunction("torch.nn.attention.flex_attention", "flex_attention", functions.flex_call),
+    InterceptedFunction("regard.attention.attend", "attend", functions.regard_call),
+    InterceptedFunction("regard.attention.attend", "read", functions.regard_call),
+    InterceptedFunction("torch", "softmax", None),
 )
 
 
-class Doors:
+class Interception:
     """Opened by the first watch and shut by the last, whichever threads these are in."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._models: list[nn.Module] = []
-        self._open: dict[Door, tuple[Any, Any]] = {}
+        self._open: dict[InterceptedFunction, tuple[Any, Any]] = {}
         self._handles: list[Any] = []
         self._interfaces: list[Any] = []
 
     def open(self, model: nn.Module) -> None:
         with self._lock:
             self._models.append(model)
-            self._handles = self._handles or [*frames.hooks(), suspects.Suspecting()]
+            self._handles = self._handles or [*running.hooks(), softmaxes.SoftmaxReports()]
             # `transformers` may have been loaded since the first watch began.
             self._interfaces = self._interfaces or huggingface.hooks()
-            for door in DOORS:
-                if door not in self._open and door.module in sys.modules:
-                    original = getattr(sys.modules[door.module], door.name)
-                    self._open[door] = original, door.through(original)
+            for function in FUNCTIONS:
+                if function not in self._open and function.module in sys.modules:
+                    original = getattr(sys.modules[function.module], function.name)
+                    self._open[function] = original, function.wrapper(original)
             swap(list(self._open.values()), [model])
 
     def shut(self, model: nn.Module) -> None:
@@ -89,7 +94,7 @@ class Doors:
             self._handles, self._interfaces = [], []
 
 
-DOOR = Doors()
+INTERCEPTION = Interception()
 
 
 def swap(
@@ -112,18 +117,18 @@ def _names(models: Iterable[nn.Module], everywhere: bool) -> list[dict[str, Any]
     return [each for each in held if type(each) is dict]
 
 
-def _heard(
-    original: Callable[..., Any], told: Told, when: Callable[..., bool] | None
+def _intercepted(
+    original: Callable[..., Any], capture: Capture, when: Callable[..., bool] | None
 ) -> Callable[..., Any]:
     @functools.wraps(original)
     def through(*arguments: Any, **named: Any) -> Any:
-        if torch.compiler.is_compiling() or not frames.listening():
+        if torch.compiler.is_compiling() or not running.is_observed():
             return original(*arguments, **named)
         if when is not None and not when(*arguments, **named):
             return original(*arguments, **named)
-        with frames.silence():
+        with running.reports_suppressed():
             result = original(*arguments, **named)
-        frames.tell(lambda: told(*arguments, **named))
+        running.report_attention(lambda: capture(*arguments, **named))
         return result
 
     return through

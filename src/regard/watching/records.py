@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from regard.watching import names
-from regard.watching.chains import Chain
+from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
-from regard.watching.layers import Later
-from regard.watching.parts import Parts, Sample
-from regard.watching.rules import looks_back
+from regard.watching.generation import CachedGeneration
+from regard.watching.masks import looks_back
+from regard.watching.torch_layers import Captured, DeferredCall
 
 CHANGED = (
     "what it was computed from was changed in place after the call:"
@@ -22,87 +22,91 @@ CHANGED = (
 )
 
 
-class Call:
-    """One call: parts, or what they can be computed from, and whether that is still the same."""
+class RecordedCall:
+    """One call, captured or deferred. It notices when its tensors were changed in place."""
 
-    def __init__(self, told: Parts | Later, sample: Sample) -> None:
-        if isinstance(told, Later) and sample.changes:
-            told = told.parts()
-        if isinstance(told, Parts):
-            told = told.sampled(sample)
-        elif not sample.gradients:
-            told = told.detached()
-        self._told, self._gradients = told, sample.gradients
+    def __init__(self, call: Captured, selection: Selection) -> None:
+        if isinstance(call, DeferredCall) and selection.changes:
+            call = call.captured()
+        if isinstance(call, CapturedCall):
+            call = call.selected(selection)
+        elif not selection.gradients:
+            call = call.detached()
+        self._call, self._gradients = call, selection.gradients
         self._versions = [
-            (each, each._version) for each in told.tensors() if not each.is_inference()
+            (each, each._version) for each in call.tensors() if not each.is_inference()
         ]
 
     def tensors(self) -> list[Tensor]:
-        return self._told.tensors()
+        return self._call.tensors()
 
     @property
-    def given(self) -> Parts | None:
-        """The parts as they are in memory now, where they were given and not to be computed."""
-        return self._told if isinstance(self._told, Parts) else None
+    def given(self) -> CapturedCall | None:
+        """The call, unless it is deferred. Not checked for changes in place."""
+        return self._call if isinstance(self._call, CapturedCall) else None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        if isinstance(self._told, Parts):
-            return self._told.shape
-        return self._told.shape or self._told.parts().shape
+        if isinstance(self._call, CapturedCall):
+            return self._call.shape
+        return self._call.shape or self._call.captured().shape
 
-    def parts(self) -> Parts:
-        """The parts.
+    def captured(self) -> CapturedCall:
+        """The captured call, computed if it was deferred.
 
         Raises:
-            WatchError: something was written over them since.
+            WatchError: its tensors were changed in place since.
         """
         if any(tensor._version != version for tensor, version in self._versions):
             raise WatchError(CHANGED)
-        if isinstance(self._told, Parts):
-            return self._told
+        if isinstance(self._call, CapturedCall):
+            return self._call
         with torch.set_grad_enabled(self._gradients and torch.is_grad_enabled()):
-            return self._told.parts()
+            return self._call.captured()
 
 
-class Generated:
+class RecordedGeneration:
     """One-token calls that became one."""
 
-    def __init__(self, chain: Chain, sample: Sample) -> None:
-        self.chain, self._sample = chain, sample
-        self._sealed: Parts | WatchError | None = None
+    def __init__(self, chain: CachedGeneration, selection: Selection) -> None:
+        self.chain, self._selection = chain, selection
+        self._sealed: CapturedCall | WatchError | None = None
 
     def tensors(self) -> list[Tensor]:
-        return self._sealed.tensors() if isinstance(self._sealed, Parts) else self.chain.tensors()
+        return (
+            self._sealed.tensors()
+            if isinstance(self._sealed, CapturedCall)
+            else self.chain.tensors()
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._sealed.shape if isinstance(self._sealed, Parts) else self.chain.shape
+        return self._sealed.shape if isinstance(self._sealed, CapturedCall) else self.chain.shape
 
     def seal(self) -> None:
         """Keep what was asked for and nothing else, when no token can follow."""
         try:
-            self._sealed = self.chain.parts().sampled(self._sample)
+            self._sealed = self.chain.captured().selected(self._selection)
         except WatchError as fault:
             self._sealed = fault
 
-    def parts(self) -> Parts:
+    def captured(self) -> CapturedCall:
         if self._sealed is None:
-            return self.chain.parts().sampled(self._sample)
+            return self.chain.captured().selected(self._selection)
         if isinstance(self._sealed, WatchError):
             raise self._sealed
         return self._sealed
 
 
 @dataclass(eq=False)
-class Place:
+class AttentionRecord:
     """An attention of a model: where it is, what it reads, and its calls."""
 
     path: str
     crossing: bool = False  # whether the names of its classes say that it is a cross attention
     reads_two: bool | None = None  # whether its projections read two tensors, where it has any
     unbatched: bool = False  # whether its sequences have no axis of batch entries
-    calls: list[Call | Generated] = field(default_factory=list)
+    calls: list[RecordedCall | RecordedGeneration] = field(default_factory=list)
     _found: tuple[int, str] | None = None
     _across: tuple[int, bool] = (0, False)
 
@@ -118,14 +122,14 @@ class Place:
     def _direction(self) -> str:
         for call in self.calls:
             try:
-                parts = call.parts()
+                captured = call.captured()
             except WatchError:
                 continue
-            if isinstance(call, Generated) and len(call.chain) > 1:
+            if isinstance(call, RecordedGeneration) and len(call.chain) > 1:
                 return "causal"
-            if looks_back(parts.mask, parts.query.shape[-2], parts.key.shape[-2]):
+            if looks_back(captured.mask, captured.query.shape[-2], captured.key.shape[-2]):
                 return "causal"
-            if parts.bias is not None and _bias_looks_back(parts):
+            if captured.bias is not None and _bias_looks_back(captured):
                 return "causal"
         return "self"
 
@@ -147,51 +151,53 @@ class Place:
         """Whether the last batch axis of a look holds heads; a single one holds batch entries."""
         return len(shape) > 3 or (len(shape) == 3 and self.unbatched)
 
-    def keep(self, told: Parts | Later, sample: Sample, group: bool) -> Call | Generated:
+    def keep(
+        self, call: Captured, selection: Selection, group: bool
+    ) -> RecordedCall | RecordedGeneration:
         """One call more, or one token more of the last one."""
-        if isinstance(told, Later) and told.crossing:
+        if isinstance(call, DeferredCall) and call.crossing:
             self.reads_two = True
-        if not group or isinstance(told, Later) or not Chain.begins(told):
-            self.calls.append(Call(told, sample))
+        if not group or isinstance(call, DeferredCall) or not CachedGeneration.begins(call):
+            self.calls.append(RecordedCall(call, selection))
             return self.calls[-1]
-        free = told.sampled(Sample(gradients=sample.gradients))
+        captured = call.selected(Selection(gradients=selection.gradients))
         last = self.calls[-1] if self.calls else None
-        if isinstance(last, Generated) and last.chain.takes(free):
+        if isinstance(last, RecordedGeneration) and last.chain.takes(captured):
             return last
-        if isinstance(last, Generated):
+        if isinstance(last, RecordedGeneration):
             last.seal()
-        prompt = last.given if isinstance(last, Call) and not sample.changes else None
-        self.calls.append(Generated(Chain(free, prompt), sample))
+        prompt = last.given if isinstance(last, RecordedCall) and not selection.changes else None
+        self.calls.append(RecordedGeneration(CachedGeneration(captured, prompt), selection))
         return self.calls[-1]
 
 
-def _reads_another(call: Call | Generated, reads_two: bool | None) -> bool:
+def _reads_another(call: RecordedCall | RecordedGeneration, reads_two: bool | None) -> bool:
     """Whether the keys are of another sequence than the queries, by the mask and the lengths.
 
     A mask that hides later keys, and keys that gain one with each token, are of the same sequence.
     Two tensors that projections read are two sequences otherwise; where no projection was seen,
     sequences of two lengths are.
     """
-    if isinstance(call, Generated) and len(call.chain) > 1:
+    if isinstance(call, RecordedGeneration) and len(call.chain) > 1:
         return call.chain.repeats
     try:
-        parts = call.parts()
+        captured = call.captured()
     except WatchError:
         return bool(reads_two)
-    queries, keys = parts.query.shape[-2], parts.key.shape[-2]
-    if looks_back(parts.mask, queries, keys) or _bias_looks_back(parts):
+    queries, keys = captured.query.shape[-2], captured.key.shape[-2]
+    if looks_back(captured.mask, queries, keys) or _bias_looks_back(captured):
         return False
-    return bool(reads_two) or (parts.rows is None and queries not in (1, keys))
+    return bool(reads_two) or (captured.rows is None and queries not in (1, keys))
 
 
-def _bias_looks_back(parts: Parts) -> bool:
-    if parts.bias is None or parts.bias.ndim < 2 or parts.bias.shape[-2] == 1:
+def _bias_looks_back(captured: CapturedCall) -> bool:
+    if captured.bias is None or captured.bias.ndim < 2 or captured.bias.shape[-2] == 1:
         return False
-    readable = parts.bias > 0.25 * torch.finfo(parts.bias.dtype).min
-    return looks_back(readable, parts.query.shape[-2], parts.key.shape[-2])
+    readable = captured.bias > 0.25 * torch.finfo(captured.bias.dtype).min
+    return looks_back(readable, captured.query.shape[-2], captured.key.shape[-2])
 
 
-class Held:
+class MemoryUse:
     """How much memory the calls hold together: what several share once, what was replaced no more."""
 
     def __init__(self) -> None:
@@ -199,7 +205,7 @@ class Held:
         self._of: dict[int, dict[tuple[int, int], int]] = {}
         self._holders: Counter[tuple[int, int]] = Counter()
 
-    def count(self, call: Call | Generated) -> None:
+    def count(self, call: RecordedCall | RecordedGeneration) -> None:
         """Count a call, or count it anew; calls that are counted are kept."""
         now = _storages(call.tensors())
         before = self._of.get(id(call), {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +17,7 @@ LARGEST = 1 << 26  # pairs up to which a rule is laid out to see what it lets re
 
 
 @dataclass(frozen=True, eq=False)
-class Spans(Mask):
+class KeyRanges(Mask):
     """Query i reads the keys from low_i to high_i, the last one out."""
 
     low: Tensor
@@ -42,7 +41,7 @@ class Spans(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows(Mask):
+class SelectedQueries(Mask):
     """Another mask, of some of its queries."""
 
     mask: Mask
@@ -60,36 +59,6 @@ class Rows(Mask):
 
     def _whole(self, frame: Frame) -> Frame:
         return frame._replace(queries=self.queries)
-
-
-@dataclass(frozen=True, eq=False)
-class Rule(Mask):
-    """flex_attention's mask_mod: a function of one batch entry, head, query and key."""
-
-    function: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-    heads: Tensor | None = None  # the heads that were kept, where not all were
-
-    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
-        entries = torch.arange(frame.batch[0], device=rows.device)
-        heads = torch.arange(frame.batch[1], device=rows.device)
-        if self.heads is not None:
-            heads = self.heads.to(rows.device)
-        if not (len(rows) and len(columns)):
-            return rows.new_empty(*frame.batch[:2], len(rows), len(columns), dtype=torch.bool)
-        return over_all(self.function)(entries, heads, rows, columns)
-
-
-def over_all(function: Callable[..., Tensor], scored: bool = False) -> Callable[..., Tensor]:
-    """A function of single (score,) entry, head, query and key as one of all of them."""
-    first = (0,) if scored else ()
-    for axes in (
-        (None,) * 3 + (0,),
-        (None, None, 0, None),
-        (None, 0, None, None),
-        (0,) + (None,) * 3,
-    ):
-        function = torch.vmap(function, in_dims=(*first, *axes))
-    return function
 
 
 def opened(bias: Tensor) -> tuple[MaskLike | None, Tensor | None]:
@@ -125,7 +94,7 @@ def looks_back(mask: MaskLike | None, queries: int, keys: int) -> bool:
         return False
     if isinstance(mask, Band):
         return mask.after is not None and mask.after <= 0
-    if isinstance(mask, Rows):
+    if isinstance(mask, SelectedQueries):
         return looks_back(mask.mask, mask.queries, keys)
     if queries * keys > LARGEST:
         return False

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.watching import frames
-from regard.watching.frames import Frame
+from regard.watching import running
+from regard.watching.running import Stack
 
 
-class Suspecting:
+class SoftmaxReports:
     """`Tensor.softmax` with a report of its calls, until `remove`."""
 
     def __init__(self) -> None:
@@ -37,14 +37,14 @@ def reporting(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def through(*arguments: Any, **named: Any) -> Any:
         result = original(*arguments, **named)
-        if not torch.compiler.is_compiling() and frames.listening():
-            frames.suspect(result, arguments[1] if len(arguments) > 1 else named.get("dim"))
+        if not torch.compiler.is_compiling() and running.is_observed():
+            running.report_softmax(result, arguments[1] if len(arguments) > 1 else named.get("dim"))
         return result
 
     return through
 
 
-def weighs_keys(weights: Any, axis: Any, stack: tuple[Frame, ...]) -> bool:
+def weighs_keys(weights: Any, axis: Any, stack: Stack) -> bool:
     """Whether the shapes are those of attention weights.
 
     They are (..., length, length), or the normalised axis is as long as a sequence (batch, length,

@@ -19,18 +19,18 @@ from regard.attention.normalisers import Normaliser
 from regard.attention.scores import DotLike, Score
 from regard.attention.shapes import Frame, broadcast
 from regard.watching.errors import WatchError
-from regard.watching.placing import FlexScore, placed
-from regard.watching.rules import SHUT, Rows, Rule, narrowed, opened
+from regard.watching.flex import FlexMask, FlexScore, placed
+from regard.watching.masks import SHUT, SelectedQueries, narrowed, opened
 
-Rows_ = slice | Iterable[int]
+RowIndex = slice | Iterable[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Selection:
     """What of a call is kept; the whole of it, as it is, unless told."""
 
     heads: tuple[int, ...] | None = None
-    rows: Rows_ | None = None
+    rows: RowIndex | None = None
     device: torch.device | None = None
     dtype: torch.dtype | None = None
     copy: bool = False
@@ -44,7 +44,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
+class CapturedCall:
     """normalise(mask(score(query, key) + bias)), grouped heads as the model had them.
 
     `query` is (*batch, heads, queries, width), `key` (*batch, key_heads, keys, width) with as many
@@ -74,20 +74,20 @@ class Parts:
             front = broadcast(front, tuple(self.key.shape[:-2]))
         return (*front, self.query.shape[-2], self.key.shape[-2])
 
-    def sampled(self, sample: Sample) -> Parts:
+    def selected(self, selection: Selection) -> CapturedCall:
         """What of it is to be kept."""
-        parts = self if sample.gradients else self._each(freed)
-        if sample.heads is not None:
-            parts = parts._of_heads(sample.heads)
-        if sample.rows is not None:
-            parts = parts._of_rows(sample.rows)
-        if not sample.changes:
-            return parts
-        if sample.dtype is not None:
-            query, key = parts.query.to(sample.dtype), parts.key.to(sample.dtype)
-            parts = replace(parts, query=query, key=key)
-        parts = parts._each(lambda one: one.to(sample.device))
-        return parts._each(torch.clone) if sample.copy else parts
+        call = self if selection.gradients else self._each(freed)
+        if selection.heads is not None:
+            call = call._of_heads(selection.heads)
+        if selection.rows is not None:
+            call = call._of_rows(selection.rows)
+        if not selection.changes:
+            return call
+        if selection.dtype is not None:
+            query, key = call.query.to(selection.dtype), call.key.to(selection.dtype)
+            call = replace(call, query=query, key=key)
+        call = call._each(lambda one: one.to(selection.device))
+        return call._each(torch.clone) if selection.copy else call
 
     def look(self) -> Look:
         """The look at it: nothing is computed but what its keys and mask need to be read."""
@@ -141,7 +141,7 @@ class Parts:
         masked = bool(readable.any(-1).all()) and last - first == queries - 1
         return here + (first if masked else keys - queries)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Parts:
+    def _each(self, change: Callable[[Tensor], Tensor]) -> CapturedCall:
         changed: dict[str, Any] = {}
         for field in fields(self):
             held = getattr(self, field.name)
@@ -149,7 +149,7 @@ class Parts:
                 changed[field.name] = change(held)
         return replace(self, **changed)
 
-    def _of_heads(self, heads: tuple[int, ...]) -> Parts:
+    def _of_heads(self, heads: tuple[int, ...]) -> CapturedCall:
         if self.query.ndim < 4:
             raise WatchError(f"its queries have shape {list(self.query.shape)}, no axis of heads")
         count, own = self.query.shape[-3], self.key.shape[-3]
@@ -173,7 +173,7 @@ class Parts:
             witness=some(self.witness),
         )
 
-    def _of_rows(self, rows: Rows_) -> Parts:
+    def _of_rows(self, rows: RowIndex) -> CapturedCall:
         count = self.query.shape[-2]
         index = range(count)[rows] if isinstance(rows, slice) else [i for i in rows if i < count]
         chosen = torch.tensor([i % count for i in index if i >= -count], dtype=torch.long)
@@ -182,7 +182,7 @@ class Parts:
         if isinstance(mask, Tensor):
             mask = pick(mask, -2, there) if mask.ndim > 1 else mask
         elif mask is not None:
-            mask = Rows(as_mask(mask), there, count)
+            mask = SelectedQueries(as_mask(mask), there, count)
         bias = self.bias
         if bias is not None and bias.ndim > 1:
             bias = pick(bias, -2, there)
@@ -204,7 +204,7 @@ def freed(tensor: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class OfHeads:
+class ScoreOfHeads:
     """A score with parameters for every head, of some of the heads: the others are not kept."""
 
     score: Score
@@ -220,14 +220,14 @@ class OfHeads:
         return whole.index_copy(-3, self.heads.to(some.device), some)
 
 
-def from_request(request: Request) -> Parts:
+def from_request(request: Request) -> CapturedCall:
     """The arguments of one of our own attentions; grouped heads as heads, of fewer keys."""
     query, key = request.query, request.key
     if query.ndim == key.ndim > 4 and key.shape[-3] == 1 and key.shape[-4] == query.shape[-4]:
         merged = merge(replace(request, key=key[..., :0, :]), request.batch())  # copies no keys
         if not isinstance(merged.score, ChangedScore):
             request, key = merged, key.squeeze(-3)
-    return Parts(
+    return CapturedCall(
         request.query,
         key,
         score=request.score,
@@ -243,11 +243,11 @@ def _score_of(score: Score | None, heads: Tensor, count: int) -> Score | None:
     inner = getattr(score, "score", score)  # a SoftCap's
     if score is None or isinstance(inner, DotLike):
         return score
-    return OfHeads(score, heads, count)
+    return ScoreOfHeads(score, heads, count)
 
 
 def _mask_of(mask: Any, heads: Tensor, some: Callable[[Any], Any]) -> Any:
-    if isinstance(mask, Rule):
+    if isinstance(mask, FlexMask):
         return replace(mask, heads=heads)
     if isinstance(mask, Given):
         return Given(some(mask.tensor))

@@ -26,7 +26,7 @@ PROJECTION = re.compile("linear|conv1d|dense", re.IGNORECASE)
 
 
 @dataclass(slots=True)
-class Frame:
+class RunningModule:
     """A module that is running: how many attentions it computed, and what its projections read.
 
     `number` counts the calls of modules of its class by the module around it.
@@ -39,67 +39,70 @@ class Frame:
     children: Counter[str] = field(default_factory=Counter)
 
 
-class Listener(Protocol):
+Stack = tuple[RunningModule, ...]
+
+
+class Observer(Protocol):
     """A watch, as the hooks and doors know it."""
 
     is_open: bool
 
-    def entered(self, stack: tuple[Frame, ...], arguments: tuple[Any, ...]) -> None: ...
+    def module_entered(self, stack: Stack, arguments: tuple[Any, ...]) -> None: ...
 
-    def heard(self, stack: tuple[Frame, ...], told: Any) -> None: ...
+    def attention_computed(self, stack: Stack, capture: Any) -> None: ...
 
-    def suspected(self, stack: tuple[Frame, ...], weights: Any, axis: Any) -> None: ...
-
-
-_stack: ContextVar[tuple[Frame, ...]] = ContextVar("stack", default=())
-_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
-_silent: ContextVar[bool] = ContextVar("silent", default=False)
+    def softmax_computed(self, stack: Stack, weights: Any, axis: Any) -> None: ...
 
 
-def listen(listener: Listener) -> None:
-    _listeners.set((*(each for each in _listeners.get() if each.is_open), listener))
+_stack: ContextVar[Stack] = ContextVar("stack", default=())
+_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
+_suppressed: ContextVar[bool] = ContextVar("suppressed", default=False)
 
 
-def leave(listener: Listener) -> None:
+def add_observer(observer: Observer) -> None:
+    _observers.set((*(each for each in _observers.get() if each.is_open), observer))
+
+
+def remove_observer(observer: Observer) -> None:
     """Where a watch ends elsewhere, as a generator's may, it stays listed but `is_open` no more."""
-    _listeners.set(tuple(each for each in _listeners.get() if each is not listener))
-    if not _listeners.get():
+    _observers.set(tuple(each for each in _observers.get() if each is not observer))
+    if not _observers.get():
         _stack.set(())
 
 
-def listening() -> bool:
+def is_observed() -> bool:
     """Whether somebody wants to know of an attention that is computed now."""
-    return bool(_stack.get()) and bool(_listeners.get()) and not _silent.get()
+    return bool(_stack.get()) and bool(_observers.get()) and not _suppressed.get()
 
 
-def tell(told: Any) -> None:
+def report_attention(capture: Any) -> None:
     """Tell everybody who listens of an attention; `told` makes its parts."""
     stack = _stack.get()
-    for listener in _listeners.get():
-        listener.heard(stack, told)
+    for observer in _observers.get():
+        observer.attention_computed(stack, capture)
     stack[-1].attentions += 1
 
 
-def suspect(weights: Any, axis: Any) -> None:
+def report_softmax(weights: Any, axis: Any) -> None:
     """Report a softmax that is part of no known attention."""
-    for listener in _listeners.get():
-        listener.suspected(_stack.get(), weights, axis)
+    for observer in _observers.get():
+        observer.softmax_computed(_stack.get(), weights, axis)
 
 
-def reads_two() -> None:
+def mark_two_inputs() -> None:
     """The module that runs reads another sequence than its own."""
-    if listening():
+    if is_observed():
         _stack.get()[-1].read |= {"query", "key"}
 
 
 @contextmanager
-def silence() -> Iterator[None]:
+def reports_suppressed() -> Iterator[None]:
     """What is computed within is part of an attention that is told of as a whole."""
-    before = _silent.set(True)
+    before = _suppressed.set(True)
     try:
         yield
     finally:
-        _silent.reset(before)
+        _suppressed.reset(before)
 
 
 def hooks() -> list[RemovableHandle]:
@@ -111,7 +114,7 @@ def hooks() -> list[RemovableHandle]:
 
 
 def _enter(module: nn.Module, arguments: Any) -> None:
-    if torch.compiler.is_compiling() or not _listeners.get():
+    if torch.compiler.is_compiling() or not _observers.get():
         return
     stack = _stack.get()
     if stack and PROJECTION.search(type(module).__name__):
@@ -119,9 +122,9 @@ def _enter(module: nn.Module, arguments: Any) -> None:
     kind = type(module).__name__
     if stack:
         stack[-1].children[kind] += 1
-    stack = (*stack, Frame(module, stack[-1].children[kind] if stack else 0))
-    for listener in _listeners.get():
-        listener.entered(stack, arguments)
+    stack = (*stack, RunningModule(module, stack[-1].children[kind] if stack else 0))
+    for observer in _observers.get():
+        observer.module_entered(stack, arguments)
     _stack.set(stack)
 
 
@@ -135,7 +138,7 @@ def _exit(module: nn.Module, arguments: Any, output: Any) -> None:
             return
 
 
-def _note(frame: Frame, arguments: Any) -> None:
+def _note(frame: RunningModule, arguments: Any) -> None:
     read = arguments[0] if isinstance(arguments, tuple) and arguments else None
     if isinstance(read, Tensor) and read.layout is torch.strided and not read.is_nested:
         try:

@@ -19,19 +19,19 @@ from torch.nn import functional as F
 from regard.attention.masks import padding
 from regard.attention.masks.mask import MaskLike
 from regard.loops.availability import transformed
-from regard.watching import frames
+from regard.watching import running
+from regard.watching.captured import CapturedCall
 from regard.watching.functions import scaled
-from regard.watching.parts import Parts
 
 KEYS = 1  # torch's mask_type of a mask (batch, keys); 0 and 2 are planes
 
 
 @dataclass(frozen=True, eq=False)
-class Later:
-    """Parts that are yet to be computed, and what from."""
+class DeferredCall:
+    """CapturedCall that are yet to be computed, and what from."""
 
     held: dict[str, Tensor | None]
-    make: Callable[..., Parts]
+    make: Callable[..., CapturedCall]
     shape: tuple[int, ...] | None = None  # of the look, where it is known
     crossing: bool = False  # whether the keys are of another sequence
     within: str = ""  # the part of the running module that this is the attention of
@@ -40,17 +40,20 @@ class Later:
         """Everything that is held, each once."""
         return list({id(each): each for each in self.held.values() if each is not None}.values())
 
-    def detached(self) -> Later:
+    def detached(self) -> DeferredCall:
         """The same without what a gradient would need; what is one tensor stays one."""
         free = {id(each): each.detach() if each.grad_fn else each for each in self.tensors()}
         held = {name: None if one is None else free[id(one)] for name, one in self.held.items()}
         return replace(self, held=held)
 
-    def parts(self) -> Parts:
+    def captured(self) -> CapturedCall:
         return self.make(**self.held)
 
 
-def native_parts(
+Captured = CapturedCall | DeferredCall
+
+
+def native_call(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -64,15 +67,15 @@ def native_parts(
     need_weights: bool = True,
     average_attn_weights: bool = True,
     mask_type: int | None = None,
-) -> Later:
+) -> DeferredCall:
     """nn.MultiheadAttention's fast path."""
     held = {"states": query, "weight": qkv_weight, "bias": qkv_bias, "mask": mask}
-    return Later(
+    return DeferredCall(
         held, partial(_fast, heads=num_head, mask_type=mask_type), _square(query, num_head)
     )
 
 
-def encoder_parts(
+def encoder_layer_call(
     src: Tensor,
     embed_dim: int,
     num_heads: int,
@@ -86,14 +89,14 @@ def encoder_parts(
     norm_weight_1: Tensor,
     norm_bias_1: Tensor,
     *others: Any,
-) -> Later:
+) -> DeferredCall:
     """nn.TransformerEncoderLayer's fast path: the whole layer in one operator."""
     *_, mask, mask_type = others
     held = {"states": src, "weight": qkv_weight, "bias": qkv_bias, "mask": mask}
     if norm_first:
         held |= {"norm_weight": norm_weight_1, "norm_bias": norm_bias_1}
     make = partial(_fast, heads=num_heads, mask_type=mask_type, eps=eps)
-    return Later(held, make, _square(src, num_heads), within="self_attn")
+    return DeferredCall(held, make, _square(src, num_heads), within="self_attn")
 
 
 def _square(states: Tensor, heads: int) -> tuple[int, ...] | None:
@@ -114,7 +117,7 @@ def _fast(
     heads: int,
     mask_type: int | None,
     eps: float = 0.0,
-) -> Parts:
+) -> CapturedCall:
     """A mask's numbers other than 0 shut a key, as the fast paths have it."""
     readable: MaskLike | None = None
     if mask is not None:
@@ -138,7 +141,7 @@ def weighs(
 ) -> bool:
     """Whether nn.MultiheadAttention computes its weights by hand, and not by fused attention."""
     if _crosses(query, key):
-        frames.reads_two()
+        running.mark_two_inputs()
     return need_weights
 
 
@@ -148,7 +151,7 @@ def _crosses(query: Tensor, key: Tensor) -> bool:
     return (query.data_ptr(), query.shape) != (key.data_ptr(), key.shape)
 
 
-def weighed_parts(
+def weighted_call(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -171,7 +174,7 @@ def weighed_parts(
     k_proj_weight: Tensor | None = None,
     *_: Any,
     **__: Any,
-) -> Later:
+) -> DeferredCall:
     """nn.MultiheadAttention where the weights are asked for."""
     packed = None if use_separate_proj_weight else in_proj_weight
     held = {"query": query, "key": key, "packed": packed, "biases": in_proj_bias}
@@ -179,7 +182,7 @@ def weighed_parts(
     if packed is None:
         held |= {"query_weight": q_proj_weight, "key_weight": k_proj_weight}
     make = partial(_weighed, heads=num_heads, zero=add_zero_attn)
-    return Later(held, make, crossing=_crosses(query, key))
+    return DeferredCall(held, make, crossing=_crosses(query, key))
 
 
 def _weighed(
@@ -195,7 +198,7 @@ def _weighed(
     *,
     heads: int,
     zero: bool,
-) -> Parts:
+) -> CapturedCall:
     """(length, batch, width), the batch second or none; appended keys may be read by all."""
     if packed is not None:
         query_weight, key_weight, _ = packed.chunk(3)
