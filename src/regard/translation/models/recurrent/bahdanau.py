@@ -6,12 +6,10 @@ import torch
 from torch import Tensor
 
 from regard.translation.models.recurrent.attention import new_attention
-from regard.translation.models.recurrent.cells import cells
 from regard.translation.models.recurrent.decoder import Decoder, Hidden, Queries, Words
 from regard.translation.models.recurrent.linear import new_linear
 from regard.translation.models.recurrent.settings import RecurrentConfiguration
 from regard.translation.models.recurrent.source import DecoderState, Source
-from regard.translation.models.recurrent.unrolled import unroll_reading
 
 __all__ = ["BahdanauDecoder"]
 
@@ -33,22 +31,14 @@ class BahdanauDecoder(Decoder):
         self.readout = new_linear(read, settings.hidden_width)
 
     def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
-        states, contexts = self._states(self.project(words), words, source)
-        read = torch.cat([states, contexts, words], dim=-1)
-        queries = torch.cat([source.first[-1][0][None], states[:-1]])
-        return torch.tanh(self.readout(read)), queries.transpose(0, 1)
-
-    def _states(self, projected: Tensor, words: Words, source: Source) -> tuple[Tensor, Tensor]:
-        """The top layer's states after every step, and the contexts read before them."""
-        at_once = unroll_reading(cells(self.cells), self.attention, projected, source)
-        if at_once is not None:
-            return at_once
-        layers, contexts, states = source.first, [], []
-        for step, noise in zip(projected, self.noises(words), strict=True):
-            contexts.append(self.contexts(layers[-1][0][:, None], source)[:, 0])
-            layers = self.advance(step, layers, contexts[-1], noise)
+        layers, queries, contexts, states = source.first, [], [], []
+        for projected, noise in zip(self.project(words), self.noises(words), strict=True):
+            queries.append(layers[-1][0])
+            contexts.append(self.contexts(queries[-1][:, None], source)[:, 0])
+            layers = self.advance(projected, layers, contexts[-1], noise)
             states.append(layers[-1][0])
-        return torch.stack(states), torch.stack(contexts)
+        read = torch.cat([torch.stack(states), torch.stack(contexts), words], dim=-1)
+        return torch.tanh(self.readout(read)), torch.stack(queries, dim=1)
 
     def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         context = self.contexts(state.layers[-1][0][:, None], state.source)[:, 0]

@@ -17,7 +17,6 @@ from regard.translation.models.recurrent.cells import CellState, cells, new_cell
 from regard.translation.models.recurrent.linear import new_linear
 from regard.translation.models.recurrent.settings import RecurrentConfiguration
 from regard.translation.models.recurrent.source import DecoderState, Source
-from regard.translation.models.recurrent.unrolled import Steps, unroll
 
 __all__ = ["Decoder", "FixedVectorDecoder", "new_output_projection"]
 
@@ -103,14 +102,8 @@ class Decoder(nn.Module, ABC):
 
     def states(self, words: Words, source: Source) -> Float[Tensor, "target batch d_state"]:
         """The top layer's states after every step, where nothing is fed back."""
-        projected, layers = self.project(words), cells(self.cells)
-        if len(layers) == 1:
-            steps = Steps.forwards([words.shape[1]] * len(words))
-            at_once = unroll(layers[0], projected.flatten(0, 1), steps, source.first[0])
-            if at_once is not None:
-                return at_once[0].view(*words.shape[:2], -1)
         state, states = source.first, []
-        for step, noise in zip(projected, self.noises(words), strict=True):
+        for step, noise in zip(self.project(words), self.noises(words), strict=True):
             state = self.advance(step, state, None, noise)
             states.append(state[-1][0])
         return torch.stack(states)

@@ -10,7 +10,6 @@ from regard.attention.blocks.dropout import Dropout
 from regard.translation.models.recurrent.cells import Cell, CellState, cells, new_cell
 from regard.translation.models.recurrent.packing import Packing
 from regard.translation.models.recurrent.settings import RecurrentConfiguration
-from regard.translation.models.recurrent.unrolled import Steps, unroll
 
 __all__ = ["Encoder"]
 
@@ -59,11 +58,7 @@ class Encoder(nn.Module):
 
 def _forwards(cell: Cell, words: Tensor, packing: Packing) -> tuple[Tensor, CellState]:
     """All states, packed, and the last one of each sentence that is not empty."""
-    projected = cell.project(words)
-    at_once = unroll(cell, projected, Steps.forwards(packing.sizes))
-    if at_once is not None:
-        return at_once[0], tuple(part.index_select(0, packing.ends) for part in at_once)
-    steps = projected.split(packing.sizes)
+    steps = cell.project(words).split(packing.sizes)
     state = cell.nothing(words, packing.sizes[0] if packing.sizes else 0)
     states: list[Tensor] = []
     ended: list[CellState] = []
@@ -81,11 +76,7 @@ def _forwards(cell: Cell, words: Tensor, packing: Packing) -> tuple[Tensor, Cell
 
 def _backwards(cell: Cell, words: Tensor, packing: Packing) -> tuple[Tensor, CellState]:
     """The same from the right: a sentence joins in at its last word."""
-    projected = cell.project(words)
-    at_once = unroll(cell, projected, Steps.backwards(packing.sizes))
-    if at_once is not None:
-        return at_once[0], tuple(part[: packing.sizes[0]] for part in at_once)
-    steps = projected.split(packing.sizes)
+    steps = cell.project(words).split(packing.sizes)
     state = cell.nothing(words, 0)
     states: list[Tensor] = []
     for gates in reversed(steps):

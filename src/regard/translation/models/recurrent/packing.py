@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -43,15 +42,6 @@ class Packing:
         places = (order * longest + step[:, None])[step[:, None] < ordered]
         here = None if len(places) == len(order) * longest else (step < lengths[:, None])[:, None]
         return cls(order, sizes, places, here, (len(lengths), longest))
-
-    @property
-    def ends(self) -> Int[Tensor, " sentences"]:
-        """Where, among the packed words, the last one of each sentence is, longest first."""
-        starts = torch.tensor([0, *accumulate(self.sizes)][:-1])
-        sizes = torch.tensor(self.sizes)
-        rows = torch.arange(self.sizes[0] if self.sizes else 0)
-        steps = (rows[:, None] < sizes).sum(1) - 1
-        return (starts[steps] + rows).to(self.order.device)
 
     def pack(self, padded: Float[Tensor, "batch source width"]) -> Float[Tensor, "words width"]:
         """The words alone."""
