@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +28,7 @@ def test_weights_shape_search_and_precision_have_places_of_their_own():
     others = [cache._digest(translator(model, search), "float32", "4.0")]
     others.append(cache._digest(translator(model, Search(beam=7)), "int8", "4.0"))
     for change in ({"heads": 4}, {"activation": "silu"}, {"scale_embedding": False}):
-        twin = Transformer(replace(SETTINGS, **change), 9, 9)
+        twin = Transformer(SETTINGS.model_copy(update=change), 9, 9)
         twin.load_state_dict(model.state_dict())
         others.append(cache._digest(translator(twin, search), "int8", "4.0"))
     with torch.no_grad():

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.errors import ConfigurationError
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.models.listed import listed_logits
-from regard.translation.models.recurrent import RecurrentConfiguration, RecurrentModel
+from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
 from regard.translation.models.transformer import Transformer, TransformerSettings
 
 VOCABULARY = 71
@@ -20,8 +20,14 @@ SOURCE, LENGTHS = torch.tensor([[5, 9, 8, 3], [6, 3, 0, 0], [7, 7, 3, 0]]), torc
 
 def recurrent(**changes: object) -> RecurrentModel:
     torch.manual_seed(0)
-    sizes = {"encoder_width": 12, "decoder_width": 16, "embedding_width": 20, "attention_width": 8}
-    return RecurrentModel(RecurrentConfiguration(**(sizes | changes)), 20, VOCABULARY).eval()
+    sizes = {
+        "encoder_width": 12,
+        "decoder_width": 16,
+        "embedding_width": 20,
+        "attention_width": 8,
+        "tied": "none",
+    }
+    return RecurrentModel(RecurrentSettings(**(sizes | changes)), 20, VOCABULARY).eval()
 
 
 def expected(model: RecurrentModel, hidden: Tensor) -> Tensor:

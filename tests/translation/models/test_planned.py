@@ -38,7 +38,7 @@ def without_gradients() -> Iterator[None]:
 def small(**changes: object) -> Transformer:
     torch.manual_seed(3)
     shape = {"width": 24, "heads": 2, "feed_forward": 40, "encoder_layers": 2, "decoder_layers": 2}
-    model = Transformer(TransformerSettings(**{**shape, **changes}), 71, 71)  # type: ignore[arg-type]
+    model = Transformer(TransformerSettings().model_copy(update={**shape, **changes}), 71, 71)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter)

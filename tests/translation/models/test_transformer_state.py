@@ -13,7 +13,9 @@ LENGTHS = torch.tensor([4, 2, 3])
 
 def model() -> Transformer:
     torch.manual_seed(0)
-    settings = TransformerSettings(2, 2, width=16, heads=4, feed_forward=24)
+    settings = TransformerSettings(
+        encoder_layers=2, decoder_layers=2, width=16, heads=4, feed_forward=24
+    )
     return Transformer(settings, 12, 12).double().eval()
 
 

@@ -73,7 +73,7 @@ def test_a_text_that_fills_its_vocabulary_gets_no_such_note(tmp_path):
 def test_a_model_whose_parts_do_not_fit_leaves_no_folder(tmp_path):
     changes = ["model.score=dot", "model.decoder_width=12"]
     with pytest.raises(
-        ConfigurationError, match="model: score 'dot' compares vectors of one width"
+        ConfigurationError, match=r"model = .*: score 'dot' compares vectors of one"
     ):
         prepare(configuration(tmp_path, *changes, model="recurrent"), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -16,7 +16,6 @@ from regard.translation.configuration import (
     DataSection,
     SearchSection,
     TokenizerSection,
-    TransformerSection,
 )
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run, Tokenizers
@@ -43,7 +42,7 @@ class MarianRun(Run):
         configuration = Configuration.model_construct(
             data=DataSection.model_construct(source_language=source, target_language=target),
             tokenizer=TokenizerSection(joint=False),
-            model=TransformerSection.model_construct(**vars(found.settings())),
+            model=found.settings(),
             search=SearchSection(beam=found.num_beams, length_penalty=found.length_penalty),
         )
         return cls(folder, configuration, found)

@@ -17,7 +17,6 @@ from regard.translation.configuration import (
     DataSection,
     SearchSection,
     TokenizerSection,
-    TransformerSection,
 )
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run, Tokenizers
@@ -46,7 +45,7 @@ class T5Run(Run):
         configuration = Configuration.model_construct(
             data=DataSection.model_construct(source_language="unknown", target_language="unknown"),
             tokenizer=TokenizerSection(joint=True),
-            model=TransformerSection.model_construct(**vars(found.settings("three_way"))),
+            model=found.settings("three_way"),
             search=SearchSection(beam=found.num_beams, length_penalty=found.length_penalty),
         )
         return cls(folder, configuration, found)

@@ -1,6 +1,5 @@
 """Configurations: TOML, typed, every key checked before anything else happens."""
 
-from regard.translation.configuration.architectures import RecurrentSection, TransformerSection
 from regard.translation.configuration.data import (
     DataSection,
     FilesSection,
@@ -10,12 +9,14 @@ from regard.translation.configuration.data import (
     language_tag,
 )
 from regard.translation.configuration.reading import LARGEST_FILE, decode, parse, read
+from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.configuration.training import (
     FREE_ON_RESUME,
     GuideSection,
     SearchSection,
     TrainingSection,
 )
+from regard.translation.configuration.transformer import TransformerSettings
 from regard.translation.configuration.whole import Configuration
 from regard.translation.configuration.writing import differences, dump
 
@@ -27,11 +28,11 @@ __all__ = [
     "GeneratedSection",
     "GuideSection",
     "LARGEST_FILE",
-    "RecurrentSection",
+    "RecurrentSettings",
     "SearchSection",
     "TokenizerSection",
     "TrainingSection",
-    "TransformerSection",
+    "TransformerSettings",
     "check_tag",
     "decode",
     "differences",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from regard.translation.configuration.architectures import RecurrentSection, TransformerSection
 from regard.translation.configuration.data import (
     DataSection,
     FilesSection,
@@ -10,13 +9,15 @@ from regard.translation.configuration.data import (
     PretrainedSection,
     TokenizerSection,
 )
+from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.configuration.section import Section
 from regard.translation.configuration.training import GuideSection, SearchSection, TrainingSection
+from regard.translation.configuration.transformer import TransformerSettings
 from regard.translation.configuration.whole import Configuration
 
 MODELS: dict[str, type[Section]] = {
-    "transformer": TransformerSection,
-    "recurrent": RecurrentSection,
+    "transformer": TransformerSettings,
+    "recurrent": RecurrentSettings,
 }
 
 # `model` has one class for each `model.kind`; every other table has one class.

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from regard.translation.configuration.architectures import RecurrentSection, TransformerSection
 from regard.translation.configuration.data import DataSection, PretrainedSection, TokenizerSection
+from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.configuration.section import Section
 from regard.translation.configuration.training import SearchSection, TrainingSection
+from regard.translation.configuration.transformer import TransformerSettings
 
 
 class Configuration(Section):
@@ -21,7 +22,7 @@ class Configuration(Section):
     """The seed of all random numbers."""
     data: DataSection
     tokenizer: TokenizerSection = TokenizerSection()
-    model: Annotated[TransformerSection | RecurrentSection, Field(discriminator="kind")]
+    model: Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]
     pretrained: PretrainedSection | None = None
     training: TrainingSection = TrainingSection()
     search: SearchSection = SearchSection()
@@ -44,7 +45,7 @@ class Configuration(Section):
             )
         if guide is None:
             return self
-        if isinstance(model, TransformerSection):
+        if isinstance(model, TransformerSettings):
             layers = model.decoder_layers
         else:
             layers = 0 if model.attention == "none" else 1
@@ -61,7 +62,7 @@ class Configuration(Section):
     @model_validator(mode="after")
     def _positions_reach(self) -> Configuration:
         model, longest = self.model, self.data.longest
-        if not isinstance(model, TransformerSection) or model.positions != "learned":
+        if not isinstance(model, TransformerSettings) or model.positions != "learned":
             return self
         if model.longest <= longest:
             raise ValueError(

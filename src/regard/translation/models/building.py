@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from regard.errors import ConfigurationError
-from regard.translation.configuration import Configuration, RecurrentSection
+from regard.translation.configuration import Configuration, RecurrentSettings
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.models.recurrent.model import RecurrentModel
-from regard.translation.models.recurrent.settings import RecurrentConfiguration
-from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer import Transformer
 from regard.translation.text.tokenizer import PAD
 
 
 def build(
     configuration: Configuration, source_vocabulary: int, target_vocabulary: int
 ) -> TranslationModel:
-    """The model a configuration describes, freshly drawn.
-
-    Raises `ConfigurationError` when its parts do not fit together.
-    """
-    try:
-        return _build(configuration, source_vocabulary, target_vocabulary)
-    except ValueError as fault:
-        raise ConfigurationError(f"model: {fault}") from None
-
-
-def _build(
-    configuration: Configuration, source_vocabulary: int, target_vocabulary: int
-) -> TranslationModel:
-    section = configuration.model
-    given = section.model_dump(exclude={"kind"})
-    if isinstance(section, RecurrentSection):
-        names = {field.name for field in fields(RecurrentConfiguration)}
-        settings = RecurrentConfiguration(**{k: v for k, v in given.items() if k in names})
+    """The model of a configuration, with random weights."""
+    settings = configuration.model
+    if isinstance(settings, RecurrentSettings):
         return RecurrentModel(settings, source_vocabulary, target_vocabulary, PAD)
-    return Transformer(TransformerSettings(**given), source_vocabulary, target_vocabulary, PAD)
+    return Transformer(settings, source_vocabulary, target_vocabulary, PAD)
 
 
 class Undrawn(TorchFunctionMode):
-    """While it lasts, weights are not drawn: for a model that is about to be given others.
+    """While it is entered, new modules do not initialise their weights: for models whose weights are loaded next.
 
-    Drawing costs time when a model is opened, and moves the caller's random numbers on; on the meta
-    device it makes torch load its compiler.
+    Initialising takes time, and changes the state of torch's random numbers; on the meta device it makes torch load
+    its compiler.
     """
 
     _DRAWS = frozenset(

@@ -174,7 +174,6 @@ def prepare(
             raise ConfigurationError("--from and [pretrained]: both give the embeddings: take one")
         configuration = finetuning.fitted(configuration, start)
         run = Run(folder, configuration)
-    check_model(configuration)
     sums = unchanged.sums(configuration.data, data) if processes.first else {}
     found = read_data(configuration.data, data, configuration.seed)
     observer.note(
@@ -300,12 +299,6 @@ def _guide(configuration: Configuration, pairs: list[Pair], tokenizers: Tokenize
     except DataError as fault:
         files = [str(each.links) for each in configuration.data.training if each.links]
         raise DataError(f"{' or '.join(files)}: {fault}") from None
-
-
-def check_model(configuration: Configuration) -> None:
-    """Raises `ConfigurationError` when the parts of the model do not fit together; takes no memory."""
-    with torch.device("meta"):
-        build(configuration, 8, 8)
 
 
 def _short_enough(found: Data, tokenizers: Tokenizers, longest: int, observer: Observer) -> Data:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from regard.translation.models.recurrent import RecurrentConfiguration, RecurrentModel
+from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
 
 SOURCE = torch.tensor([[4, 5, 6, 3], [7, 3, 0, 0], [8, 9, 3, 0]])
 LENGTHS = torch.tensor([4, 2, 3])
@@ -48,12 +48,13 @@ def small(**changes: Any) -> RecurrentModel:
         "decoder_width": 8,
         "attention_width": 5,
         "dropout": 0.0,
+        "tied": "none",
     }
     parts.update(changes)
     if not parts.get("bidirectional", True):
         parts["encoder_width"] = 8
     torch.manual_seed(0)
-    model = RecurrentModel(RecurrentConfiguration(**parts), 12, 12).double().eval()
+    model = RecurrentModel(RecurrentSettings(**parts), 12, 12).double().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.translation.models.recurrent import RecurrentConfiguration, RecurrentModel
+from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
 
 State = tuple[Tensor, ...]
 
@@ -17,7 +17,7 @@ class Oracle:
     """A slow twin of a `RecurrentModel`."""
 
     weights: dict[str, Tensor]
-    settings: RecurrentConfiguration
+    settings: RecurrentSettings
 
     @classmethod
     def of(cls, model: RecurrentModel) -> Oracle:

@@ -8,15 +8,15 @@ import pytest
 import torch
 from tests.translation.models.recurrent.models import LENGTHS, SOURCE, TARGET, small
 
-from regard.translation.models.recurrent import RecurrentConfiguration, RecurrentModel
+from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"encoder_layers": 0}, "encoder_layers is 0"),
-        ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"scheduled_sampling": 1.5}, "scheduled_sampling is 1.5"),
+        ({"encoder_layers": 0}, "encoder_layers\n.* greater than or equal to 1 .*input_value=0,"),
+        ({"dropout": 1.0}, "dropout\n.* less than 1 .*input_value=1.0,"),
+        ({"scheduled_sampling": 1.5}, "scheduled_sampling\n.*input_value=1.5,"),
         ({"score": "dot"}, "vectors of one width"),
         ({"heads": 3}, "3 heads do not divide"),
         ({"attention": "none", "bridge": "zero"}, "never shows the source"),
@@ -26,12 +26,12 @@ from regard.translation.models.recurrent import RecurrentConfiguration, Recurren
 )
 def test_parts_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        RecurrentConfiguration(**changes)
+        RecurrentSettings(**changes)
 
 
 def test_three_way_tying_needs_one_vocabulary() -> None:
     with pytest.raises(ValueError, match="50 source and 60 target words"):
-        RecurrentModel(RecurrentConfiguration(tied="three_way"), 50, 60)
+        RecurrentModel(RecurrentSettings(tied="three_way"), 50, 60)
 
 
 @pytest.mark.parametrize(("tied", "vectors"), [("none", 3), ("target", 2), ("three_way", 1)])

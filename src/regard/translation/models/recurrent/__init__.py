@@ -1,6 +1,7 @@
 """The recurrent encoder-decoder of Bahdanau, Luong and Sutskever."""
 
-from .model import RecurrentModel
-from .settings import RecurrentConfiguration
+from regard.translation.configuration import RecurrentSettings
 
-__all__ = ["RecurrentConfiguration", "RecurrentModel"]
+from .model import RecurrentModel
+
+__all__ = ["RecurrentSettings", "RecurrentModel"]

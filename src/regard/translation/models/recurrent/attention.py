@@ -12,7 +12,7 @@ from regard.attention.heads import MultiHeadAttention
 from regard.attention.looks.look import Look
 from regard.attention.memory.heads import HeadMemory
 from regard.attention.scores import Score, build, prepare
-from regard.translation.models.recurrent.settings import RecurrentConfiguration
+from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.source import Source
 
 __all__ = ["CrossAttention", "HeadsAttention", "OneAttention", "new_attention"]
@@ -84,7 +84,7 @@ class HeadsAttention(CrossAttention):
         return self.heads.read(query, memory=keys, mask=source.readable)[1]
 
 
-def new_attention(settings: RecurrentConfiguration) -> CrossAttention:
+def new_attention(settings: RecurrentSettings) -> CrossAttention:
     """The attention of a configuration; its contexts are as wide as the encoder's states."""
     query, memory, heads = settings.decoder_width, settings.memory_width, settings.heads
     if heads == 1:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.attention import new_attention
 from regard.translation.models.recurrent.decoder import Decoder, Hidden, Queries, Words
 from regard.translation.models.recurrent.linear import new_linear
-from regard.translation.models.recurrent.settings import RecurrentConfiguration
 from regard.translation.models.recurrent.source import DecoderState, Source
 
 __all__ = ["BahdanauDecoder"]
@@ -25,7 +25,7 @@ class BahdanauDecoder(Decoder):
     reads the context.
     """
 
-    def __init__(self, settings: RecurrentConfiguration) -> None:
+    def __init__(self, settings: RecurrentSettings) -> None:
         super().__init__(settings, new_attention(settings), d_feed=settings.memory_width)
         read = settings.decoder_width + settings.memory_width + settings.embedding_width
         self.readout = new_linear(read, settings.hidden_width)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.cells import CellState
 from regard.translation.models.recurrent.linear import new_linear
-from regard.translation.models.recurrent.settings import RecurrentConfiguration
 
 __all__ = ["Bridge"]
 
@@ -21,7 +21,7 @@ class Bridge(nn.Module):
     layer (arXiv 1409.3215). "zero": nothing.
     """
 
-    def __init__(self, settings: RecurrentConfiguration) -> None:
+    def __init__(self, settings: RecurrentSettings) -> None:
         super().__init__()
         self.kind = settings.bridge
         self.layers, self.width = settings.decoder_layers, settings.decoder_width
@@ -30,7 +30,7 @@ class Bridge(nn.Module):
             self.memory = self._projections(settings) if settings.cell == "lstm" else None
 
     @staticmethod
-    def _projections(settings: RecurrentConfiguration) -> nn.ModuleList:
+    def _projections(settings: RecurrentSettings) -> nn.ModuleList:
         return nn.ModuleList(
             new_linear(settings.memory_width, settings.decoder_width)
             for _ in range(settings.decoder_layers)

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from regard.attention.blocks.dropout import Dropout, keep
 from regard.attention.looks.look import Look
 from regard.attention.memory.heads import HeadMemory
+from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.attention import CrossAttention
 from regard.translation.models.recurrent.cells import CellState, cells, new_cell
 from regard.translation.models.recurrent.linear import new_linear
-from regard.translation.models.recurrent.settings import RecurrentConfiguration
 from regard.translation.models.recurrent.source import DecoderState, Source
 
 __all__ = ["Decoder", "FixedVectorDecoder", "new_output_projection"]
@@ -32,7 +32,7 @@ class Decoder(nn.Module, ABC):
 
     def __init__(
         self,
-        settings: RecurrentConfiguration,
+        settings: RecurrentSettings,
         attention: CrossAttention | None = None,
         d_feed: int = 0,
     ) -> None:
@@ -131,7 +131,7 @@ class FixedVectorDecoder(Decoder):
     ``s_i = cell(y_{i-1}, s_{i-1})``; the output layer reads s_i.
     """
 
-    def __init__(self, settings: RecurrentConfiguration) -> None:
+    def __init__(self, settings: RecurrentSettings) -> None:
         super().__init__(settings)
         self.output_projection = new_output_projection(settings)
 
@@ -145,7 +145,7 @@ class FixedVectorDecoder(Decoder):
         return self.output_projection(layers[-1][0]), DecoderState(layers, None, state.source)
 
 
-def new_output_projection(settings: RecurrentConfiguration) -> nn.Module:
+def new_output_projection(settings: RecurrentSettings) -> nn.Module:
     """From the decoder's width to that of the output layer, where they differ."""
     if settings.hidden_width == settings.decoder_width:
         return nn.Identity()

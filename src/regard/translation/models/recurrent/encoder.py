@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.blocks.dropout import Dropout
+from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.cells import Cell, CellState, cells, new_cell
 from regard.translation.models.recurrent.packing import Packing
-from regard.translation.models.recurrent.settings import RecurrentConfiguration
 
 __all__ = ["Encoder"]
 
@@ -22,7 +22,7 @@ class Encoder(nn.Module):
     last word. A sentence of length 0 has states of 0.
     """
 
-    def __init__(self, settings: RecurrentConfiguration) -> None:
+    def __init__(self, settings: RecurrentSettings) -> None:
         super().__init__()
         self.width = settings.encoder_width
         self.forwards = self._cells(settings)
@@ -30,7 +30,7 @@ class Encoder(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     @staticmethod
-    def _cells(settings: RecurrentConfiguration) -> nn.ModuleList:
+    def _cells(settings: RecurrentSettings) -> nn.ModuleList:
         return nn.ModuleList(
             new_cell(
                 settings.cell,

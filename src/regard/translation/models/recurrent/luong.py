@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.attention import new_attention
 from regard.translation.models.recurrent.decoder import (
     Decoder,
@@ -14,7 +15,6 @@ from regard.translation.models.recurrent.decoder import (
     new_output_projection,
 )
 from regard.translation.models.recurrent.linear import new_linear
-from regard.translation.models.recurrent.settings import RecurrentConfiguration
 from regard.translation.models.recurrent.source import DecoderState, Source
 
 __all__ = ["LuongDecoder"]
@@ -30,7 +30,7 @@ class LuongDecoder(Decoder):
     input feeding the attentional vector a is not fed back, and all steps look at once.
     """
 
-    def __init__(self, settings: RecurrentConfiguration) -> None:
+    def __init__(self, settings: RecurrentSettings) -> None:
         width = settings.decoder_width
         d_feed = width if settings.input_feeding else 0
         super().__init__(settings, new_attention(settings), d_feed)

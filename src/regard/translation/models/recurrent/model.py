@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention.blocks.dropout import Dropout
 from regard.attention.looks.look import Look
+from regard.translation.configuration.recurrent import AttentionName, RecurrentSettings
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.recurrent.bahdanau import BahdanauDecoder
 from regard.translation.models.recurrent.bridge import Bridge
@@ -15,7 +16,6 @@ from regard.translation.models.recurrent.decoder import Decoder, FixedVectorDeco
 from regard.translation.models.recurrent.encoder import Encoder
 from regard.translation.models.recurrent.luong import LuongDecoder
 from regard.translation.models.recurrent.packing import Packing
-from regard.translation.models.recurrent.settings import AttentionName, RecurrentConfiguration
 from regard.translation.models.recurrent.source import DecoderState, Source
 
 __all__ = ["RecurrentModel"]
@@ -44,7 +44,7 @@ class RecurrentModel(TranslationModel):
 
     Example:
         >>> import torch
-        >>> model = RecurrentModel(RecurrentConfiguration(decoder_width=32), 50, 60)
+        >>> model = RecurrentModel(RecurrentSettings(decoder_width=32, tied="none"), 50, 60)
         >>> source, lengths = torch.tensor([[4, 5, 3], [6, 3, 0]]), torch.tensor([3, 2])
         >>> model(source, lengths, torch.tensor([[2, 7], [2, 8]])).shape
         torch.Size([2, 2, 60])
@@ -52,7 +52,7 @@ class RecurrentModel(TranslationModel):
 
     def __init__(
         self,
-        settings: RecurrentConfiguration,
+        settings: RecurrentSettings,
         source_vocabulary: int,
         target_vocabulary: int,
         padding: int = 0,

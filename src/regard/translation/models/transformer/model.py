@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from regard.attention.blocks import Dropout, new_norm
 from regard.attention.looks.look import Look
 from regard.attention.positions import Alibi, RelativeBias, sinusoidal
+from regard.translation.configuration.transformer import TransformerSettings
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
 from regard.translation.models.transformer.planned import permission
-from regard.translation.models.transformer.settings import TransformerSettings
 from regard.translation.models.transformer.state import (
     Sources,
     TransformerEncoded,

@@ -1,0 +1,103 @@
+"""The settings of a recurrent model, as in the `[model]` table with kind = "recurrent"."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from regard.translation.configuration.section import Rate, Section, Small, Width
+
+CellName = Literal["gru", "lstm"]
+AttentionName = Literal["bahdanau", "luong", "none"]
+
+
+class RecurrentSettings(Section):
+    """A recurrent encoder-decoder with attention (arXiv 1409.0473, 1508.04025)."""
+
+    kind: Literal["recurrent"] = "recurrent"
+    """The architecture."""
+    cell: CellName = "gru"
+    """The recurrent cell of encoder and decoder."""
+    encoder_layers: Small = 1
+    """Layers of the encoder."""
+    decoder_layers: Small = 1
+    """Layers of the decoder."""
+    bidirectional: bool = True
+    """Whether the encoder also reads from right to left. Its states then have twice `encoder_width`."""
+    embedding_width: Width = 256
+    """Width of the word vectors."""
+    encoder_width: Width = 256
+    """Width of one direction of the encoder."""
+    decoder_width: Width = 256
+    """Width of the decoder's state."""
+    attention: AttentionName = "bahdanau"
+    """When the decoder reads the source: before each step ("bahdanau"), after it ("luong"), or never ("none": the
+    source is one vector, the first state of the decoder).
+    """
+    score: Literal["additive", "concat", "dot", "scaled_dot", "cosine", "general"] = "additive"
+    """How the decoder's state is scored against the encoder's states. "concat" is Luong's name for "additive"."""
+    attention_width: Width = 256
+    """Hidden width of the additive score (d_hidden)."""
+    heads: Small = 1
+    """Attention heads; 1 is the attention of the papers."""
+    input_feeding: bool = True
+    """Whether Luong's attentional vector enters the next step."""
+    bridge: Literal["linear", "zero", "copy"] = "linear"
+    """The first state of the decoder: a tanh layer over the last states of the encoder ("linear"), those states
+    themselves ("copy"), or zeros ("zero").
+    """
+    tied: Literal["none", "target", "three_way"] = "three_way"
+    """Embeddings that share their weights: none; target and output layer ("target"); or source as well
+    ("three_way").
+    """
+    dropout: Rate = 0.1
+    """Dropout rate of word vectors, states between layers, and outputs."""
+    scheduled_sampling: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Rate at which training reads the model's own words in place of the reference (arXiv 1506.03099)."""
+
+    @model_validator(mode="after")
+    def _attention_fits(self) -> RecurrentSettings:
+        if self.attention == "none":
+            return self
+        needs_one_width = self.heads == 1 and self.score in ("dot", "scaled_dot", "cosine")
+        if needs_one_width and self.decoder_width != self.memory_width:
+            raise ValueError(
+                f"score {self.score!r} compares vectors of one width, but the decoder's states "
+                f"have {self.decoder_width} and the encoder's {self.memory_width}: "
+                "make them equal, or choose 'general' or 'additive'"
+            )
+        if self.decoder_width % self.heads:
+            raise ValueError(
+                f"{self.heads} heads do not divide a decoder_width of {self.decoder_width}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _bridge_fits(self) -> RecurrentSettings:
+        if self.bridge == "zero" and self.attention == "none":
+            raise ValueError(
+                "attention 'none' with bridge 'zero' never shows the source to the decoder: "
+                "choose bridge 'linear' or 'copy'"
+            )
+        if self.bridge == "copy" and (
+            self.decoder_width != self.memory_width or self.decoder_layers != self.encoder_layers
+        ):
+            raise ValueError(
+                "bridge 'copy' needs as many decoder as encoder layers and a decoder_width of "
+                f"{self.memory_width} (encoder_width x directions), not {self.decoder_layers} of "
+                f"{self.encoder_layers} layers and {self.decoder_width}: choose bridge 'linear'"
+            )
+        return self
+
+    @property
+    def memory_width(self) -> int:
+        """Width of the encoder's states, both directions side by side."""
+        return self.encoder_width * (2 if self.bidirectional else 1)
+
+    @property
+    def hidden_width(self) -> int:
+        """Width of the input of the output layer."""
+        if self.attention == "bahdanau" or self.tied != "none":
+            return self.embedding_width
+        return self.decoder_width

@@ -1,0 +1,94 @@
+"""The settings of a Transformer, as in the `[model]` table with kind = "transformer"."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from regard.translation.configuration.section import Count, Rate, Section, Small, Width
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+Tied = Literal["none", "embeddings", "target", "three_way"]
+
+
+class TransformerSettings(Section):
+    """A Transformer (arXiv 1706.03762)."""
+
+    kind: Literal["transformer"] = "transformer"
+    """The architecture."""
+    encoder_layers: Small = 3
+    """Layers of the encoder."""
+    decoder_layers: Small = 3
+    """Layers of the decoder."""
+    width: Width = 256
+    """Width of the word vectors and of every layer (d_model)."""
+    heads: Small = 4
+    """Attention heads of a layer."""
+    feed_forward: Width = 1024
+    """Hidden width of the feed-forward layers (d_ff)."""
+    activation: Activation = "relu"
+    """Activation of the feed-forward layers."""
+    gated: bool = False
+    """Whether the activation gates a second projection (GLU, arXiv 2002.05202)."""
+    norm: Literal["pre", "post"] = "pre"
+    """Normalisation before each sublayer ("pre"), or after its residual sum ("post")."""
+    normalisation: Literal["layer", "rms"] = "layer"
+    """Layer norm, or RMS norm (arXiv 1910.07467)."""
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative"] = "sinusoidal"
+    """How a layer knows the order of words: vectors added to the embeddings ("sinusoidal", "learned"), rotations
+    of queries and keys ("rotary"), or biases of self-attention ("alibi", "relative").
+    """
+    longest: Count = 512
+    """The number of positions that "learned" positions have."""
+    tied: Tied = "three_way"
+    """Embeddings that share their weights: none; source and target ("embeddings"); target and output layer
+    ("target"); or all three ("three_way").
+    """
+    dropout: Rate = 0.1
+    """Dropout rate of embeddings and sublayers."""
+
+    attention_bias: bool = False
+    """Whether the projections of attention have biases. This key and those below are for models of other projects."""
+    feed_forward_bias: bool = True
+    """Whether the feed-forward layers have biases."""
+    output_bias: bool = False
+    """Whether the output layer has a bias."""
+    scale_embedding: bool = True
+    """Whether embeddings are multiplied by the square root of `width`."""
+    head_width: Width | None = None
+    """Width of an attention head. Default: `width` divided by `heads`."""
+    relative_buckets: Small = 32
+    """The number of distances that "relative" positions tell apart; a multiple of 4."""
+    relative_furthest: Count = 128
+    """The distance from which on "relative" positions share one bias."""
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> TransformerSettings:
+        if self.head_width is None and self.width % self.heads:
+            raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
+        if self.positions == "rotary" and (self.head_width or self.width // self.heads) % 2:
+            given = (
+                f"width {self.width} over heads {self.heads}"
+                if self.head_width is None
+                else f"head_width {self.head_width}"
+            )
+            raise ValueError(
+                f"{given} must be even for rotary positions, which turn channels in pairs"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> TransformerSettings:
+        if self.width % 2 and self.positions == "sinusoidal":
+            raise ValueError(f"width {self.width} must be even for sinusoidal positions")
+        if self.positions != "relative":
+            return self
+        if self.relative_buckets % 4:
+            raise ValueError(f"relative_buckets {self.relative_buckets} must be a multiple of 4")
+        if self.relative_furthest <= self.relative_buckets // 2:
+            raise ValueError(
+                f"relative_furthest {self.relative_furthest} must be above half of "
+                f"relative_buckets {self.relative_buckets}"
+            )
+        return self
