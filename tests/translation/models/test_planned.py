@@ -11,7 +11,7 @@ from torch import Tensor
 
 import regard
 from regard.translation.models import compiling
-from regard.translation.models.transformer import Transformer, TransformerSettings, packed
+from regard.translation.models.transformer import Transformer, TransformerSettings
 from regard.translation.models.transformer.planned import permission
 from regard.translation.models.transformer.planned.permission import plan_of
 from regard.translation.models.transformer.planned.stepping import PlannedState
@@ -255,9 +255,6 @@ def test_parts_that_a_plan_has_not_are_left_to_the_layers(changes):
     model = small(**changes)
     assert plan_of(model, source()) is None
     assert isinstance(model.begin(source(), LENGTHS), TransformerState)
-    with torch.enable_grad():
-        assert not packed.serves(model, source(), LENGTHS, source())
-        assert packed.serves(small(), source(), LENGTHS, source())
 
 
 @pytest.mark.parametrize(
@@ -273,8 +270,6 @@ def test_attention_that_was_given_another_part_keeps_it(part, other):
     model = small()
     setattr(model.decoder[1].cross_attention, part, other)
     assert plan_of(model, source()) is None
-    with torch.enable_grad():
-        assert not packed.serves(model, source(), LENGTHS, source())
 
 
 @pytest.mark.parametrize(
@@ -290,8 +285,6 @@ def test_a_layer_that_no_longer_is_what_the_settings_say_is_called_itself(where,
     assert plan_of(model, source()) is not None
     setattr(model.get_submodule(where), part, other)
     assert plan_of(model, source()) is None
-    with torch.enable_grad():
-        assert not packed.serves(model, source(), LENGTHS, source())
 
 
 def test_parts_that_are_the_usual_ones_by_name_are_planned():
