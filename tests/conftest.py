@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from jaxtyping import TypeCheckError, install_import_hook
 
 # The same examples on every machine and every run; hypothesis has a profile of its own for CI=true,
 # so ours is loaded by name. A slow machine is no failure: no deadline, no check of the speed.
@@ -28,8 +31,39 @@ if not torch.cuda.is_available():
 # As the person who runs the tests has set it; journeys work without.
 CORPORA = os.environ.get("REGARD_DATA")
 
+# Packages whose annotated shapes `pytest --shapes` checks at each call; the kernels are compiled.
+SHAPED = [
+    f"regard.attention.{name}"
+    for name in "attend blocks heads looks masks memory normalisers positions scores".split()
+]
+
 # Sums in one order: with more threads the last bits, and so ties, would depend on the machine.
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shapes", action="store_true", help="check annotated shapes at each call")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--shapes"):
+        install_import_hook(SHAPED, "beartype.beartype")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Function) -> Iterator[None]:
+    """With `--shapes`, skip tests of refused arguments: the check refuses them first, in its words."""
+    if not item.config.getoption("--shapes"):
+        return (yield)
+    source = inspect.getsource(item.function)
+    if "torch.compile" in source or "torch.jit" in source:
+        pytest.skip("the check of shapes cannot be traced")
+    try:
+        return (yield)
+    except (TypeCheckError, AssertionError) as error:
+        if "pytest.raises" in source and "Type-check error" in str(error):
+            pytest.skip("the test passes wrong arguments on purpose")
+        raise
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,7 @@ def _check(name: str, ids: Tensor, length: int) -> None:
 
 
 def documents(
-    query_ids: Int[Tensor, "*leading queries"], key_ids: Int[Tensor, "*leading keys"] | None = None
+    query_ids: Int[Tensor, "*batch queries"], key_ids: Int[Tensor, "*other keys"] | None = None
 ) -> Mask:
     """A query reads the keys of its own document, for documents packed into one row.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -39,7 +40,7 @@ def _within(length: int, keys: int) -> int:
     return min(max(length, 0), keys)
 
 
-def padding(lengths: Int[Tensor, "*leading"] | Sequence[int]) -> Mask:
+def padding(lengths: Int[Tensor, "*batch"] | Sequence[Any] | int) -> Mask:
     """The first `lengths` keys of each batch entry may be read, the padding after them not.
 
     Args:

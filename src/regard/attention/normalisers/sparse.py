@@ -92,8 +92,8 @@ class _Simplex(torch.autograd.Function):
         return _product(ctx.saved_tensors[0], ctx.alpha, gradients[0]), None
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        return _product(ctx.saved_tensors[0], ctx.alpha, tangents[0])
+    def jvp(ctx: Any, tangent: Tensor, alpha: None) -> Tensor:
+        return _product(ctx.saved_tensors[0], ctx.alpha, tangent)
 
 
 def _product(weights: Tensor, alpha: float, vector: Tensor) -> Tensor:

@@ -83,7 +83,7 @@ def is_plain(score: object) -> bool:
 
 
 def prepare(
-    score: Score, key: Float[Tensor, "*batch keys d_key"]
+    score: Score, key: Float[Tensor, "*#batch keys d_key"]
 ) -> tuple[Score, Float[Tensor, "... keys d_prepared"]]:
     """A score and keys that give the same scores with less work for each query.
 
@@ -120,8 +120,8 @@ def prepare(
 
 def prepare_both(
     score: Score,
-    query: Float[Tensor, "*batch queries d_query"],
-    key: Float[Tensor, "*batch keys d_key"],
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
 ) -> tuple[Score, Float[Tensor, "... queries d_left"], Float[Tensor, "... keys d_right"]]:
     """The same with the work on the queries done too: for all that is asked of one pair of them.
 
