@@ -75,9 +75,7 @@ def test_each_translation_says_what_makes_it_doubtful(translator):
     (looping,) = translator.translate(["one two"], search=long)
     assert looping.repeats
     assert not plain.repeats
-    (bound,) = translator.translate(
-        ["one two"], search=dataclasses.replace(long, no_repeat_ngram=2)
-    )
+    (bound,) = translator.translate(["one two"], search=long.changed(no_repeat_ngram=2))
     assert not bound.repeats
 
 

@@ -22,7 +22,7 @@ from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias, sinusoidal
 from regard.errors import ConfigurationError, ModelError
 from regard.translation import checksums
-from regard.translation.configuration.training import SearchSection
+from regard.translation.configuration import SearchSettings
 from regard.translation.folders import new_folder
 from regard.translation.models.transformer import DecoderLayer, Transformer, TransformerSettings
 from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -72,7 +72,7 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
     tokenizers = translator.tokenizers
     filled = specification(translator.model, tokenizers.source, tokenizers.target)
     search = translator.search
-    own = {name: getattr(search, name) for name in SearchSection.model_fields}
+    own = {name: getattr(search, name) for name in SearchSettings.model_fields}
     filled.config.add_attribute(SEARCH, own)
     filled.validate()
     filled.optimize(quantization=quantization)

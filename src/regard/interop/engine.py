@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -67,7 +67,7 @@ class Engine:
         self.longest = min(_LONGEST_SOURCE, learned)
         own = _search(said)
         self.search = _changed(
-            replace(own, max_length=min(own.max_length, learned)),
+            own.changed(max_length=min(own.max_length, learned)),
             beam=beam,
             length_penalty=length_penalty,
         )
@@ -213,14 +213,13 @@ class Engine:
 def _search(said: dict[str, Any]) -> Search:
     """The search that the exporter wrote down; what another version wrote beside it is left out."""
     own = said.get(exporter.SEARCH)
-    known = {each.name for each in fields(Search)}
     given = own if isinstance(own, dict) else {}
-    return Search(**{name: value for name, value in given.items() if name in known})
+    return Search(**{name: value for name, value in given.items() if name in Search.model_fields})
 
 
 def _changed(search: Search, **changes: Any) -> Search:
     """The settings with those changes that are not None."""
-    return replace(search, **{name: to for name, to in changes.items() if to is not None})
+    return search.changed(**{name: to for name, to in changes.items() if to is not None})
 
 
 def _open(folder: Path, workers: int, compute_type: str) -> Any:

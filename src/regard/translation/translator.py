@@ -140,7 +140,7 @@ class Translator:
             raise ConfigurationError(f"batch_tokens {batch_tokens}: use a whole number, 1 or more")
         if search is None:
             own = self.search
-            search = own if beam is None else dataclasses.replace(own, beam=beam)
+            search = own if beam is None else own.changed(beam=beam)
         generator = None
         if seed is not None:
             generator = torch.Generator(self._device).manual_seed(seed)

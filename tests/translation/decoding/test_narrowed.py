@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given
@@ -60,7 +58,7 @@ def test_the_whole_model_says_which_hypothesis_looked_at_all_of_the_source():
     found = translate_batch(model, *sources, search, lists=lists)
     expected = rerank(model, *sources, found, 2.0)
     assert expected != found
-    penalised = replace(search, coverage_penalty=2.0)
+    penalised = search.changed(coverage_penalty=2.0)
     assert translate_batch(model, *sources, penalised, lists=lists) == expected
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given
@@ -68,7 +66,7 @@ def test_every_search_starts_with_the_words_and_ends_them_there(tokenizer, searc
     model, sources = Toy(vocabulary=len(tokenizer), seed=3), some_sources(6)
     texts = ["the cat", "the", "", "sleeps.", "42", "don't"]
     begun = Prefixes.words(texts, tokenizer, CPU)
-    limits = replace(search, min_length=8, max_length=9)
+    limits = search.changed(min_length=8, max_length=9)
     chance = torch.Generator().manual_seed(1)
     found = translate_batch(model, *sources, limits, prefix=begun, generator=chance)
     for text, (one, *_) in zip(texts, found, strict=True):

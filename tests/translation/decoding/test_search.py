@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from tests.translation.decoding.toy import Toy, some_sources
@@ -19,16 +17,16 @@ SHORT = Search(max_length=5)
 
 def test_each_kind_of_search_is_the_function_of_its_name():
     model, sources = Toy(), some_sources(4)
-    found = translate_batch(model, *sources, replace(SHORT, beam=3, nbest=2, length_penalty=0.5))
+    found = translate_batch(model, *sources, SHORT.changed(beam=3, nbest=2, length_penalty=0.5))
     assert found == beam(model, *sources, size=3, nbest=2, length_penalty=0.5, max_length=5)
-    assert translate_batch(model, *sources, replace(SHORT, beam=1)) == greedy(
+    assert translate_batch(model, *sources, SHORT.changed(beam=1)) == greedy(
         model, *sources, max_length=5
     )
     drawn = [
         torch.Generator().manual_seed(4),
         torch.Generator().manual_seed(4),
     ]
-    settings = replace(SHORT, sampling=True, nbest=7, temperature=2.0, top_k=5, top_p=0.9)
+    settings = SHORT.changed(sampling=True, nbest=7, temperature=2.0, top_k=5, top_p=0.9)
     assert translate_batch(model, *sources, settings, generator=drawn[0]) == sample(
         model,
         *sources,
@@ -56,7 +54,7 @@ def test_each_kind_of_search_is_the_function_of_its_name():
 )
 def test_each_setting_changes_what_comes_out(changed: dict[str, float]):
     model, sources = Toy(ends=1.5), some_sources(40)
-    settings = replace(Search(beam=2, max_length=8), **changed)
+    settings = Search(beam=2, max_length=8).changed(**changed)
     assert translate_batch(model, *sources, settings) != translate_batch(
         model, *sources, Search(beam=2, max_length=8)
     )
@@ -64,7 +62,7 @@ def test_each_setting_changes_what_comes_out(changed: dict[str, float]):
 
 def test_the_prefix_reaches_every_kind_of_search():
     model, sources = Toy(), some_sources(2)
-    for settings in (SHORT, replace(SHORT, beam=1), replace(SHORT, sampling=True)):
+    for settings in (SHORT, SHORT.changed(beam=1), SHORT.changed(sampling=True)):
         found = translate_batch(model, *sources, settings, prefix=[[4, 4], [5]])
         assert [one[0].tokens[:1] for one in found] == [[4], [5]]
 
@@ -84,6 +82,8 @@ def test_the_default_bound_grows_with_the_source_and_leaves_room():
         ({"beam": 0}, "beam 0: use a whole number, 1 to 1000"),
         ({"beam": "4"}, "beam '4': use a whole number"),
         ({"nbest": 6}, "nbest 6 with beam 5"),
+        ({"beams": 4}, "beams: not a setting of a search, known are beam, "),
+        ({"sampling": 1}, "sampling 1: use True or False"),
         ({"length_penalty": float("nan")}, "length_penalty nan"),
         ({"patience": 0}, "patience 0: use a number, 0.01 or more"),
         ({"sampling": True, "coverage_penalty": 0.2}, "coverage_penalty is for beam"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import secrets
 import sys
@@ -255,7 +254,7 @@ def _search(own: Search, beam: int | None, given: dict[str, int | float | bool |
     nbest = given["nbest"] or 1
     # Whoever asks for ten translations and names no beam means one that holds them.
     size = beam if beam is not None else max(own.beam, int(nbest))
-    return dataclasses.replace(own, **{**changes, "beam": size})  # type: ignore[arg-type]
+    return own.changed(**{**changes, "beam": size})
 
 
 def _lines(

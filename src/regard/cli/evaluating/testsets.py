@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +142,7 @@ class Searching:
             "no_repeat_ngram": self.no_repeat_ngram,
         }
         named = {name: value for name, value in changes.items() if value is not None}
-        return replace(own, **named)  # type: ignore[arg-type]
+        return own.changed(**named)
 
     def told(self, own: Search) -> str:
         """The search in words: the beam always, of the rest what was asked for."""

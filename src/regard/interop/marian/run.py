@@ -14,7 +14,7 @@ from regard.interop.marian.tokenizer import MarianTokenizer
 from regard.translation.configuration import (
     Configuration,
     DataSection,
-    SearchSection,
+    SearchSettings,
     TokenizerSection,
 )
 from regard.translation.models.protocol import TranslationModel
@@ -43,7 +43,7 @@ class MarianRun(Run):
             data=DataSection.model_construct(source_language=source, target_language=target),
             tokenizer=TokenizerSection(joint=False),
             model=found.settings(),
-            search=SearchSection(beam=found.num_beams, length_penalty=found.length_penalty),
+            search=SearchSettings(beam=found.num_beams, length_penalty=found.length_penalty),
         )
         return cls(folder, configuration, found)
 

@@ -15,7 +15,7 @@ from regard.interop.t5.tokenizer import T5Tokenizer, prefixes, words
 from regard.translation.configuration import (
     Configuration,
     DataSection,
-    SearchSection,
+    SearchSettings,
     TokenizerSection,
 )
 from regard.translation.models.protocol import TranslationModel
@@ -46,7 +46,7 @@ class T5Run(Run):
             data=DataSection.model_construct(source_language="unknown", target_language="unknown"),
             tokenizer=TokenizerSection(joint=True),
             model=found.settings("three_way"),
-            search=SearchSection(beam=found.num_beams, length_penalty=found.length_penalty),
+            search=SearchSettings(beam=found.num_beams, length_penalty=found.length_penalty),
         )
         return cls(folder, configuration, found)
 

@@ -155,7 +155,7 @@ class Work:
     def _settings(self) -> dict[str, Any]:
         return {
             "model": fingerprint(self.translator),
-            "search": asdict(self.search),
+            "search": dict(self.search),
             "seed": self.seed if self.search.sampling else None,
             "longest": self.longest,
             "ratio": self.ratio,

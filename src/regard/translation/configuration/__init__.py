@@ -10,10 +10,10 @@ from regard.translation.configuration.data import (
 )
 from regard.translation.configuration.reading import LARGEST_FILE, decode, parse, read
 from regard.translation.configuration.recurrent import RecurrentSettings
+from regard.translation.configuration.search import Search, SearchSettings
 from regard.translation.configuration.training import (
     FREE_ON_RESUME,
     GuideSection,
-    SearchSection,
     TrainingSection,
 )
 from regard.translation.configuration.transformer import TransformerSettings
@@ -29,7 +29,8 @@ __all__ = [
     "GuideSection",
     "LARGEST_FILE",
     "RecurrentSettings",
-    "SearchSection",
+    "Search",
+    "SearchSettings",
     "TokenizerSection",
     "TrainingSection",
     "TransformerSettings",

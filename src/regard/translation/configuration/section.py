@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,3 +22,7 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
     )
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with other values, which are checked."""
+        return type(self)(**{**dict(self), **changes})

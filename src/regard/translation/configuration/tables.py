@@ -10,8 +10,9 @@ from regard.translation.configuration.data import (
     TokenizerSection,
 )
 from regard.translation.configuration.recurrent import RecurrentSettings
+from regard.translation.configuration.search import SearchSettings
 from regard.translation.configuration.section import Section
-from regard.translation.configuration.training import GuideSection, SearchSection, TrainingSection
+from regard.translation.configuration.training import GuideSection, TrainingSection
 from regard.translation.configuration.transformer import TransformerSettings
 from regard.translation.configuration.whole import Configuration
 
@@ -32,5 +33,5 @@ TABLES: dict[str, tuple[type[Section], ...]] = {
     "pretrained": (PretrainedSection,),
     "training": (TrainingSection,),
     "training.guide": (GuideSection,),
-    "search": (SearchSection,),
+    "search": (SearchSettings,),
 }

@@ -1,4 +1,4 @@
-"""The `[training]` and `[search]` tables: how a model learns, and how it is asked."""
+"""The settings of a training, as in the `[training]` table."""
 
 from __future__ import annotations
 
@@ -104,21 +104,6 @@ class TrainingSection(Section):
         if not self.max_steps and not self.max_epochs:
             raise ValueError("give max_steps, max_epochs or both: 0 is no limit")
         return self
-
-
-class SearchSection(Section):
-    """How a trained model searches for a translation by default: the settings of `decoding.search.Search`."""
-
-    beam: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Hypotheses that beam search keeps. 1 is greedy search."""
-    length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
-    """Exponent alpha of the length penalty ((5 + n) / 6)^alpha (arXiv 1609.08144). 0 ranks by probability alone."""
-    length_ratio: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 2.0
-    """Pieces of a translation at most, for each piece of its source and its end; `length_margin` is added."""
-    length_margin: Annotated[int, Field(ge=0, le=100_000)] = 10
-    """Pieces that a translation may have beyond `length_ratio` times its source."""
-    no_repeat_ngram: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Pieces of a sequence that may not occur twice in a translation. 0 allows every repetition."""
 
 
 # Keys that may change on --resume: budgets, patience, logging, and settings of the machine.

@@ -8,8 +8,9 @@ from pydantic import Field, model_validator
 
 from regard.translation.configuration.data import DataSection, PretrainedSection, TokenizerSection
 from regard.translation.configuration.recurrent import RecurrentSettings
+from regard.translation.configuration.search import SearchSettings
 from regard.translation.configuration.section import Section
-from regard.translation.configuration.training import SearchSection, TrainingSection
+from regard.translation.configuration.training import TrainingSection
 from regard.translation.configuration.transformer import TransformerSettings
 
 
@@ -25,7 +26,7 @@ class Configuration(Section):
     model: Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]
     pretrained: PretrainedSection | None = None
     training: TrainingSection = TrainingSection()
-    search: SearchSection = SearchSection()
+    search: SearchSettings = SearchSettings()
 
     @model_validator(mode="after")
     def _tied_needs_joint(self) -> Configuration:

@@ -1,16 +1,15 @@
-"""How to search, as one value that is checked once, and the search itself."""
+"""Translates a batch by greedy, beam or sampled search."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from regard.errors import ConfigurationError
+from regard.translation.configuration import Search
 from regard.translation.decoding.beam import beam
 from regard.translation.decoding.coverage import rerank
 from regard.translation.decoding.greedy import greedy
@@ -20,95 +19,7 @@ from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.sample import sample
 from regard.translation.models.protocol import Searched, TranslationModel
 
-# field -> (whole number, least, greatest)
-_RANGES = {
-    "beam": (True, 1, 1000),
-    "nbest": (True, 1, 1000),
-    "length_penalty": (False, 0, 10),
-    "coverage_penalty": (False, 0, 10),
-    "patience": (False, 0.01, math.inf),
-    "max_length": (True, 1, 100_000),
-    "length_ratio": (False, 0, 1000),
-    "length_margin": (True, 0, 100_000),
-    "min_length": (True, 0, 100_000),
-    "no_repeat_ngram": (True, 0, 1000),
-    "temperature": (False, 0.01, 100),
-    "top_k": (True, 0, 10_000_000),
-    "top_p": (False, 1e-6, 1),
-}
-
-
-@dataclass(frozen=True)
-class Search:
-    """The settings of a search.
-
-    Attributes:
-        beam: beginnings kept; 1 is greedy search.
-        nbest: translations of each sentence, at most `beam`; when sampling, the number of draws.
-        length_penalty: alpha of ((5 + n) / 6)^alpha; 0 ranks by probability, more favours length.
-        coverage_penalty: beta; above 0 favours translations that looked at the whole source.
-        patience: a sentence is done when `beam` x `patience` hypotheses have ended.
-        max_length: tokens of a translation at most, whatever the source.
-        length_ratio: tokens for each token of the source at most, its end counted, and
-        length_margin: so many more. With the defaults, 2 and 10, no translation of Tatoeba's Spanish, French and
-            English pairs is too long, in either direction: the longest has twice the source's tokens and 7 more.
-        min_length: tokens of a translation at least.
-        no_repeat_ngram: no sequence of so many tokens may occur twice in a translation; 0 allows all.
-        sampling: draw words by chance instead of searching for the best.
-        temperature: of sampling: below 1 bolder, above 1 more even.
-        top_k: of sampling: draw among so many words; 0 for all.
-        top_p: of sampling: draw among the fewest words that reach this probability.
-
-    >>> Search(beam=2).longest(torch.tensor([4, 400]))
-    tensor([ 18, 256])
-    """
-
-    beam: int = 5
-    nbest: int = 1
-    length_penalty: float = 1.0
-    coverage_penalty: float = 0.0
-    patience: float = 1.0
-    max_length: int = 256
-    length_ratio: float = 2.0
-    length_margin: int = 10
-    min_length: int = 0
-    no_repeat_ngram: int = 0
-    sampling: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, (whole, least, greatest) in _RANGES.items():
-            value = getattr(self, name)
-            kinds = (int,) if whole else (int, float)
-            good = isinstance(value, kinds) and not isinstance(value, bool)
-            if not good or not least <= value <= greatest:
-                kind = "a whole number" if whole else "a number"
-                upto = f"{least} or more" if greatest == math.inf else f"{least} to {greatest}"
-                raise ConfigurationError(f"{name} {value!r}: use {kind}, {upto}")
-        if self.nbest > self.beam and not self.sampling:
-            raise ConfigurationError(
-                f"nbest {self.nbest} with beam {self.beam}: use a beam of at least {self.nbest}"
-            )
-        if self.sampling and self.coverage_penalty:
-            raise ConfigurationError(
-                "coverage_penalty is for beam search: leave it out, or sampling"
-            )
-        if self.coverage_penalty and self.beam == 1:
-            raise ConfigurationError(
-                "coverage_penalty chooses among the beam's translations: use a beam of 2 or more"
-            )
-
-    @property
-    def hypotheses(self) -> int:
-        """How many of a sentence are computed at a time."""
-        return self.nbest if self.sampling else self.beam
-
-    def longest(self, lengths: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
-        """How long each translation may become: a runaway ends, and does not hold up the others."""
-        allowed = (lengths * self.length_ratio).ceil().long() + self.length_margin
-        return allowed.clamp(max=self.max_length)
+__all__ = ["Search", "bounds", "translate_batch"]
 
 
 def translate_batch(

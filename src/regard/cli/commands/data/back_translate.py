@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -105,7 +104,7 @@ def back_translate(
     }
     changes = {name: value for name, value in given.items() if value is not None}
     # What is out of range or missing is refused before a model is opened.
-    dataclasses.replace(Search(), **changes)  # type: ignore[arg-type]
+    Search(**changes)  # type: ignore[arg-type]
     PairFilter(longest, ratio)
     try:
         check_tag(tag)
@@ -119,7 +118,7 @@ def back_translate(
             text,
             out,
             translator,
-            dataclasses.replace(translator.search, **changes),  # type: ignore[arg-type]
+            translator.search.changed(**changes),
             seed=1 if seed is None else seed,
             longest=longest,
             ratio=ratio,

@@ -1,0 +1,110 @@
+"""The settings of a search: those of the `[search]` table, and those of one search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+
+from regard.errors import ConfigurationError
+from regard.translation.configuration.section import Section
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class SearchSettings(Section):
+    """How a trained model searches for a translation by default. Options of a command change it for one call."""
+
+    beam: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Hypotheses that beam search keeps. 1 is greedy search."""
+    length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
+    """Exponent alpha of the length penalty ((5 + n) / 6)^alpha (arXiv 1609.08144). 0 ranks by probability alone."""
+    length_ratio: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 2.0
+    """Pieces of a translation at most, for each piece of its source and its end; `length_margin` is added."""
+    length_margin: Annotated[int, Field(ge=0, le=100_000)] = 10
+    """Pieces that a translation may have beyond `length_ratio` times its source."""
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Pieces of a sequence that may not occur twice in a translation. 0 allows every repetition."""
+
+
+class Search(SearchSettings):
+    """The settings of one search: those of `[search]` and more.
+
+    With the defaults of `length_ratio` and `length_margin`, no translation of Tatoeba's Spanish, French and English
+    pairs is too long, in either direction: the longest has twice the pieces of its source and 7 more.
+
+    Raises:
+        ConfigurationError: a setting is out of range, or two exclude each other.
+
+    >>> import torch
+    >>> Search(beam=2).longest(torch.tensor([4, 400]))
+    tensor([ 18, 256])
+    """
+
+    nbest: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Translations of each sentence, at most `beam`. When sampling, the number of draws."""
+    coverage_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+    """Weight beta of the coverage of the source in the ranking of the hypotheses (arXiv 1609.08144). 0 ignores it."""
+    patience: Annotated[float, Field(ge=0.01)] = 1.0
+    """A sentence is done when `beam` times `patience` hypotheses have ended (arXiv 2204.05424)."""
+    max_length: Annotated[int, Field(ge=1, le=100_000)] = 256
+    """Pieces of a translation at most, whatever its source."""
+    min_length: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """Pieces of a translation at least."""
+    sampling: bool = False
+    """Whether pieces are drawn at random; otherwise the most probable translation is searched for."""
+    temperature: Annotated[float, Field(ge=0.01, le=100, allow_inf_nan=False)] = 1.0
+    """Divides the logits when sampling: below 1 favours probable pieces, above 1 improbable ones."""
+    top_k: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """When sampling, the number of most probable pieces to draw from. 0 draws from all."""
+    top_p: Annotated[float, Field(ge=1e-6, le=1, allow_inf_nan=False)] = 1.0
+    """When sampling, draw from the fewest pieces whose probabilities sum to this."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Search:
+        if self.nbest > self.beam and not self.sampling:
+            raise ValueError(
+                f"nbest {self.nbest} with beam {self.beam}: use a beam of at least {self.nbest}"
+            )
+        if self.sampling and self.coverage_penalty:
+            raise ValueError("coverage_penalty is for beam search: leave it out, or sampling")
+        if self.coverage_penalty and self.beam == 1:
+            raise ValueError(
+                "coverage_penalty chooses among the beam's translations: use a beam of 2 or more"
+            )
+        return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explained(cls, given: Any, validate: ModelWrapValidatorHandler[Search]) -> Search:
+        try:
+            return validate(given)
+        except ValidationError as fault:
+            raise ConfigurationError(*map(_explain, fault.errors())) from None
+
+    @property
+    def hypotheses(self) -> int:
+        """How many of a sentence are computed at a time."""
+        return self.nbest if self.sampling else self.beam
+
+    def longest(self, lengths: Tensor) -> Tensor:
+        """The most pieces of each translation, by the length of its source with its end."""
+        allowed = (lengths * self.length_ratio).ceil().long() + self.length_margin
+        return allowed.clamp(max=self.max_length)
+
+
+def _explain(error: Any) -> str:
+    if not error["loc"]:
+        return str(error["msg"]).removeprefix("Value error, ")
+    name, keys = error["loc"][0], Search.model_json_schema()["properties"]
+    if name not in keys:
+        return f"{name}: not a setting of a search, known are {', '.join(keys)}"
+    key = keys[name]
+    if key["type"] == "boolean":
+        return f"{name} {error['input']!r}: use True or False"
+    kind = "a whole number" if key["type"] == "integer" else "a number"
+    least, most = key["minimum"], key.get("maximum")
+    return f"{name} {error['input']!r}: use {kind}, " + (
+        f"{least} or more" if most is None else f"{least} to {most}"
+    )
