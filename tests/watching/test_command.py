@@ -126,7 +126,7 @@ def test_a_mistake_is_one_line(module, capsys, asked, code, said):
 
 def test_a_layer_that_is_not_there_is_told_with_those_that_are(module, capsys):
     assert main(["look", "--watch", f"{module}:encoder", "--layer", "9"]) == 1
-    assert "others there are: layers.0, layers.1" in capsys.readouterr().err
+    assert "attentions that do not match: layers.0, layers.1" in capsys.readouterr().err
 
 
 def test_a_sentence_and_a_model_are_not_looked_at_together(module, capsys):

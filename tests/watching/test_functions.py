@@ -206,7 +206,7 @@ def test_what_is_out_of_reach_is_named():
 
     model = torch.nn.Sequential(LinearAttention(), Fusing())
     with (
-        pytest.warns(RuntimeWarning, match=r"0: computes its attention by itself"),
+        pytest.warns(RuntimeWarning, match=r"0: computes attention in its own code"),
         regard.watch(model) as seen,
     ):
         model(torch.randn(1, 2, 5, 4))

@@ -260,5 +260,5 @@ def test_a_model_with_weights_of_its_own_kind_is_refused(monkeypatch):
     model = bert("eager")
     with torch.no_grad(), regard.watch(model) as seen:
         model(TOKENS)
-    with pytest.raises(regard.WatchError, match="in a way of its own"):
+    with pytest.raises(regard.WatchError, match="computes its weights in an unknown way"):
         seen["encoder.0.self"]

@@ -111,9 +111,11 @@ def test_positions_stand_where_no_tokens_are_known_and_queries_where_they_stood(
 
 def test_tokens_that_fit_nothing_and_an_entry_that_is_not_there_are_refused(tmp_path):
     seen = seen_of()
-    with pytest.raises(regard.WatchError, match=r"tokens has 4 strings, the attentions have \[3\]"):
+    with pytest.raises(
+        regard.WatchError, match=r"tokens has 4 strings, but the attentions have \[3\]"
+    ):
         seen.page(tmp_path / "x.html", tokens="abcd")
-    with pytest.raises(regard.WatchError, match="1 batch entries, there is no entry 1"):
+    with pytest.raises(regard.WatchError, match=r"entry is 1, but .* has 1 batch entries"):
         seen.page(tmp_path / "x.html", entry=1)
     with pytest.raises(KeyError, match="no attention 'cross'"):
         seen.page(tmp_path / "x.html", names=["cross"])
@@ -149,7 +151,7 @@ def test_a_page_is_never_too_large(tmp_path, monkeypatch):
 
 
 def test_the_bound_holds_for_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(pages, "ROOM", 1000)  # the weights come in several blocks
+    monkeypatch.setattr("regard.watching.table.BLOCK", 1000)  # the weights come in several blocks
     seen = seen_of(heads=8, queries=120)
     path = seen.page(tmp_path / "x.html", tokens=["\U0001f600" * 60] * 120)
     assert path.stat().st_size < pages.NUMBER * 8 * 120**2 + 12 * 60 * 240 + 50_000

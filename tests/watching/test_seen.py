@@ -291,7 +291,7 @@ def test_threads_see_their_own_calls(model, x):
 
 def test_nothing_seen_is_never_an_empty_answer(model, x):
     with (
-        pytest.warns(RuntimeWarning, match="run the model within the `with` block") as told,
+        pytest.warns(RuntimeWarning, match="run the model inside the `with` block") as told,
         regard.watch(model) as seen,
     ):
         pass
@@ -300,9 +300,9 @@ def test_nothing_seen_is_never_an_empty_answer(model, x):
         if ask is repr:
             assert "nothing" in repr(seen)
             continue
-        with pytest.raises(regard.WatchError, match="run the model within"):
+        with pytest.raises(regard.WatchError, match="run the model inside"):
             ask(seen)
-    with pytest.raises(TypeError, match="got a function"):
+    with pytest.raises(TypeError, match="model is a function"):
         regard.watch(lambda: None)
 
 
@@ -313,7 +313,7 @@ def test_a_model_without_attention_and_layers_that_match_nothing_are_told_when_t
     with pytest.warns(RuntimeWarning, match=r"the model ran.*regard\.declare"), regard.watch(plain):
         plain(x)
     with (
-        pytest.warns(RuntimeWarning, match="others there are: layers.0"),
+        pytest.warns(RuntimeWarning, match="attentions that do not match: layers.0"),
         regard.watch(model, layers=7),
     ):
         model(x)

@@ -1,4 +1,4 @@
-"""Attention by hand in modules of any name: a softmax of such a shape is listed."""
+"""Attention in a module's own code: a softmax with the shape of weights is listed."""
 
 from __future__ import annotations
 

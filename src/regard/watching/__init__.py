@@ -1,4 +1,4 @@
-"""Looks at the attention inside any PyTorch model, which computes what it would have computed unwatched."""
+"""Observe the attention of any PyTorch model while it runs, without changing its output."""
 
 from regard.watching.declaring import declare
 from regard.watching.errors import WatchError

@@ -1,4 +1,4 @@
-"""What one attention was made of: its queries and keys, and how they were weighed."""
+"""The arguments of one attention: queries, keys, score, bias, mask and normaliser."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from regard.attention.normalisers import Normaliser
 from regard.attention.scores import DotLike, Score
 from regard.attention.shapes import Frame, broadcast
 from regard.watching.errors import WatchError
-from regard.watching.flex import FlexMask, FlexScore, placed
-from regard.watching.masks import SHUT, SelectedQueries, narrowed, opened
+from regard.watching.flex import FlexMask, FlexScore, with_positions
+from regard.watching.masks import SelectedQueries, is_shut, looks_back, mask_or_bias, narrowed
 
 RowIndex = slice | Iterable[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a call is kept; the whole of it, as it is, unless told."""
+    """The part of a call to keep, and how. By default all of it, by reference."""
 
     heads: tuple[int, ...] | None = None
     rows: RowIndex | None = None
@@ -38,17 +38,17 @@ class Selection:
 
     @property
     def changes(self) -> bool:
-        """Whether what is kept is not the very tensors that the model computed."""
+        """Whether other tensors are kept than those that the model computed."""
         chosen = (self.heads, self.rows, self.device, self.dtype)
         return self.copy or any(each is not None for each in chosen)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedCall:
-    """normalise(mask(score(query, key) + bias)), grouped heads as the model had them.
+    """The arguments of normalise(mask(score(query, key) + bias)).
 
-    `query` is (*batch, heads, queries, width), `key` (*batch, key_heads, keys, width) with as many
-    heads or a divisor of them. `witness` is the last row of weights as the model itself computed it.
+    `query` is (*batch, heads, queries, width), `key` is (*batch, key_heads, keys, width), where
+    key_heads divides heads. `witness` is the last row of weights as the model itself computed it.
     """
 
     query: Tensor
@@ -58,24 +58,23 @@ class CapturedCall:
     mask: MaskLike | None = None
     normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None
     witness: Tensor | None = None
-    rows: Tensor | None = None  # the queries that were kept, where not all were
-    kept_places: Tensor | None = None  # the keys at which those stand
+    rows: Tensor | None = None  # the numbers of the kept queries; None for all
+    kept_places: Tensor | None = None  # the positions of those among the keys
 
     def tensors(self) -> list[Tensor]:
-        """Everything that is held."""
         held = [getattr(self, field.name) for field in fields(self)]
         return [each for each in held if isinstance(each, Tensor)]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the look."""
+        """The shape of the look."""
         front = tuple(self.query.shape[:-2])
         if self.query.ndim == 2 or self.key.ndim != self.query.ndim:
             front = broadcast(front, tuple(self.key.shape[:-2]))
         return (*front, self.query.shape[-2], self.key.shape[-2])
 
     def selected(self, selection: Selection) -> CapturedCall:
-        """What of it is to be kept."""
+        """The part of the call to keep."""
         call = self if selection.gradients else self._each(freed)
         if selection.heads is not None:
             call = call._of_heads(selection.heads)
@@ -90,7 +89,7 @@ class CapturedCall:
         return call._each(torch.clone) if selection.copy else call
 
     def look(self) -> Look:
-        """The look at it: nothing is computed but what its keys and mask need to be read."""
+        """The look at this call. The weights are not computed yet."""
         query, key, score = self.query, self.key, self.score
         heads, own = (x.shape[-3] if x.ndim > 2 else 1 for x in (query, key))
         if heads != own and own != 1:
@@ -98,12 +97,12 @@ class CapturedCall:
         joint = torch.promote_types(query.dtype, key.dtype)
         query, key = query.to(joint), key.to(joint)
         if isinstance(score, FlexScore):
-            query, key = placed(query, self.rows), placed(key)
+            query, key = with_positions(query, self.rows), with_positions(key)
         mask, bias = self.mask, self.bias
         if isinstance(mask, Tensor):
             mask = narrowed(mask)
         if bias is not None:
-            closed, bias = opened(bias)
+            closed, bias = mask_or_bias(bias)
             if closed is not None:
                 mask = closed if mask is None else as_mask(mask) & closed
         return look(query, key, score=score, bias=bias, mask=mask, normaliser=self.normaliser)
@@ -119,15 +118,22 @@ class CapturedCall:
             readable = readable & as_mask(self.mask).window(rows, columns, frame)
         if self.bias is not None:
             bias = self.bias if self.bias.ndim < 2 else pick(self.bias, -2, rows)
-            readable = readable & (bias > SHUT * torch.finfo(bias.dtype).min)
+            readable = readable & ~is_shut(bias)
         return readable
 
-    def places(self) -> Tensor:
-        """The key at which each query stands, where both are tokens of one sequence.
+    def looks_back(self) -> bool:
+        """Whether the mask or the bias hides all later keys from the queries."""
+        (queries, keys), bias = self.shape[-2:], self.bias
+        if looks_back(self.mask, queries, keys):
+            return True
+        varies = bias is not None and bias.ndim > 1 and bias.shape[-2] > 1
+        return bias is not None and varies and looks_back(~is_shut(bias), queries, keys)
 
-        Where a mask hides later keys, a query stands at the last key that it may read, because a
-        cache may end with keys that are not written yet. Otherwise the last query stands at the
-        last key.
+    def places(self) -> Tensor:
+        """The position of each query among the keys, if both are tokens of one sequence.
+
+        If a mask hides later keys, the position is the last key that the query may read, because a
+        cache may end with keys that are not written yet. Otherwise the last query is at the last key.
         """
         if self.kept_places is not None:
             return self.kept_places
@@ -199,13 +205,13 @@ class CapturedCall:
 
 
 def freed(tensor: Tensor) -> Tensor:
-    """The tensor without its past, at no operator where it has none."""
+    """The tensor without its graph. No operator runs if it has none."""
     return tensor.detach() if tensor.requires_grad else tensor
 
 
 @dataclass(frozen=True)
 class ScoreOfHeads:
-    """A score with parameters for every head, of some of the heads: the others are not kept."""
+    """A score with parameters for each head, applied to some of the heads."""
 
     score: Score
     heads: Tensor
@@ -221,7 +227,7 @@ class ScoreOfHeads:
 
 
 def from_request(request: Request) -> CapturedCall:
-    """The arguments of one of our own attentions; grouped heads as heads, of fewer keys."""
+    """The arguments of `regard.attend`. Grouped heads become heads with fewer key heads."""
     query, key = request.query, request.key
     if query.ndim == key.ndim > 4 and key.shape[-3] == 1 and key.shape[-4] == query.shape[-4]:
         merged = merge(replace(request, key=key[..., :0, :]), request.batch())  # copies no keys

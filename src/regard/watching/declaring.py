@@ -1,4 +1,4 @@
-"""One line for a model that weighs its keys by hand."""
+"""`regard.declare`, for models whose own code computes attention."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def declare(
     mask: MaskLike | None = None,
     normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
 ) -> None:
-    """Tell whoever watches what this module attends with; where nobody does, nothing happens.
+    """Report the arguments of an attention to the open watches, if there are any.
 
-    For attention that is computed by hand, softmax(Q K^T / sqrt(d)) V, of which no watch could
-    know. What the module computes is not touched.
+    Call it in a module whose own code computes softmax(Q K^T / sqrt(d)) V, which a watch cannot
+    detect. The output of the module does not change.
 
-    Args: those of `regard.look`; the score is the scaled dot product by default, and the mask's
-        True = may be read.
+    The arguments are those of `regard.look`. The score is the scaled dot product by default. In the
+    mask, True = may be read.
 
     Example:
         >>> import torch, regard

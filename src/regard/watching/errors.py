@@ -1,4 +1,4 @@
-"""What a watch cannot do, and why."""
+"""The error of this package."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from regard.errors import RegardError
 
 
 class WatchError(RegardError):
-    """There is no look to give: the message says what was not seen, why, and what to do."""
+    """No look is available: the message says which attention was not seen, why, and what to do."""

@@ -1,4 +1,4 @@
-"""flex_attention's functions of positions as our masks and scores."""
+"""flex_attention's mask_mod and score_mod as masks and scores of Regard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FlexMask(Mask):
     """flex_attention's mask_mod: a function of one batch entry, head, query and key."""
 
     function: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-    heads: Tensor | None = None  # the heads that were kept, where not all were
+    heads: Tensor | None = None  # the numbers of the kept heads; None for all
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         entries = torch.arange(frame.batch[0], device=rows.device)
@@ -33,8 +33,8 @@ class FlexMask(Mask):
 class FlexScore:
     """score_mod(scale q . k, entry, head, query, key); Dong et al. 2024, arXiv 2412.05496, section 3.
 
-    A score sees vectors and not where they stand, so that queries and keys come with their
-    positions as one number more: `placed` appends it.
+    A score receives vectors without positions. So `with_positions` appends the position to each
+    query and key as one more number.
     """
 
     function: Callable[..., Tensor]
@@ -51,8 +51,8 @@ class FlexScore:
         return over_all(self.function, scored=True)(scores, entries, heads, rows, columns)
 
 
-def placed(vectors: Tensor, positions: Tensor | None = None) -> Tensor:
-    """Vectors with their positions as a last number: in float32, which holds whole ones to 2^24."""
+def with_positions(vectors: Tensor, positions: Tensor | None = None) -> Tensor:
+    """Append each vector's position, in float32 at least, which is exact for positions to 2^24."""
     wide = torch.promote_types(vectors.dtype, torch.float32)
     where = torch.arange(vectors.shape[-2]) if positions is None else positions
     column = where.to(vectors.device, wide).unsqueeze(-1)
@@ -60,7 +60,7 @@ def placed(vectors: Tensor, positions: Tensor | None = None) -> Tensor:
 
 
 def over_all(function: Callable[..., Tensor], scored: bool = False) -> Callable[..., Tensor]:
-    """A function of single (score,) entry, head, query and key as one of all of them."""
+    """Vectorise a function of (score,) entry, head, query and key over all of them."""
     first = (0,) if scored else ()
     for axes in (
         (None,) * 3 + (0,),

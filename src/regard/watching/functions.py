@@ -1,4 +1,4 @@
-"""What torch's fused attention and our own were asked."""
+"""The arguments of attention functions, as captured calls."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def fused_call(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> CapturedCall:
-    """F.scaled_dot_product_attention: its booleans say what may be read, as ours do.
+    """F.scaled_dot_product_attention. In its boolean masks True = may be read.
 
-    Its causal triangle begins at the first key, whatever the lengths.
+    Its causal mask is aligned at the first key, for any lengths.
     """
     mask = causal(align="start") if is_causal else None
     return scaled(query, key, scale, attn_mask, mask)
@@ -60,7 +60,7 @@ def flex_call(
     *_: Any,
     **__: Any,
 ) -> CapturedCall:
-    """Its arguments; the value has no part in the weights."""
+    """flex_attention; the value does not affect the weights."""
     mask = None if block_mask is None else FlexMask(block_mask.mask_mod)
     if query.shape[0] != key.shape[0]:
         key = key.expand(query.shape[0], *key.shape[1:])

@@ -1,4 +1,4 @@
-"""Cached generation: the one-token calls of an attention, as one look whose rows are the tokens."""
+"""Cached generation: the one-token calls of an attention as one call, with a query for each token."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from regard.watching.errors import WatchError
 from regard.watching.masks import KeyRanges
 
 REWRITTEN = (
-    "the cache of keys was changed between the steps in a way that cannot be followed:"
-    " watch with group=False to have every step by itself"
+    "the key cache was changed between the steps in a way that cannot be reconstructed:"
+    " pass group=False to watch, for a look at each step"
 )
 
 
 class CachedGeneration:
-    """One-token calls that follow one another, each with the keys of the one before.
+    """Consecutive one-token calls that share a key cache.
 
-    A cache may grow by a key a call (and be reordered, as by a beam search), move along as a
-    window, be one tensor that is filled in place, or be the same keys at every step, as a source's
-    are. Of the first two the new key of each call is kept, and the last cache; of the others, the
-    one tensor.
+    The cache may grow by one key a call, possibly reordered by a beam search, or be a sliding
+    window: then the new key of each call and the last cache are kept. Or it is one tensor, filled in
+    place or constant like the states of a source sentence: then this tensor is kept.
     """
 
     def __init__(self, first: CapturedCall, prompt: CapturedCall | None = None) -> None:
@@ -40,7 +39,7 @@ class CachedGeneration:
         self._grows: bool | None = None
         self._base_version = -1 if first.key.is_inference() else first.key._version
         self._filled: tuple[CapturedCall, Tensor] | None = (
-            None  # a cache written to, as it was at a step
+            None  # a call, and a copy of the cache it read
         )
 
     def __len__(self) -> int:
@@ -48,24 +47,24 @@ class CachedGeneration:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the look, where the keys of the prompt are not to be had."""
+        """The shape of the look, if the keys of the prompt are unknown."""
         more = self._counts[0] - 1 + len(self) if self._grows else self._counts[-1]
         return (*self._steps[0].query.shape[:-2], len(self), more)
 
     @property
     def repeats(self) -> bool:
-        """Whether several tokens read the same keys, to which none was added."""
+        """Whether all tokens read the same keys."""
         return self._grows is False and self._filled is None
 
     @staticmethod
     def begins(parts: CapturedCall) -> bool:
-        """Whether this can be a token of a generation: one query, scored by its vector alone."""
+        """Whether this can be a step of a generation: one query, with a score without parameters."""
         score = getattr(parts.score, "score", parts.score)
         plain = score is None or isinstance(score, DotLike)
         return plain and parts.query.ndim > 2 and parts.query.shape[-2] == 1
 
     def takes(self, parts: CapturedCall) -> bool:
-        """Whether this is the next token; if so, it is kept."""
+        """Add the call and return True, if it is the next step."""
         if not self.begins(parts) or parts.query.shape != self._steps[0].query.shape:
             return False
         grows = self._follows(parts.key)
@@ -83,13 +82,12 @@ class CachedGeneration:
         return True
 
     def tensors(self) -> list[Tensor]:
-        """Everything that is held."""
         held = [each for step in self._steps for each in step.tensors()]
         filled = [] if self._filled is None else [self._filled[1]]
         return [*held, *self._new, *filled, self._latest, self._base]
 
     def captured(self) -> CapturedCall:
-        """All steps as one: a row each."""
+        """All steps as one call, with a query for each step."""
         if len(self) == 1:
             return self._steps[0]
         query = torch.cat([step.query for step in self._steps], -2)
@@ -113,7 +111,7 @@ class CachedGeneration:
         return replace(joined, mask=mask)
 
     def _follows(self, key: Tensor) -> bool | None:
-        """Whether these keys are the last ones and one more; False for the same ones, None else."""
+        """True if the cache gained a key, False if it is the same, None if it is another one."""
         last, count, more = self._latest, self._counts[-1], key.shape[-2]
         if key.shape[:-2] != last.shape[:-2] or key.shape[-1] != last.shape[-1]:
             return None
@@ -127,12 +125,12 @@ class CachedGeneration:
         return True if moved else None
 
     def _fill(self, parts: CapturedCall) -> None:
-        """A tensor that is read again may have been written to: what it holds now is kept once."""
+        """Copy the cache at the first call that reads it after it was changed in place."""
         if parts.key.is_inference() or parts.key._version != self._base_version:
             self._filled = parts, parts.key.clone()
 
     def _check_filled(self) -> None:
-        """What could be read at a step must be there still, or the look would be of other keys."""
+        """Raise if a key that an earlier step could read was overwritten."""
         if self._filled is None:
             return
         step, before = self._filled
@@ -142,7 +140,7 @@ class CachedGeneration:
             raise WatchError(REWRITTEN)
 
     def _before(self) -> Tensor:
-        """The keys before the first token: the prompt's, where those were seen, or its cache."""
+        """The keys before the first token: those of the prompt if they were seen, else its cache."""
         base = self._base[..., :-1, :]
         prompt = None if self._prompt is None else self._prompt.key
         length = base.shape[-2]
@@ -152,7 +150,7 @@ class CachedGeneration:
         return prompt if torch.equal(tail, base) else base
 
     def _lineage(self, total: int) -> list[Tensor]:
-        """Whose keys the last cache holds, step by step: each of its entries had one ancestor."""
+        """For each step, the batch entries from which the entries of the last cache descend."""
         steps, count = len(self), self._counts[-1]
         if count != total:
             raise WatchError(REWRITTEN)
@@ -168,7 +166,7 @@ class CachedGeneration:
     def _planes(
         self, low: Sequence[int], keys: int, parents: list[Tensor] | None = None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """The steps' masks and biases as rows of one; None where no step had any."""
+        """The masks and biases of the steps, stacked along the queries; None if no step has any."""
         masks, biases = [], []
         for number, step in enumerate(self._steps):
             count, start = self._counts[number], low[number]
@@ -194,13 +192,13 @@ class CachedGeneration:
 
 
 def _descends(previous: Tensor, new: Tensor) -> bool:
-    """Whether each entry's last key but one is the newest of some entry of the step before."""
+    """Whether the last key but one of each entry is the newest key of an entry one step before."""
     same = previous[:, None] == new[None]
     return bool(same.flatten(2).all(-1).any(1).all())
 
 
 def _row(step: CapturedCall, keys: int) -> Tensor:
-    """Which keys the one query of a step reads, (..., heads or 1, 1, keys)."""
+    """The keys that the query of a step may read, (..., heads or 1, 1, keys)."""
     blank = step.query.new_empty(*step.query.shape[:-2], keys, 0)
     first = torch.zeros(1, dtype=torch.long, device=step.query.device)
     row = replace(step, key=blank).readable(first)
@@ -208,7 +206,7 @@ def _row(step: CapturedCall, keys: int) -> Tensor:
 
 
 def _chosen(plane: Any, entries: Tensor, size: int) -> Any:
-    """A mask's or bias's rows of these batch entries, where it has one for each."""
+    """These batch entries of a mask or bias, if it has an axis of batch entries."""
     if isinstance(plane, Tensor) and plane.ndim > 3 and plane.shape[0] == size:
         return plane[entries]
     return plane

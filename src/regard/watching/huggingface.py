@@ -1,8 +1,8 @@
-"""Hugging Face models: what their attention interface is handed, before a kernel changes its shape.
+"""Hugging Face models: capture the calls of their attention interface.
 
-`transformers` asks AttentionInterface for the function of an implementation at every call, and
-hands it queries, grouped keys, mask and scale. The functions below it repeat keys, fold single
-queries into groups and compile: so the interface is the place to listen at.
+At every call `transformers` gets the function of an implementation from AttentionInterface and
+passes it queries, grouped keys, mask and scale. That function may repeat keys, change shapes or be
+compiled, so the calls are captured at the interface.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ OWN = {
 
 @dataclass(frozen=True, eq=False)
 class Sinks:
-    """Softmax with one score more in each row, whose weight goes nowhere.
+    """Softmax with an additional score in each row, whose weight is discarded.
 
     Source: Agarwal et al. 2025 (gpt-oss), arXiv 2508.10925, section 2.2.
     """
 
-    sinks: Tensor  # one a head
+    sinks: Tensor  # one for each head
 
     def __call__(self, scores: Tensor) -> Tensor:
         sink = self.sinks.reshape(-1, 1, 1).to(scores).expand(*scores.shape[:-1], 1)
@@ -47,13 +47,13 @@ class Sinks:
 
 
 def hooks() -> list[_Interface]:
-    """Listen at the interface, where `transformers` is loaded."""
+    """Intercept the interface, if `transformers` is imported."""
     found = getattr(sys.modules.get(MODULE), CLASS, None)
     return [] if found is None else [_Interface(found)]
 
 
 class _Interface:
-    """The interface with its two doors replaced, until `remove`."""
+    """Replaces the two methods of the interface that return functions, until `remove`."""
 
     def __init__(self, owner: Any) -> None:
         self._owner = owner
@@ -78,7 +78,7 @@ class _Interface:
 
 
 def _intercepted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function, with an ear at it where it is one whose arguments say what it computes."""
+    """The function, wrapped if its arguments describe the attention completely."""
     capture = _known(function, name)
     if capture is None or torch.compiler.is_compiling() or not running.is_observed():
         return function
@@ -112,7 +112,7 @@ def _known(function: Callable[..., Any], name: str) -> Callable[..., CapturedCal
 def _eager(
     module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
 ) -> CapturedCall:
-    """Weights by hand, which are there to be compared with: their last row is kept for that."""
+    """The eager implementation returns weights. Their last row is kept as the witness."""
     sinks = how.get("s_aux")
     if sinks is None:
         sinks = getattr(module, "sinks", None)
@@ -132,7 +132,7 @@ def _eager(
 def _sdpa(
     module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
 ) -> CapturedCall:
-    """Without a mask, several queries of a causal module read the keys up to their own place."""
+    """Without a mask, several queries of a causal module read the keys up to their own position."""
     causal_argument = how.get("is_causal")
     is_causal = getattr(module, "is_causal", True) if causal_argument is None else causal_argument
     triangle = mask is None and query.shape[-2] > 1 and bool(is_causal)
@@ -148,7 +148,7 @@ def _sdpa(
 def _flex(
     module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
 ) -> CapturedCall:
-    """The bound is within the score, the mask a function of positions or a tensor to be added."""
+    """The soft cap is part of the score. The mask is a function of positions or a bias."""
     rule = None
     if mask is not None and not isinstance(mask, Tensor):
         mask, rule = None, FlexMask(mask.mask_mod)
@@ -170,7 +170,7 @@ def _score(module: Any, query: Tensor, how: dict[str, Any]) -> Score:
 
 
 def _bias(mask: Tensor | None, positions: Tensor | None, keys: int) -> Tensor | None:
-    """All that is added to the scores; a mask may cover keys that are not there yet."""
+    """The sum of mask and position bias. A mask may be longer than the keys."""
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
     both = [each[..., :keys] for each in (mask, positions) if each is not None]

@@ -1,9 +1,9 @@
-"""The functions through which attention is computed, with an ear at each while somebody watches.
+"""Interception of the functions that compute attention, while a watch is open.
 
-A function is replaced wherever a module holds it by name, by one that calls it and then tells what
-it was asked. No mode of torch is entered: a TorchFunctionMode turns the fast paths of
-nn.MultiheadAttention and nn.TransformerEncoder off, a TorchDispatchMode keeps flex_attention from
-being compiled, and both would take time at every operator, not at attention alone.
+Each function is replaced, wherever a module holds it by name, by a wrapper that calls it and then
+reports its arguments. No mode of torch is used: a TorchFunctionMode turns off the fast paths of
+nn.MultiheadAttention and nn.TransformerEncoder, a TorchDispatchMode prevents the compilation of
+flex_attention, and both cost time at every operator.
 """
 
 from __future__ import annotations
@@ -25,18 +25,30 @@ Capture = Callable[..., Any]
 
 @dataclass(frozen=True)
 class InterceptedFunction:
-    """A function of a module, and what tells the parts of a call from its arguments."""
+    """A function of a module, and the function that captures its arguments."""
 
     module: str
     name: str
-    capture: Capture | None  # None for a function that is only a sign of attention
+    capture: Capture | None  # None for a softmax
     when: Callable[..., bool] | None = None
 
     def wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that takes the place of the original."""
-        if self.capture is None:
+        """The function that replaces the original."""
+        capture, when = self.capture, self.when
+        if capture is None:
             return softmaxes.reporting(original)
-        return _intercepted(original, self.capture, self.when)
+
+        @functools.wraps(original)
+        def through(*arguments: Any, **named: Any) -> Any:
+            observed = not torch.compiler.is_compiling() and running.is_observed()
+            if not observed or (when is not None and not when(*arguments, **named)):
+                return original(*arguments, **named)
+            with running.reports_suppressed():
+                result = original(*arguments, **named)
+            running.report_attention(lambda: capture(*arguments, **named))
+            return result
+
+        return through
 
 
 FUNCTIONS = (
@@ -59,7 +71,7 @@ FUNCTIONS = (
 
 
 class Interception:
-    """Opened by the first watch and shut by the last, whichever threads these are in."""
+    """Starts with the first open watch of all threads and ends with the last one."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -72,7 +84,7 @@ class Interception:
         with self._lock:
             self._models.append(model)
             self._handles = self._handles or [*running.hooks(), softmaxes.SoftmaxReports()]
-            # `transformers` may have been loaded since the first watch began.
+            # `transformers` may have been imported after the first watch was opened.
             self._interfaces = self._interfaces or huggingface.hooks()
             for function in FUNCTIONS:
                 if function not in self._open and function.module in sys.modules:
@@ -85,7 +97,7 @@ class Interception:
             del self._models[next(i for i, each in enumerate(self._models) if each is model)]
             last = not self._models
             swap([(there, here) for here, there in self._open.values()], [model], last)
-            if not last:  # what other watched models share with this one
+            if not last:  # functions held by modules that other watched models share
                 swap(list(self._open.values()), self._models, everywhere=False)
                 return
             self._open.clear()
@@ -100,7 +112,7 @@ INTERCEPTION = Interception()
 def swap(
     pairs: Iterable[tuple[Any, Any]], models: Iterable[nn.Module], everywhere: bool = True
 ) -> None:
-    """Put one object in another's place in all modules' names, and in those of models' parts."""
+    """Replace objects in the namespaces of all imported modules and of the models' modules."""
     table = {id(old): (old, new) for old, new in pairs}
     for names in _names(models, everywhere):
         if table.keys().isdisjoint(map(id, names.values())):
@@ -115,20 +127,3 @@ def _names(models: Iterable[nn.Module], everywhere: bool) -> list[dict[str, Any]
     parts = [part for model in models for part in model.modules()]
     held = [getattr(each, "__dict__", None) for each in (*modules, *parts)]
     return [each for each in held if type(each) is dict]
-
-
-def _intercepted(
-    original: Callable[..., Any], capture: Capture, when: Callable[..., bool] | None
-) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def through(*arguments: Any, **named: Any) -> Any:
-        if torch.compiler.is_compiling() or not running.is_observed():
-            return original(*arguments, **named)
-        if when is not None and not when(*arguments, **named):
-            return original(*arguments, **named)
-        with running.reports_suppressed():
-            result = original(*arguments, **named)
-        running.report_attention(lambda: capture(*arguments, **named))
-        return result
-
-    return through

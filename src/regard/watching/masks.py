@@ -1,4 +1,4 @@
-"""Masks as other projects hand them over, made ours: True = may be read."""
+"""Masks of other projects as masks of Regard, where True = may be read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from regard.attention.masks.mask import Reach
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
 
-SHUT = 0.25  # of the lowest number there is: biases below it are masks by another name
-LARGEST = 1 << 26  # pairs up to which a rule is laid out to see what it lets read
+SHUT = 0.25  # of the lowest finite number: a smaller bias masks its key
+LARGEST = 1 << 26  # largest number of pairs for which a mask is computed to classify it
 
 
 @dataclass(frozen=True, eq=False)
 class KeyRanges(Mask):
-    """Query i reads the keys from low_i to high_i, the last one out."""
+    """Query i may read the keys from low_i to high_i - 1."""
 
     low: Tensor
     high: Tensor
@@ -42,7 +42,7 @@ class KeyRanges(Mask):
 
 @dataclass(frozen=True, eq=False)
 class SelectedQueries(Mask):
-    """Another mask, of some of its queries."""
+    """Another mask, restricted to some of its queries."""
 
     mask: Mask
     rows: Tensor
@@ -61,13 +61,18 @@ class SelectedQueries(Mask):
         return frame._replace(queries=self.queries)
 
 
-def opened(bias: Tensor) -> tuple[MaskLike | None, Tensor | None]:
-    """What an additive mask is: a mask where it holds only zeros and lowest numbers, else a bias.
+def is_shut(bias: Tensor) -> Tensor:
+    """Where a bias is so low that it masks its key."""
+    return bias <= SHUT * torch.finfo(bias.dtype).min
 
-    A row whose keys are all shut by lowest numbers, and not by -inf, is read evenly by the softmax
-    it was made for: such a mask stays the bias that it is.
+
+def mask_or_bias(bias: Tensor) -> tuple[MaskLike | None, Tensor | None]:
+    """Split an additive mask into (mask, None), or (None, bias) if it is not only a mask.
+
+    It is only a mask if its values are 0 or close to the lowest finite number. It stays a bias if
+    some row is masked completely by finite numbers, because a softmax then reads it uniformly.
     """
-    shut = bias <= SHUT * torch.finfo(bias.dtype).min
+    shut = is_shut(bias)
     if bool(((bias == 0) | shut).all()):
         readable = ~shut
         if bool(readable.any(-1).all()) or bool((bias[shut] == -torch.inf).all()):
@@ -76,7 +81,7 @@ def opened(bias: Tensor) -> tuple[MaskLike | None, Tensor | None]:
 
 
 def narrowed(mask: Tensor) -> MaskLike | None:
-    """The same as a rule where it is one that is quicker to follow: everything, or a triangle."""
+    """None for a mask of all True, a causal mask for a triangle, else the mask itself."""
     if bool(mask.all()):
         return None
     queries, keys = mask.shape[-2:]
@@ -89,7 +94,7 @@ def narrowed(mask: Tensor) -> MaskLike | None:
 
 
 def looks_back(mask: MaskLike | None, queries: int, keys: int) -> bool:
-    """Whether no query may read a key that comes after it, some of which there are."""
+    """Whether there are later keys and no query may read one that comes after it."""
     if mask is None or queries < 2:
         return False
     if isinstance(mask, Band):

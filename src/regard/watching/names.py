@@ -1,4 +1,4 @@
-"""What an attention is called: by the path of its module, and shortly by its layer and kind."""
+"""Names of attentions: the path of the module, or a short name of layer and kind."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Layers = int | str | Iterable[int | str] | None
 
 
 def layer_of(path: str) -> int | None:
-    """The first number in a path: that of the layer."""
+    """The first number in a path, which is the number of the layer."""
     return next((int(part) for part in path.split(".") if part.isdecimal()), None)
 
 
 def short(path: str, kind: str) -> str:
     """ "decoder.3.cross" of "model.decoder.layers.3.encoder_attn": side, numbers and kind.
 
-    The number of a part within T5's blocks is left out, and so is all but the first of several sides.
+    The numbers of sublayers in T5's blocks are left out. Only the first of several sides is used.
 
     Example:
         >>> short("model.decoder.layers.3.encoder_attn", "cross")
@@ -41,7 +41,7 @@ def short(path: str, kind: str) -> str:
 
 
 def chosen(path: str, name: str, layers: Layers) -> bool:
-    """Whether a path or name is among the layers asked for: numbers, or patterns with *."""
+    """Whether a path or name matches the `layers` argument: numbers, or patterns with *."""
     if layers is None:
         return True
     if isinstance(layers, int | str):

@@ -1,4 +1,4 @@
-"""Tables in a notebook: escaped, and of a bounded number of rows."""
+"""Tables in a notebook: text is escaped, the number of rows is limited."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST = 200  # rows
 
 
 def html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of HTML; rows after the 200th are counted."""
+    """An HTML table. Rows after the 200th are only counted."""
     lines = [_row("th", header), *(_row("td", row) for row in islice(rows, MOST))]
     hidden = len(rows) - MOST
     more = f"<div>{hidden} more rows: print() shows all</div>" if hidden > 0 else ""

@@ -1,4 +1,4 @@
-"""The page of a watch: one HTML file with the heads of each attention, over the tokens they read."""
+"""The page of a watch: one HTML file with the weights of each head and the tokens."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 
 from regard.watching.errors import WatchError
-from regard.watching.table import Subject, places, tokens_read
+from regard.watching.table import Subject, places, row_blocks, tokens_read
 from regard.watching.tokens import EmbeddingCall
 
-PAGE, ALIGNMENT = "regard.viewing.page", "regard.viewing.alignment"  # of the layer above
-LARGEST = 10 * 10**6  # bytes of a page, about
+PAGE, ALIGNMENT = "regard.viewing.page", "regard.viewing.alignment"  # of a higher package
+LARGEST = 10 * 10**6  # bytes of a page, approximately
 LONGEST = 60  # characters of a token
-NUMBER = 8  # bytes of a weight on it
-ROOM = 1 << 22  # weights held at a time
+NUMBER = 8  # bytes of a weight
 
 Tokens = Sequence[str] | Mapping[str, Sequence[str]]
 
@@ -41,7 +40,9 @@ def write(
     """Write the page; arguments as for `Seen.page`."""
     shown = [subject for subject in subjects if prod(subject.look.shape)]
     if not shown:
-        raise WatchError("every attention that was seen has no query or no key: nothing to show")
+        raise WatchError(
+            "no attention that was seen has both queries and keys: there is nothing to show"
+        )
     labels = _labels(shown, embedded, tokens, tokenizer, entry)
     mean = _is_reduced(shown, labels)
     layers: dict[str, Any] = {}
@@ -63,7 +64,7 @@ def write(
 
 
 def _is_reduced(shown: list[Subject], labels: list[tuple[list[str], list[str]]]) -> bool:
-    """Whether the page must show the mean of heads, for all of them do not fit."""
+    """Whether the page shows the mean of the heads, because all heads would be too large."""
     words = sum(len(json.dumps(each)) for each in labels)
     cells = [prod(subject.look.shape[-2:]) for subject in shown]
     every = sum(n * subject.heads for n, subject in zip(cells, shown, strict=True))
@@ -72,12 +73,12 @@ def _is_reduced(shown: list[Subject], labels: list[tuple[list[str], list[str]]])
     size, most = f"{(words + NUMBER * every) / 1e6:,.0f} MB", f"{LARGEST / 1e6:.0f} MB"
     if words + NUMBER * sum(cells) > LARGEST:
         raise WatchError(
-            f"the page would have {size}, {most} at most: pass names= with a few of the"
-            f" {len(shown)} attentions, or watch with layers= or rows=; map() and plot() take any length"
+            f"the page would have {size}, the limit is {most}: pass names= with a few of the"
+            f" {len(shown)} attentions, or watch with layers= or rows=; map() and plot() have no limit"
         )
     warnings.warn(
-        f"the page of all heads would have {size}, {most} at most: it shows the mean of the heads of"
-        " each attention; pass names=, or watch with layers= or heads=, for single heads",
+        f"the page of all heads would have {size}, the limit is {most}: it shows the mean of the heads"
+        " of each attention; pass names=, or watch with layers= or heads=, for single heads",
         RuntimeWarning,
         stacklevel=4,
     )
@@ -85,17 +86,14 @@ def _is_reduced(shown: list[Subject], labels: list[tuple[list[str], list[str]]])
 
 
 def _weights(subject: Subject, entry: int, mean: bool) -> tuple[Tensor, Tensor]:
-    """Of one batch entry (heads, queries, keys), or (1, queries, keys) of the mean: the weights, and
-    which keys may be read."""
-    *batch, queries, keys = subject.look.shape
+    """The weights of one batch entry and which keys may be read, both (heads or 1, queries, keys)."""
+    *batch, _, keys = subject.look.shape
     entries = prod(batch) // subject.heads
     if not -entries <= entry < entries:
-        raise WatchError(f"{subject.name} has {entries} batch entries, there is no entry {entry}")
-    height = max(1, ROOM // (prod(batch) * keys))
+        raise WatchError(f"entry is {entry}, but {subject.name} has {entries} batch entries")
     parts: list[Tensor] = []
     open_: list[Tensor] = []
-    for start in range(0, queries, height):
-        rows = range(start, min(start + height, queries))
+    for rows in row_blocks(subject.look):
         with torch.no_grad():
             some = subject.look.weights(rows=rows)
             may = subject.look.readable(rows=rows)
@@ -115,7 +113,7 @@ def _labels(
     tokenizer: Any,
     entry: int,
 ) -> list[tuple[list[str], list[str]]]:
-    """The words of the queries and of the keys of each attention; positions where none are known."""
+    """The words of the queries and of the keys of each attention; positions if they are unknown."""
     if tokens is None:
         found = [_decoded(subject, embedded, tokenizer, entry) for subject in shown]
     else:
@@ -125,7 +123,7 @@ def _labels(
             given = ", ".join(sorted({str(len(words)) for words in sides.values()}))
             lengths = sorted({length for subject in shown for length in subject.look.shape[-2:]})
             raise WatchError(
-                f"tokens has {given} strings, the attentions have {lengths} queries and keys:"
+                f"tokens has {given} strings, but the attentions have {lengths} queries and keys:"
                 " pass one string for each position, special tokens included"
             )
     return [
@@ -138,7 +136,7 @@ def _labels(
 
 
 def _sides(tokens: Tokens, shown: list[Subject]) -> dict[str, list[str]]:
-    """The words of the encoder and of the decoder; the same where there is no cross attention."""
+    """The words of the encoder and of the decoder; the same without cross attention."""
     if isinstance(tokens, Mapping):
         if not tokens.keys() <= {"encoder", "decoder"}:
             raise WatchError(
@@ -154,7 +152,7 @@ def _sides(tokens: Tokens, shown: list[Subject]) -> dict[str, list[str]]:
 
 
 def _given(subject: Subject, sides: dict[str, list[str]]) -> tuple[list[str], list[str]]:
-    """The words that fit, none where their number is another."""
+    """The words of the queries and of the keys; none if their number does not fit."""
     queries, keys = subject.look.shape[-2:]
     crosses = subject.kind == "cross"
     late = crosses or "decoder" in subject.path
@@ -171,7 +169,7 @@ def _given(subject: Subject, sides: dict[str, list[str]]) -> tuple[list[str], li
 def _decoded(
     subject: Subject, embedded: list[EmbeddingCall], tokenizer: Any, entry: int
 ) -> tuple[list[str], list[str]]:
-    """The tokenizer's names of the ids that the model's embedding was called with."""
+    """The ids that the model's embedding was called with, as tokens of the tokenizer."""
     if tokenizer is None:
         return [], []
     decode = getattr(tokenizer, "convert_ids_to_tokens", tokenizer)

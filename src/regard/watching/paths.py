@@ -1,4 +1,4 @@
-"""The paths of the modules of a model, also of those that torch does not register."""
+"""Paths of the modules of a model, including modules that torch does not register."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from regard.watching.running import RunningModule, Stack
 
 
 class Paths:
-    """`named_modules()` of a model, and names for modules that run inside it without being registered.
+    """`named_modules()` of a model, extended by modules that run in it without being registered.
 
-    torch registers a module that is an attribute, or that is in an nn.ModuleList. The layers of a
-    Keras functional model, and modules in an ordinary list or dictionary, are not registered. Such
-    a module is called after the attribute that holds it ("blocks.0"), after its own `name`, or
-    after its class and its number among the calls of that class.
+    torch does not register the layers of a Keras functional model, nor modules in an ordinary list
+    or dictionary. Such a module is named after the attribute that holds it ("blocks.0"), else after
+    its own `name`, else after its class and its number among the calls of that class.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -25,7 +24,7 @@ class Paths:
         }
 
     def of(self, stack: Stack) -> str | None:
-        """The path of the module that runs, None where it does not run inside the model."""
+        """The path of the innermost running module, None if it does not run inside the model."""
         if not stack:
             return None
         frame = stack[-1]

@@ -1,4 +1,4 @@
-"""The calls of one attention, as they are kept."""
+"""Records of attentions: the calls of each, and the memory that they use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from regard.watching import names
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
 from regard.watching.generation import CachedGeneration
-from regard.watching.masks import looks_back
 from regard.watching.torch_layers import Captured, DeferredCall
 
 CHANGED = (
-    "what it was computed from was changed in place after the call:"
-    " watch with copy=True, which keeps queries and keys of its own"
+    "its queries or keys were changed in place after the call:"
+    " pass copy=True to watch, which then keeps copies"
 )
 
 
@@ -36,6 +35,8 @@ class RecordedCall:
         self._versions = [
             (each, each._version) for each in call.tensors() if not each.is_inference()
         ]
+
+    tokens = 1
 
     def tensors(self) -> list[Tensor]:
         return self._call.tensors()
@@ -66,47 +67,54 @@ class RecordedCall:
 
 
 class RecordedGeneration:
-    """One-token calls that became one."""
+    """The one-token calls of a cached generation, recorded as one call."""
 
-    def __init__(self, chain: CachedGeneration, selection: Selection) -> None:
-        self.chain, self._selection = chain, selection
+    def __init__(self, generation: CachedGeneration, selection: Selection) -> None:
+        self.generation, self._selection = generation, selection
         self._sealed: CapturedCall | WatchError | None = None
 
+    @property
+    def tokens(self) -> int:
+        return len(self.generation)
+
+    @property
+    def _kept(self) -> CapturedCall | CachedGeneration:
+        return self._sealed if isinstance(self._sealed, CapturedCall) else self.generation
+
     def tensors(self) -> list[Tensor]:
-        return (
-            self._sealed.tensors()
-            if isinstance(self._sealed, CapturedCall)
-            else self.chain.tensors()
-        )
+        return self._kept.tensors()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._sealed.shape if isinstance(self._sealed, CapturedCall) else self.chain.shape
+        return self._kept.shape
 
     def seal(self) -> None:
-        """Keep what was asked for and nothing else, when no token can follow."""
+        """Keep only the selected part, when no further token can follow."""
         try:
-            self._sealed = self.chain.captured().selected(self._selection)
+            self._sealed = self.generation.captured().selected(self._selection)
         except WatchError as fault:
             self._sealed = fault
 
     def captured(self) -> CapturedCall:
         if self._sealed is None:
-            return self.chain.captured().selected(self._selection)
+            return self.generation.captured().selected(self._selection)
         if isinstance(self._sealed, WatchError):
             raise self._sealed
         return self._sealed
 
 
+Record = RecordedCall | RecordedGeneration
+
+
 @dataclass(eq=False)
 class AttentionRecord:
-    """An attention of a model: where it is, what it reads, and its calls."""
+    """An attention of a model: its path and its calls."""
 
     path: str
-    crossing: bool = False  # whether the names of its classes say that it is a cross attention
-    reads_two: bool | None = None  # whether its projections read two tensors, where it has any
-    unbatched: bool = False  # whether its sequences have no axis of batch entries
-    calls: list[RecordedCall | RecordedGeneration] = field(default_factory=list)
+    crossing: bool = False  # whether the name of its class says that it is a cross attention
+    reads_two: bool | None = None  # whether its projections read two tensors; None without any
+    unbatched: bool = False  # whether its sequences have no batch axis
+    calls: list[Record] = field(default_factory=list)
     _found: tuple[int, str] | None = None
     _across: tuple[int, bool] = (0, False)
 
@@ -125,11 +133,7 @@ class AttentionRecord:
                 captured = call.captured()
             except WatchError:
                 continue
-            if isinstance(call, RecordedGeneration) and len(call.chain) > 1:
-                return "causal"
-            if looks_back(captured.mask, captured.query.shape[-2], captured.key.shape[-2]):
-                return "causal"
-            if captured.bias is not None and _bias_looks_back(captured):
+            if call.tokens > 1 or captured.looks_back():
                 return "causal"
         return "self"
 
@@ -148,13 +152,11 @@ class AttentionRecord:
         return names.short(self.path, "cross" if self._crosses else "self")
 
     def has_heads(self, shape: tuple[int, ...]) -> bool:
-        """Whether the last batch axis of a look holds heads; a single one holds batch entries."""
+        """Whether the last batch axis of a look holds heads. A single axis holds batch entries."""
         return len(shape) > 3 or (len(shape) == 3 and self.unbatched)
 
-    def keep(
-        self, call: Captured, selection: Selection, group: bool
-    ) -> RecordedCall | RecordedGeneration:
-        """One call more, or one token more of the last one."""
+    def keep(self, call: Captured, selection: Selection, group: bool) -> Record:
+        """Add a call, or a token to the last generation."""
         if isinstance(call, DeferredCall) and call.crossing:
             self.reads_two = True
         if not group or isinstance(call, DeferredCall) or not CachedGeneration.begins(call):
@@ -162,7 +164,7 @@ class AttentionRecord:
             return self.calls[-1]
         captured = call.selected(Selection(gradients=selection.gradients))
         last = self.calls[-1] if self.calls else None
-        if isinstance(last, RecordedGeneration) and last.chain.takes(captured):
+        if isinstance(last, RecordedGeneration) and last.generation.takes(captured):
             return last
         if isinstance(last, RecordedGeneration):
             last.seal()
@@ -171,42 +173,35 @@ class AttentionRecord:
         return self.calls[-1]
 
 
-def _reads_another(call: RecordedCall | RecordedGeneration, reads_two: bool | None) -> bool:
-    """Whether the keys are of another sequence than the queries, by the mask and the lengths.
+def _reads_another(call: Record, reads_two: bool | None) -> bool:
+    """Whether the keys are of another sequence than the queries.
 
-    A mask that hides later keys, and keys that gain one with each token, are of the same sequence.
-    Two tensors that projections read are two sequences otherwise; where no projection was seen,
-    sequences of two lengths are.
+    They are of the same sequence if a mask hides later keys, or if each token adds a key. Otherwise
+    they are of another one if projections read two tensors or, without projections, if the lengths
+    differ.
     """
-    if isinstance(call, RecordedGeneration) and len(call.chain) > 1:
-        return call.chain.repeats
+    if isinstance(call, RecordedGeneration) and call.tokens > 1:
+        return call.generation.repeats
     try:
         captured = call.captured()
     except WatchError:
         return bool(reads_two)
     queries, keys = captured.query.shape[-2], captured.key.shape[-2]
-    if looks_back(captured.mask, queries, keys) or _bias_looks_back(captured):
+    if captured.looks_back():
         return False
     return bool(reads_two) or (captured.rows is None and queries not in (1, keys))
 
 
-def _bias_looks_back(captured: CapturedCall) -> bool:
-    if captured.bias is None or captured.bias.ndim < 2 or captured.bias.shape[-2] == 1:
-        return False
-    readable = captured.bias > 0.25 * torch.finfo(captured.bias.dtype).min
-    return looks_back(readable, captured.query.shape[-2], captured.key.shape[-2])
-
-
 class MemoryUse:
-    """How much memory the calls hold together: what several share once, what was replaced no more."""
+    """The memory that the kept tensors use. Memory that several tensors share is counted once."""
 
     def __init__(self) -> None:
         self.bytes = 0
         self._of: dict[int, dict[tuple[int, int], int]] = {}
         self._holders: Counter[tuple[int, int]] = Counter()
 
-    def count(self, call: RecordedCall | RecordedGeneration) -> None:
-        """Count a call, or count it anew; calls that are counted are kept."""
+    def count(self, call: Record) -> None:
+        """Count a call, or update its count."""
         now = _storages(call.tensors())
         before = self._of.get(id(call), {})
         self._of[id(call)] = now
@@ -219,6 +214,6 @@ class MemoryUse:
 
 
 def _storages(tensors: Iterable[Tensor]) -> dict[tuple[int, int], int]:
-    """The bytes of each memory that these hold, by where it is and how large."""
+    """The bytes of each storage of the tensors, by its address and size."""
     memories = (tensor.untyped_storage() for tensor in tensors if not tensor.is_nested)
     return {(memory.data_ptr(), memory.nbytes()): memory.nbytes() for memory in memories}

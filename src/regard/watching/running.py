@@ -1,7 +1,7 @@
-"""Where in a model a call is made: the modules that are running, innermost last.
+"""The stack of running modules, innermost last, and the watches that observe it.
 
-Each thread and task has its own, so that watches in several of them do not meet. The hooks are
-torch's global ones: hooks on a module would turn nn.TransformerEncoderLayer's fast path off.
+Each thread and task has its own stack and watches. The hooks are torch's global ones, because a
+hook on a module turns off the fast path of nn.TransformerEncoderLayer.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PROJECTION = re.compile("linear|conv1d|dense", re.IGNORECASE)
 
 @dataclass(slots=True)
 class RunningModule:
-    """A module that is running: how many attentions it computed, and what its projections read.
+    """A running module, how many attentions it computed, and the inputs of its projections.
 
-    `number` counts the calls of modules of its class by the module around it.
+    `number` is its number among the calls of modules of its class by its parent.
     """
 
     module: nn.Module
@@ -43,7 +43,7 @@ Stack = tuple[RunningModule, ...]
 
 
 class Observer(Protocol):
-    """A watch, as the hooks and doors know it."""
+    """The part of a watch that hooks and intercepted functions call."""
 
     is_open: bool
 
@@ -64,19 +64,19 @@ def add_observer(observer: Observer) -> None:
 
 
 def remove_observer(observer: Observer) -> None:
-    """Where a watch ends elsewhere, as a generator's may, it stays listed but `is_open` no more."""
+    """Remove a watch. One that ends in another context stays listed, with `is_open` False."""
     _observers.set(tuple(each for each in _observers.get() if each is not observer))
     if not _observers.get():
         _stack.set(())
 
 
 def is_observed() -> bool:
-    """Whether somebody wants to know of an attention that is computed now."""
+    """Whether an attention computed now has to be reported."""
     return bool(_stack.get()) and bool(_observers.get()) and not _suppressed.get()
 
 
 def report_attention(capture: Any) -> None:
-    """Tell everybody who listens of an attention; `told` makes its parts."""
+    """Report an attention to the watches; `capture()` returns the captured call."""
     stack = _stack.get()
     for observer in _observers.get():
         observer.attention_computed(stack, capture)
@@ -84,20 +84,20 @@ def report_attention(capture: Any) -> None:
 
 
 def report_softmax(weights: Any, axis: Any) -> None:
-    """Report a softmax that is part of no known attention."""
+    """Report a softmax outside of known attention functions."""
     for observer in _observers.get():
         observer.softmax_computed(_stack.get(), weights, axis)
 
 
 def mark_two_inputs() -> None:
-    """The module that runs reads another sequence than its own."""
+    """Note that the running module reads two sequences."""
     if is_observed():
         _stack.get()[-1].read |= {"query", "key"}
 
 
 @contextmanager
 def reports_suppressed() -> Iterator[None]:
-    """What is computed within is part of an attention that is told of as a whole."""
+    """Report nothing inside: the enclosing attention is reported as a whole."""
     before = _suppressed.set(True)
     try:
         yield
@@ -106,7 +106,7 @@ def reports_suppressed() -> Iterator[None]:
 
 
 def hooks() -> list[RemovableHandle]:
-    """The hooks that follow which module runs; also when it fails."""
+    """Register the hooks that maintain the stack, also when a module raises."""
     return [
         register_module_forward_pre_hook(_enter),
         register_module_forward_hook(_exit, always_call=True),
@@ -143,5 +143,5 @@ def _note(frame: RunningModule, arguments: Any) -> None:
     if isinstance(read, Tensor) and read.layout is torch.strided and not read.is_nested:
         try:
             frame.read.add((read.data_ptr(), tuple(read.shape)))
-        except RuntimeError:  # a tensor of a transformation or a trace has no place in memory
+        except RuntimeError:  # a tensor of a transform or trace has no memory
             return

@@ -1,4 +1,4 @@
-"""What a watch saw: looks by name."""
+"""The attentions that a watch saw: looks by name."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
 from regard.watching.notebook import html
 from regard.watching.pages import Tokens, write
-from regard.watching.records import AttentionRecord, MemoryUse, RecordedGeneration
+from regard.watching.records import AttentionRecord, MemoryUse
 from regard.watching.table import HeadTable, Subject, table
 from regard.watching.tokens import EmbeddingCall
 
 CLOSE, CLOSE_IN_HALF = 1e-4, 3e-2
 NOTHING = "the watch has seen no attention"
 NOT_RUN = (
-    "run the model within the `with` block, in the thread it is in, and itself, not what"
-    " torch.compile made of it"
+    "run the model inside the `with` block, in the same thread, and run the model itself, not the"
+    " result of torch.compile"
 )
-BY_HAND = (
-    "the model ran, and called no attention function that a watch knows; where it computes attention"
-    " by hand, add regard.declare(query, key, ...) there"
+NOT_CALLED = (
+    "the model ran, but called no attention function that a watch knows; if its own code computes"
+    " attention, add regard.declare(query, key, ...) there"
 )
 
 
 class Step(NamedTuple):
-    """One look of an attention: the number of it, what it is of, and the shape of it."""
+    """A look of an attention: its number, its kind and its shape."""
 
     number: int
-    of: str  # "call", or "tokens" where one-token calls became one
+    of: str  # "call", or "tokens" for one-token calls that became one look
     shape: tuple[int, ...]
 
 
 class Seen(Mapping[str, Look]):
-    """Looks by name: "decoder.3.cross", or the module's path. Of several calls the last one.
+    """Looks by name, such as "decoder.3.cross", or by the module's path.
 
-    `seen[name, step]` is another call of the same attention; `seen.steps(name)` lists them. The
-    one-token calls of cached generation are one look, whose rows are the tokens.
+    `seen[name]` is the last call of an attention, `seen[name, step]` another one; `seen.steps(name)`
+    lists them. The one-token calls of cached generation are one look, whose rows are the tokens.
 
-    `seen.unseen` says of every module what was not seen, and why. An empty answer is never given:
-    where nothing was seen, asking raises a `WatchError` with those reasons.
+    `seen.unseen` gives, for each module whose attention was not seen, the reason. If no attention
+    was seen, every access raises a `WatchError` with those reasons.
     """
 
     def __init__(self) -> None:
@@ -58,10 +58,10 @@ class Seen(Mapping[str, Look]):
         self._looks: dict[tuple[str, int], tuple[int, Look]] = {}
         self.model = ""  # the name of its class
         self.unseen: dict[str, str] = {}
-        self.ran = False  # whether the model, or a part of it, was called
+        self.ran = False  # whether a module of the model was called
         self.tokens: list[EmbeddingCall] = []
-        self.passed: dict[str, None] = {}  # paths that were not among the layers asked for
-        self.heads: tuple[int, ...] | None = None  # those that were kept, where not all were
+        self.passed: dict[str, None] = {}  # paths that the `layers` argument excluded
+        self.heads: tuple[int, ...] | None = None  # the numbers of the kept heads; None for all
 
     def __getitem__(self, name: str | tuple[str, int]) -> Look:
         name, step = name if isinstance(name, tuple) else (name, -1)
@@ -70,7 +70,7 @@ class Seen(Mapping[str, Look]):
         if not -count <= step < count:
             raise KeyError(f"{name} has {count} looks, there is no number {step}")
         key, call = (place.path, step % count), place.calls[step]
-        age = len(call.chain) if isinstance(call, RecordedGeneration) else 1
+        age = call.tokens
         known = self._looks.get(key)
         if known is None or known[0] != age:
             known = self._looks[key] = age, self._look(place, step)
@@ -108,10 +108,10 @@ class Seen(Mapping[str, Look]):
         ]
 
     def _missing(self) -> list[str]:
-        return [f"not seen: {path or 'the model'}: {why}" for path, why in self.unseen.items()]
+        return [f"not seen: {reason}" for reason in self._reasons()]
 
     def path(self, name: str) -> str:
-        """The path of the module that computed it."""
+        """The path of the module that computed this attention."""
         return self._place(name).path
 
     def kind(self, name: str) -> str:
@@ -119,24 +119,18 @@ class Seen(Mapping[str, Look]):
         return self._place(name).kind
 
     def steps(self, name: str) -> list[Step]:
-        """The looks there are of one attention, in the order of its calls."""
+        """The looks of one attention, in the order of its calls."""
         return [
-            Step(
-                number,
-                "tokens"
-                if isinstance(call, RecordedGeneration) and len(call.chain) > 1
-                else "call",
-                call.shape,
-            )
+            Step(number, "tokens" if call.tokens > 1 else "call", call.shape)
             for number, call in enumerate(self._place(name).calls)
         ]
 
     def parts(self, name: str, step: int = -1) -> CapturedCall:
-        """Query, key, score, bias, mask and normaliser of a look, as they were kept."""
+        """The kept query, key, score, bias, mask and normaliser of a look."""
         return self._place(name).calls[step].captured()
 
     def of_heads(self, name: str, heads: Iterable[int], step: int = -1) -> Look:
-        """A look at some heads of an attention."""
+        """A look at some heads of an attention only."""
         chosen = tuple(heads)
         parts = self.parts(name, step).selected(Selection(heads=chosen))
         numbers = chosen if self.heads is None else tuple(self.heads[head] for head in chosen)
@@ -146,8 +140,8 @@ class Seen(Mapping[str, Look]):
         """Entropy, distance, sink, diagonal and copy scores of every head.
 
         Args:
-            tokens: (batch, length), what stood at each position; by default what the embedding
-                with the largest vocabulary was asked for.
+            tokens: (batch, length), the token ids; by default the input of the embedding with the
+                largest vocabulary.
         """
         return table(map(self._subject, self), self.tokens, tokens, self.heads)
 
@@ -161,17 +155,17 @@ class Seen(Mapping[str, Look]):
         entry: int = 0,
         title: str | None = None,
     ) -> Path:
-        """Write a page to hover over, one HTML file that opens without a network.
+        """Write an interactive page, one HTML file that needs no network.
 
-        It has the last look of each attention. Where all heads would be more than 10 MB, it has
-        their mean, and a `RuntimeWarning` says so.
+        It shows the last look of each attention. If all heads would take more than 10 MB, it shows
+        their mean and raises a `RuntimeWarning`.
 
         Args:
-            path: a file that ends in .html; one that is there is replaced.
-            tokens: the strings at the positions, special tokens included; for an encoder and a
+            path: a file that ends in .html; an existing file is replaced.
+            tokens: a string for each position, special tokens included; for an encoder and a
                 decoder {"encoder": [...], "decoder": [...]}. Positions are numbered by default.
-            tokenizer: one of Hugging Face's, or a function of a list of ids that returns a list of
-                strings, for the ids that the model's embedding was called with.
+            tokenizer: a tokenizer of Hugging Face, or a function from a list of ids to a list of
+                strings. It converts the ids that the model's embedding was called with.
             names: the attentions to show; None for all.
             entry: the number of the batch entry.
             title: the heading of the page; the name of the model's class by default.
@@ -180,7 +174,7 @@ class Seen(Mapping[str, Look]):
             The path.
 
         Raises:
-            WatchError: nothing was seen, it does not fit a page, or the tokens fit no attention.
+            WatchError: no attention was seen, the page is too large, or the tokens fit no attention.
         """
         return write(
             Path(path),
@@ -195,12 +189,12 @@ class Seen(Mapping[str, Look]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the kept tensors hold, each once."""
-        held = MemoryUse()
+        """The memory in bytes that the kept tensors use."""
+        memory = MemoryUse()
         for place in self._records.values():
             for call in place.calls:
-                held.count(call)
-        return held.bytes
+                memory.count(call)
+        return memory.bytes
 
     def _subject(self, name: str) -> Subject:
         place, look = self._place(name), self[name]
@@ -218,7 +212,7 @@ class Seen(Mapping[str, Look]):
     def _captioned(
         self, place: AttentionRecord, parts: CapturedCall, heads: tuple[int, ...] | None
     ) -> Look:
-        """The look at these parts, which pictures name after the model and the attention."""
+        """The look at a call, with a caption of model, attention and heads."""
         look = parts.look()
         axes: list[Sequence[int]] = [range(size) for size in look.shape[:-2]]
         headed = place.has_heads(look.shape)
@@ -231,7 +225,7 @@ class Seen(Mapping[str, Look]):
         return look
 
     def _names(self) -> dict[str, AttentionRecord]:
-        """Short names, where there is one attention of each; paths otherwise."""
+        """Short names; paths for attentions that share a short name."""
         if not self._records:
             raise WatchError(self._nothing())
         given: dict[str, list[AttentionRecord]] = {}
@@ -268,29 +262,29 @@ class Seen(Mapping[str, Look]):
     def _nothing(self) -> str:
         if self.passed and not self.unseen:
             others = ", ".join([path or "the model" for path in self.passed][:5])
-            return f"{NOTHING} among the layers asked for; others there are: {others}"
+            return f"{NOTHING} that matches layers=; attentions that do not match: {others}"
         if self.unseen:
-            return f"{NOTHING}: {self._reasons()}"
-        return f"{NOTHING}: {BY_HAND if self.ran else NOT_RUN}"
+            return f"{NOTHING}: {'; '.join(self._reasons())}"
+        return f"{NOTHING}: {NOT_CALLED if self.ran else NOT_RUN}"
 
-    def _reasons(self) -> str:
-        return "; ".join(f"{path or 'the model'}: {why}" for path, why in self.unseen.items())
+    def _reasons(self) -> list[str]:
+        return [f"{path or 'the model'}: {why}" for path, why in self.unseen.items()]
 
     def _warn(self) -> None:
         if not self._records:
             warnings.warn(self._nothing(), RuntimeWarning, stacklevel=3)
         elif self.unseen:
-            told = f"not everything was seen: {self._reasons()}"
-            warnings.warn(told, RuntimeWarning, stacklevel=3)
+            reasons = "; ".join(self._reasons())
+            warnings.warn(f"not everything was seen: {reasons}", RuntimeWarning, stacklevel=3)
 
 
 def _agree(path: str, look: Look, witness: Tensor) -> None:
-    """Refuse a look that the model's own weights contradict: it computes what no rule here knows."""
+    """Raise if the look differs from the weights that the model itself computed."""
     row = look.weights(rows=[look.shape[-2] - 1])
     half = witness.dtype in (torch.float16, torch.bfloat16)
     apart = float((row - witness.to(row)).abs().max()) if witness.numel() else 0.0
     if not apart <= (CLOSE_IN_HALF if half else CLOSE):
         raise WatchError(
-            f"{path} weighs its keys in a way of its own: weights computed from its queries and keys"
-            f" differ from the model's by {apart:.2g}; add regard.declare(...) to it"
+            f"{path} computes its weights in an unknown way: weights computed from its queries and"
+            f" keys differ from the model's by {apart:.2g}; add regard.declare(...) to it"
         )

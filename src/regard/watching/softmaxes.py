@@ -1,7 +1,7 @@
-"""Softmaxes over keys that are part of no known attention: signs of attention computed by hand.
+"""Softmaxes outside of known attention functions, which suggest attention in the model's own code.
 
-`torch.softmax` is replaced where modules hold it; F.softmax and nn.Softmax call `Tensor.softmax`,
-which is replaced on the class. Both compute what they did.
+`torch.softmax` is replaced wherever a module holds it. F.softmax and nn.Softmax call
+`Tensor.softmax`, which is replaced on the class. Both return the same result as before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from regard.watching.running import Stack
 
 
 class SoftmaxReports:
-    """`Tensor.softmax` with a report of its calls, until `remove`."""
+    """`Tensor.softmax` reports its calls until `remove`."""
 
     def __init__(self) -> None:
         self._replaced = vars(Tensor).get("softmax")  # torch's own is inherited
@@ -32,7 +32,7 @@ class SoftmaxReports:
 
 
 def reporting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A softmax that reports its calls to the watches that are open."""
+    """A softmax that reports its calls to the open watches."""
 
     @functools.wraps(original)
     def through(*arguments: Any, **named: Any) -> Any:
@@ -47,8 +47,8 @@ def reporting(original: Callable[..., Any]) -> Callable[..., Any]:
 def weighs_keys(weights: Any, axis: Any, stack: Stack) -> bool:
     """Whether the shapes are those of attention weights.
 
-    They are (..., length, length), or the normalised axis is as long as a sequence (batch, length,
-    width) that a projection of the module, or of the one around it, has read.
+    Either they are (..., length, length), or the normalised axis is as long as a sequence (batch,
+    length, width) that was the input of a projection in the module or in its parent.
     """
     if not (isinstance(weights, Tensor) and isinstance(axis, int)) or weights.ndim < 2:
         return False

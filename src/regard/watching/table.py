@@ -1,4 +1,4 @@
-"""A table of heads: how widely, how far and at what each of them reads."""
+"""A table of heads: entropy, distance and the positions that each head reads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from regard.watching.captured import CapturedCall
 from regard.watching.notebook import html
 from regard.watching.tokens import EmbeddingCall, tokens_of
 
-ROOM = 1 << 22  # weights held at a time
+BLOCK = 1 << 22  # weights computed at a time
 
 
 class Subject(NamedTuple):
-    """An attention that was seen: its names, its last look, and how many heads that has."""
+    """A seen attention: its names, its last look, and the number of its heads."""
 
     name: str
     kind: str
@@ -31,13 +31,17 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """One head of one attention, as means over the queries that read anything.
+    """One head of one attention. Each number is a mean over the queries that read any key.
 
-    entropy: in nats. distance: between a query's place and the keys it reads. sink: the weight of
-    the first key (Xiao et al. 2024, arXiv 2309.17453). diagonal: the weight of the key at the query's
-    own place, in cross attention at the same part of the other sequence. previous: of the one before.
-    copy: the weight of other keys with the query's token. induction: of keys that come after such
-    (Olsson et al. 2022, arXiv 2209.11895). nan where tokens are not known.
+    Attributes:
+        entropy: in nats.
+        distance: between the positions of a query and of the keys it reads.
+        sink: the weight of the first key (Xiao et al. 2024, arXiv 2309.17453).
+        diagonal: the weight of the key at the query's position, or at the proportional position in
+            cross attention.
+        previous: the weight of the key before that.
+        copy: the weight of other keys with the query's token; nan if the tokens are unknown.
+        induction: the weight of the keys after those (Olsson et al. 2022, arXiv 2209.11895).
     """
 
     name: str
@@ -57,7 +61,7 @@ COLUMNS = [field.name for field in fields(Head)]
 
 @dataclass(frozen=True)
 class HeadTable:
-    """The heads of what a watch saw, in the order they were computed in; `str` of it is a table."""
+    """The heads of the seen attentions, in the order of their computation; `str` gives a table."""
 
     heads: tuple[Head, ...]
 
@@ -92,14 +96,7 @@ def table(
     tokens: Tensor | None = None,
     heads: tuple[int, ...] | None = None,
 ) -> HeadTable:
-    """The table of attentions.
-
-    Args:
-        subjects: what was seen.
-        embedded: what embeddings were embedded for.
-        tokens: (batch, length), in place of that.
-        heads: the numbers of the heads, where not all were kept.
-    """
+    """The table of heads of these attentions; arguments as for `Seen.table`."""
     rows = []
     for subject in subjects:
         known = tokens_read(subject, embedded, tokens)
@@ -111,16 +108,14 @@ def table(
 
 
 def _measured(subject: Subject, embedded: tuple[Tensor, Tensor] | None) -> Tensor:
-    """(7, heads): what `Head` says, one pass over the weights beside that of the entropy."""
+    """The numbers of `Head`, (7, heads). The weights are computed in blocks of rows."""
     look, heads, own = subject.look, subject.heads, places(subject)
     *batch, queries, keys = look.shape
     entries = prod(batch) // max(1, heads)
     sums = torch.zeros(6, heads, dtype=torch.float64, device=look.device)
     counted = torch.zeros(heads, dtype=torch.float64, device=look.device)
     columns = torch.arange(keys, device=look.device)
-    height = max(1, ROOM // max(1, prod(batch) * keys))
-    for start in range(0, queries if keys else 0, height):
-        rows = range(start, min(start + height, queries))
+    for rows in row_blocks(look):
         weights = look.weights(rows=rows).reshape(entries, heads, len(rows), keys)
         place = own[rows.start : rows.stop].to(look.device)
         counted += (weights.sum(-1) > 0.5).sum((0, 2))
@@ -142,8 +137,16 @@ def _measured(subject: Subject, embedded: tuple[Tensor, Tensor] | None) -> Tenso
     return means
 
 
+def row_blocks(look: Look) -> Iterator[range]:
+    """Ranges of queries whose weights are computed together."""
+    *batch, queries, keys = look.shape
+    height = max(1, BLOCK // max(1, prod(batch) * keys))
+    for start in range(0, queries if keys else 0, height):
+        yield range(start, min(start + height, queries))
+
+
 def _at(weights: Tensor, place: Tensor) -> Tensor:
-    """The weights of one key a row, summed by head; none where it lies outside."""
+    """The weights of one key for each query, summed by head; 0 for positions outside."""
     inside = (place >= 0) & (place < weights.shape[-1])
     index = place.clamp(0, weights.shape[-1] - 1).expand(*weights.shape[:-1]).unsqueeze(-1)
     return (weights.gather(-1, index).squeeze(-1) * inside).sum((0, 2))
@@ -152,7 +155,7 @@ def _at(weights: Tensor, place: Tensor) -> Tensor:
 def _copied(
     weights: Tensor, place: Tensor, rows: range, embedded: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor]:
-    """The weights of other keys with a query's token, and of the keys after those."""
+    """The weights of other keys with the query's token, and of the keys after those."""
     if embedded is None:
         nothing = weights.new_zeros(weights.shape[1])
         return nothing, nothing
@@ -168,7 +171,7 @@ def _copied(
 
 
 def places(subject: Subject) -> Tensor:
-    """Where each query stands among the keys; across, at the same part of the other sequence."""
+    """The position of each query among the keys; proportional in cross attention."""
     queries, keys = subject.look.shape[-2:]
     if subject.kind != "cross" and (subject.parts.rows is not None or queries <= keys):
         return subject.parts.places()
@@ -180,7 +183,7 @@ def places(subject: Subject) -> Tensor:
 def tokens_read(
     subject: Subject, embedded: list[EmbeddingCall], given: Tensor | None
 ) -> tuple[Tensor, Tensor] | None:
-    """The tokens of the queries and of the keys, where embeddings were embedded for as many."""
+    """The tokens of the queries and of the keys; None if no embedding had as many."""
     look, crosses = subject.look, subject.kind == "cross"
     queries, keys = look.shape[-2:]
     late = "decoder" in subject.path and not crosses

@@ -1,4 +1,4 @@
-"""Which tokens stood at the positions of a sequence: what the embeddings were asked for."""
+"""The tokens of a sequence, taken from the calls of the embeddings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POSITIONS = re.compile(r"(^|[._])(pos(?!t)|wpe)|positions?$")
 
 
 class EmbeddingCall(NamedTuple):
-    """What an embedding was asked for: where it is, its rows, and the tokens."""
+    """A call of an embedding: its path, its number of rows, and the token ids."""
 
     path: str
     vocabulary: int
@@ -20,7 +20,10 @@ class EmbeddingCall(NamedTuple):
 
 
 def tokens_of(tokens: list[EmbeddingCall], length: int, last: bool) -> Tensor | None:
-    """The tokens of a sequence as long as this: of one call, or of a prompt and what followed it."""
+    """The tokens of a sequence of this length: of one call, or of a prompt and the tokens after it.
+
+    `last` chooses the last such sequence instead of the first.
+    """
     tokens = [each for each in tokens if not POSITIONS.search(each.path)]
     largest = max((each.vocabulary for each in tokens), default=0)
     found: list[Tensor] = []

@@ -1,8 +1,7 @@
-"""torch's own layers where they compute queries and keys out of sight.
+"""Layers of torch that compute queries and keys inside one operator.
 
-The fast paths are one operator from the layer's input to its output. What is kept of them is that
-input, which is narrower than queries and keys, and those are computed when a look is asked for: so
-that a watch adds no operator to the model's.
+The fast paths are one operator from the input of a layer to its output. The input is kept, and
+queries and keys are computed from it when a look is requested. So a watch adds no operator.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ from regard.watching import running
 from regard.watching.captured import CapturedCall
 from regard.watching.functions import scaled
 
-KEYS = 1  # torch's mask_type of a mask (batch, keys); 0 and 2 are planes
+KEYS = 1  # torch's mask_type of a mask (batch, keys); with 0 and 2 it has queries too
 
 
 @dataclass(frozen=True, eq=False)
 class DeferredCall:
-    """CapturedCall that are yet to be computed, and what from."""
+    """A call whose queries and keys are computed later, and the tensors they are computed from."""
 
     held: dict[str, Tensor | None]
     make: Callable[..., CapturedCall]
-    shape: tuple[int, ...] | None = None  # of the look, where it is known
-    crossing: bool = False  # whether the keys are of another sequence
-    within: str = ""  # the part of the running module that this is the attention of
+    shape: tuple[int, ...] | None = None  # the shape of the look, if known
+    crossing: bool = False  # whether the keys come from another sequence
+    within: str = ""  # the submodule that this attention belongs to
 
     def tensors(self) -> list[Tensor]:
-        """Everything that is held, each once."""
+        """The distinct tensors that are kept."""
         return list({id(each): each for each in self.held.values() if each is not None}.values())
 
     def detached(self) -> DeferredCall:
-        """The same without what a gradient would need; what is one tensor stays one."""
+        """The same call without gradients. Equal tensors stay one tensor."""
         free = {id(each): each.detach() if each.grad_fn else each for each in self.tensors()}
         held = {name: None if one is None else free[id(one)] for name, one in self.held.items()}
         return replace(self, held=held)
@@ -118,7 +117,7 @@ def _fast(
     mask_type: int | None,
     eps: float = 0.0,
 ) -> CapturedCall:
-    """A mask's numbers other than 0 shut a key, as the fast paths have it."""
+    """A key is masked where the mask is not 0, as in the fast paths."""
     readable: MaskLike | None = None
     if mask is not None:
         readable = ~mask.bool()
@@ -139,14 +138,14 @@ def _fast(
 def weighs(
     query: Tensor, key: Tensor, *others: Any, need_weights: bool = True, **named: Any
 ) -> bool:
-    """Whether nn.MultiheadAttention computes its weights by hand, and not by fused attention."""
+    """Whether nn.MultiheadAttention computes weights instead of calling fused attention."""
     if _crosses(query, key):
         running.mark_two_inputs()
     return need_weights
 
 
 def _crosses(query: Tensor, key: Tensor) -> bool:
-    if query is key or transformed():  # what is transformed has no place in memory
+    if query is key or transformed():  # a tensor of a transform has no memory
         return query is not key
     return (query.data_ptr(), query.shape) != (key.data_ptr(), key.shape)
 
@@ -175,7 +174,7 @@ def weighted_call(
     *_: Any,
     **__: Any,
 ) -> DeferredCall:
-    """nn.MultiheadAttention where the weights are asked for."""
+    """nn.MultiheadAttention with need_weights."""
     packed = None if use_separate_proj_weight else in_proj_weight
     held = {"query": query, "key": key, "packed": packed, "biases": in_proj_bias}
     held |= {"key_bias": bias_k, "plane": attn_mask, "shut": key_padding_mask}
@@ -199,7 +198,7 @@ def _weighed(
     heads: int,
     zero: bool,
 ) -> CapturedCall:
-    """(length, batch, width), the batch second or none; appended keys may be read by all."""
+    """Inputs are (length, batch, width) or (length, width). All queries may read appended keys."""
     if packed is not None:
         query_weight, key_weight, _ = packed.chunk(3)
     if query_weight is None or key_weight is None:
@@ -225,7 +224,7 @@ def _split(projected: Tensor, heads: int) -> Tensor:
 def _added(
     plane: Tensor | None, shut: Tensor | None, heads: int, dtype: torch.dtype
 ) -> Tensor | None:
-    """Both masks, True = may not be read, as one to be added to (batch, heads, queries, keys)."""
+    """Both masks, in which True = may not be read, as one bias (batch, heads, queries, keys)."""
     if plane is not None:
         plane = _floating(plane, dtype)
         plane = plane.unflatten(0, (-1, heads)) if plane.ndim == 3 else plane

@@ -1,4 +1,4 @@
-"""`with regard.watch(model) as seen:` the model computes what it would, and its attention is kept."""
+"""`with regard.watch(model) as seen:` keeps the attention of a model while it runs."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from regard.watching.torch_layers import Captured, DeferredCall
 Capture = Callable[[], Captured]
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 COMPILED = (
-    "is compiled: its attention runs within a graph, where nothing can be seen;"
+    "is compiled: its attention runs inside a graph and cannot be observed;"
     ' watch the model before torch.compile, or under torch.compiler.set_stance("force_eager")'
 )
-SCRIPTED = "is TorchScript, which calls no function of Python's: watch the model it was made from"
-BY_HAND = (
-    "computes its attention by itself, or in a kernel that does not say what it reads:"
+SCRIPTED = "is TorchScript, which calls no Python functions: watch the model it was made from"
+UNKNOWN = (
+    "computes attention in its own code or in an unknown kernel:"
     " add regard.declare(query, key, ...) to it"
 )
 SOFTMAX = (
-    "computed a softmax of shape {}, which looks like attention by hand: if it is,"
+    "computed a softmax of shape {}, which may be attention in its own code: if it is,"
     " add regard.declare(query, key, ...) there"
 )
-OPAQUE = 'its implementation {!r} is a kernel that does not say what it reads: load it with "sdpa"'
+OPAQUE = 'its attention implementation {!r} cannot be observed: load the model with "sdpa"'
 
 
 def watch(
@@ -56,33 +56,33 @@ def watch(
     group: bool = True,
     gradients: bool = False,
 ) -> Watch:
-    """Look inside a model while it runs, without changing what it computes or how.
+    """Observe the attention of a model while it runs, without changing its output.
 
-    Queries and keys of every attention are kept, by reference: nothing is computed until a look is
-    asked. Seen are F.scaled_dot_product_attention, nn.MultiheadAttention and nn.Transformer's
-    layers with their fast paths, flex_attention, Hugging Face's eager, sdpa and flex attention,
-    `regard.attend`, and what a module tells by `regard.declare`. Only calls in the thread or task
-    of the `with` block, and within `model`, are seen.
+    Queries and keys of every attention are kept by reference. Weights are computed only when a look
+    needs them. A watch sees F.scaled_dot_product_attention, nn.MultiheadAttention and the layers of
+    nn.Transformer with their fast paths, flex_attention, Hugging Face's eager, sdpa and flex
+    attention, `regard.attend` and `regard.declare`. It sees calls inside `model`, in the thread or
+    task of the `with` block.
 
     Args:
         model: any module, on any device.
-        layers: numbers of layers, or patterns of names or paths such as "decoder.*", one or several;
+        layers: the number of a layer, a pattern of names or paths such as "decoder.*", or several;
             None for all.
-        heads: numbers of the heads to keep, one or several; None for all.
+        heads: the numbers of the heads to keep, one or several; None for all.
         rows: the queries to keep of each call, a slice, one or several numbers; None for all.
-        device: where to keep a copy, such as "cpu".
-        dtype: the precision to keep queries and keys in, such as torch.float16.
-        memory: how many bytes to keep at most, a number or such as "500MB"; calls after that are
-            not kept, and `seen.unseen` says so. A cache that another replaced counts no more.
-        copy: keep copies, for models that write over their queries or keys.
-        group: make one look of the one-token calls of cached generation.
-        gradients: keep what the looks' gradients need.
+        device: the device of the kept copies, such as "cpu"; None to keep references.
+        dtype: the precision of the kept queries and keys, such as torch.float16.
+        memory: the largest number of bytes to keep, or a string such as "500MB". Later calls are
+            not kept and are listed in `seen.unseen`. A cache that was replaced is not counted.
+        copy: keep copies, for models that change queries or keys in place.
+        group: combine the one-token calls of cached generation into one look.
+        gradients: keep the graph, so that looks have gradients.
 
     Returns:
         A context manager, whose value is a `Seen`: a mapping of names to looks.
 
     Raises:
-        TypeError: the model is no nn.Module, or layers, heads or rows are not what they may be.
+        TypeError: the model is not an nn.Module, or layers, heads or rows have a wrong type.
 
     Example:
         >>> import torch, regard
@@ -94,7 +94,7 @@ def watch(
         (1, 2, 5, 5)
     """
     if not isinstance(model, nn.Module):
-        raise TypeError(f"got a {type(model).__name__}: pass the torch.nn.Module to watch")
+        raise TypeError(f"model is a {type(model).__name__}: pass the torch.nn.Module to watch")
     selection = Selection(
         heads=_numbers("heads", heads),
         rows=rows if isinstance(rows, slice) else _numbers("rows", rows),
@@ -107,7 +107,7 @@ def watch(
 
 
 class Watch:
-    """What `watch` returns: enter it once."""
+    """The context manager that `watch` returns. It can be entered once."""
 
     def __init__(
         self,
@@ -144,14 +144,14 @@ class Watch:
             last = place.calls[-1]
             if isinstance(last, RecordedGeneration):
                 last.seal()
-        self._say()
+        self._list_unseen()
         self._seen.ran = bool(self._called)
         self._called.clear()
         if kind is None:
             self._seen._warn()
 
     def module_entered(self, stack: Stack, arguments: tuple[Any, ...]) -> None:
-        """A module begins to run."""
+        """Called when a module begins to run."""
         path = self._paths.of(stack) if self.is_open else None
         if path is None:
             return
@@ -161,7 +161,7 @@ class Watch:
             self._seen.tokens.append(EmbeddingCall(path, module.num_embeddings, asked))
 
     def attention_computed(self, stack: Stack, capture: Capture) -> None:
-        """An attention was computed; whatever goes wrong here is said later and breaks nothing."""
+        """Keep a call. An error is listed in `unseen` and does not reach the model."""
         path = self._paths.of(stack) if self.is_open else None
         if path is None:
             return
@@ -172,7 +172,7 @@ class Watch:
             self._seen.unseen.setdefault(path, f"{type(reason).__name__}: {reason}")
 
     def softmax_computed(self, stack: Stack, weights: Any, axis: Any) -> None:
-        """A softmax was computed that is part of no attention that was heard."""
+        """Note a softmax outside of known attention functions."""
         path = self._paths.of(stack) if self.is_open else None
         if path is not None and self._is_asked(path) and weighs_keys(weights, axis, stack):
             shape = " x ".join(map(str, weights.shape))
@@ -189,7 +189,7 @@ class Watch:
             self._seen.passed.setdefault(path)
             return
         if transformed():
-            raise WatchError("it runs under torch.func or a trace, whose tensors hold no numbers")
+            raise WatchError("it runs under torch.func or a trace, where tensors have no values")
         if self._budget is not None and self._memory.bytes >= self._budget:
             raise WatchError(f"the memory of {self._budget:,} bytes was used up before it")
         with torch.set_grad_enabled(self._selection.gradients and torch.is_grad_enabled()):
@@ -205,15 +205,15 @@ class Watch:
             place.keep(parts, self._selection, self._group)
         self._seen._records[path] = place
         if self._budget is not None:
-            for call in place.calls[-2:]:  # the one before may have been made smaller
+            for call in place.calls[-2:]:  # the one before may have become smaller
                 self._memory.count(call)
 
     def _is_asked(self, path: str) -> bool:
         own = (names.short(path, kind) for kind in ("self", "cross", "causal"))
         return any(names.chosen(path, name, self._layers) for name in own)
 
-    def _say(self) -> None:
-        """Name every module that must have attended and was not seen to."""
+    def _list_unseen(self) -> None:
+        """List in `unseen` the modules that probably computed attention which was not seen."""
         unseen = self._seen.unseen
         compiled = {}
         for path, module in (dict(self._model.named_modules()) | self._called).items():
@@ -238,7 +238,7 @@ class Watch:
                 unseen[path] = why
 
     def _attended(self, path: str) -> bool:
-        """Whether an attention of the module itself was seen, or of the one around it."""
+        """Whether an attention of the module or of its parent was seen."""
         own = {place.partition("#")[0] for place in self._seen._records}
         return path in own or ("." in path and path.rpartition(".")[0] in own)
 
@@ -246,28 +246,28 @@ class Watch:
         return any(_within(place, path) for place in self._seen._records)
 
     def _saw_around(self, path: str, attentive: list[str]) -> bool:
-        """Whether an attention was seen in this module, or in an attention that it is a part of."""
+        """Whether an attention was seen in this module or in an enclosing attention module."""
         around = [path, *(each for each in attentive if _within(path, each))]
         return any(self._saw(each) for each in around)
 
 
 def _named_across(stack: Stack) -> bool:
-    """Whether the class of the module, or of the one around it, is named a cross attention."""
+    """Whether the class name of the module or of its parent says cross attention."""
     kinds = (kind.__name__ for each in stack[-2:] for kind in type(each.module).__mro__)
     return any(names.CROSSING.search(name) for name in kinds)
 
 
 def _reads_two(stack: Stack) -> bool | None:
-    """Whether the projections of the module, or of the one around it, read two tensors.
+    """Whether projections of the module, or else of its parent, read two tensors.
 
-    None where neither has projections.
+    None if neither has projections.
     """
     read = next((each.read for each in reversed(stack[-2:]) if each.read), None)
     return None if read is None else len(read) > 1
 
 
 def _is_unbatched(stack: Stack, parts: CapturedCall) -> bool:
-    """Whether projections read (queries, width), so that three axes are heads, queries and width."""
+    """Whether projections read (queries, width), without a batch axis."""
     shapes = [read[1] for frame in stack[-2:] for read in frame.read if isinstance(read, tuple)]
     return any(len(shape) == 2 and shape[0] == parts.query.shape[-2] for shape in shapes)
 
@@ -280,7 +280,7 @@ def _is_compiled(module: nn.Module) -> bool:
 def _why(module: nn.Module) -> str:
     implementation = getattr(getattr(module, "config", None), "_attn_implementation", None)
     known = implementation in (None, "eager", "sdpa", "flex_attention")
-    return BY_HAND if known else OPAQUE.format(implementation)
+    return UNKNOWN if known else OPAQUE.format(implementation)
 
 
 def _within(path: str, outer: str) -> bool:
@@ -288,7 +288,7 @@ def _within(path: str, outer: str) -> bool:
 
 
 def _numbers(name: str, given: Any) -> tuple[int, ...] | None:
-    """One number, or several."""
+    """One number or several as a tuple."""
     if given is None:
         return None
     try:
@@ -304,8 +304,8 @@ def _asked(layers: Any) -> names.Layers:
     try:
         return tuple(each if isinstance(each, str) else index(each) for each in several)
     except TypeError:
-        told = 'pass numbers of layers, or patterns such as "decoder.*"'
-        raise TypeError(f"layers is {layers!r}: {told}") from None
+        expected = 'pass numbers of layers, or patterns such as "decoder.*"'
+        raise TypeError(f"layers is {layers!r}: {expected}") from None
 
 
 def _bytes(memory: int | str | None) -> int | None:
