@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from regard.loops.compiling import inner, inner_sum, lanes, lanes_inlined
-from regard.loops.vectors import everywhere, larger, load, most, width_of
+from regard.loops.vectors import larger, load, most, splat, width_of
 
 
 @inner
@@ -75,7 +75,7 @@ def largest(row: Any, at: Any, n: Any) -> Any:
     lanes()
     wide = width_of(row)
     last = at + n - wide
-    even = odd = everywhere(row, -np.inf)
+    even = odd = splat(row, -np.inf)
     for start in range(at, at + n, 2 * wide):  # neither waits for the other
         even, odd = larger(load(row, start), even), larger(load(row, min(start + wide, last)), odd)
     return most(larger(even, odd))

@@ -3,7 +3,7 @@
 LLVM's vectoriser decides by itself how loops become vectors, writes remainder loops that are never
 entered here, and cannot keep a tile of sums in registers. With vectors as values the loops say it:
 
-    x = load(row, at);  y = x * everywhere(row, 2.0);  store(row, at, x + y);  total(y)
+    x = load(row, at);  y = x * splat(row, 2.0);  store(row, at, x + y);  total(y)
 
 LLVM splits them on processors with narrower registers. A product and a sum may be contracted.
 """
@@ -106,7 +106,7 @@ def _in_all_lanes(builder: Any, kind: Vector, number: Any) -> Any:
 
 
 @written
-def everywhere(context: Any, array: Any, x: Any) -> Any:
+def splat(context: Any, array: Any, x: Any) -> Any:
     """A number in every lane, in the precision of an array."""
     kind = Vector(array.dtype)
 

@@ -143,13 +143,13 @@ class Recomputed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         needs = ctx.needs_input_grad[2:]
-        slopes = _Slopes.apply(  # type: ignore[no-untyped-call]
+        gradients = _RecomputedGradients.apply(  # type: ignore[no-untyped-call]
             ctx.sweep, needs, upstream[0], *ctx.saved_tensors
         )
-        return (None, None, *slopes)
+        return (None, None, *gradients)
 
 
-class _Slopes(torch.autograd.Function):
+class _RecomputedGradients(torch.autograd.Function):
     """The gradients, as a function that has gradients itself."""
 
     @staticmethod
@@ -159,25 +159,25 @@ class _Slopes(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         upstream, *inputs = tensors
 
-        def slopes(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
+        def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
             return _grad(reading, leaves, needs, cut(QUERY, upstream, span))
 
-        return tuple(sweep.sums(inputs, needs, slopes))
+        return tuple(sweep.sums(inputs, needs, gradients))
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> Any:
         first, *inputs = ctx.saved_tensors
 
-        def slopes(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
+        def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
             found = _grad(reading, leaves[:-1], ctx.needs, leaves[-1], record=True)
             total = reading.new_zeros(())
-            for i, (slope, weight) in enumerate(zip(found, upstream, strict=True)):
-                if slope is not None and weight is not None:
-                    total = total + (slope * cut(i, weight, span)).sum()
+            for i, (gradient, weight) in enumerate(zip(found, upstream, strict=True)):
+                if gradient is not None and weight is not None:
+                    total = total + (gradient * cut(i, weight, span)).sum()
             return _grad(total, leaves, needs, None)
 
         needs = [*ctx.needs_input_grad[3:], ctx.needs_input_grad[2]]
-        *sums, for_first = ctx.sweep.sums([*inputs, first], needs, slopes, upstream_last=True)
+        *sums, for_first = ctx.sweep.sums([*inputs, first], needs, gradients, upstream_last=True)
         return (None, None, for_first, *sums)
 
 
@@ -204,7 +204,7 @@ class _Sweep:
         self,
         tensors: Sequence[Any],
         needs: Sequence[bool],
-        slopes: Callable[[Tensor, Sequence[Tensor], Span], list[Tensor | None]],
+        gradients: Callable[[Tensor, Sequence[Tensor], Span], list[Tensor | None]],
         upstream_last: bool = False,
     ) -> list[Tensor | None]:
         sides = [min(i, OTHERS) for i in range(len(tensors))]
@@ -220,9 +220,9 @@ class _Sweep:
                 since = _now()
                 reading = self.read(leaves[0], leaves[1], leaves[2], leaves[3], span)
                 _check(reading, since, leaves)
-                for i, slope in enumerate(slopes(reading, leaves, span)):
-                    if slope is not None:
-                        totals[i] = _added(totals[i], tensors[i], sides[i], span, slope)
+                for i, gradient in enumerate(gradients(reading, leaves, span)):
+                    if gradient is not None:
+                        totals[i] = _added(totals[i], tensors[i], sides[i], span, gradient)
         return totals
 
 
@@ -240,19 +240,19 @@ def _grad(
     found: list[Tensor | None] = [None] * len(leaves)
     wanted = [i for i, need in enumerate(needs) if need]
     if wanted and result.requires_grad:
-        slopes = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             result, [leaves[i] for i in wanted], upstream, allow_unused=True, create_graph=record
         )
-        for i, slope in zip(wanted, slopes, strict=True):
-            found[i] = slope
+        for i, gradient in zip(wanted, gradients, strict=True):
+            found[i] = gradient
     return found
 
 
 @torch.no_grad()
-def _added(total: Tensor | None, whole: Tensor, side: int, span: Span, slope: Tensor) -> Tensor:
+def _added(total: Tensor | None, whole: Tensor, side: int, span: Span, gradient: Tensor) -> Tensor:
     if total is None:
         total = torch.zeros_like(whole, requires_grad=False)
-    cut(side, total, span).add_(slope)
+    cut(side, total, span).add_(gradient)
     return total
 
 

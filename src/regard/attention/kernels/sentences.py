@@ -12,7 +12,7 @@ from regard.attention.kernels.request import Request
 from regard.attention.kernels.rules import parts
 from regard.attention.masks import Given, Mask
 from regard.attention.masks.mask import Both
-from regard.attention.masks.packed import Packed, Section
+from regard.attention.masks.packed import Packed, SentenceSpan
 from regard.attention.masks.positions import Band
 from regard.attention.precision import product_dtype
 from regard.attention.shapes import broadcast
@@ -54,7 +54,7 @@ def one_by_one(
     return torch.cat(readings, -2)
 
 
-def _bias(bias: Tensor | None, section: Section) -> Tensor | None:
+def _bias(bias: Tensor | None, section: SentenceSpan) -> Tensor | None:
     if bias is None:
         return None
     rows, columns = (slice(s.start, s.stop) for s in section)
@@ -62,7 +62,7 @@ def _bias(bias: Tensor | None, section: Section) -> Tensor | None:
     return bias[..., columns] if bias.shape[-1] > 1 else bias
 
 
-def _mask(request: Request, packing: Packed, section: Section) -> Mask | Tensor | None:
+def _mask(request: Request, packing: Packed, section: SentenceSpan) -> Mask | Tensor | None:
     """What the other masks say within a sentence; None where they say nothing."""
     frame, joint = request.frame, None
     at, of = (torch.arange(s.start, s.stop, device=frame.device) for s in section)

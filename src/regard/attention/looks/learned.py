@@ -22,7 +22,7 @@ from regard.attention.masks.mask import Both, Either, Given
 from regard.attention.masks.packed import Packed
 from regard.attention.masks.padding import Padding
 from regard.attention.masks.positions import Band
-from regard.attention.normalisers import Rows
+from regard.attention.normalisers import FunctionNormaliser
 from regard.attention.scores import Additive, General, SoftCap
 from regard.attention.scores.prepare import (
     PreparedAdditive,
@@ -96,9 +96,9 @@ class _Again(torch.autograd.Function):
                 continue
             share = gradient if asked.summed else gradient[..., at]
             found = torch.autograd.grad(part, wanted, share, allow_unused=True, create_graph=again)
-            for i, slope in enumerate(found):
-                if slope is not None:
-                    totals[i] = totals[i] + slope if again else totals[i].add_(slope)
+            for i, gradient in enumerate(found):
+                if gradient is not None:
+                    totals[i] = totals[i] + gradient if again else totals[i].add_(gradient)
         each = iter(totals)
         return None, *(next(each) if n else None for n in ctx.needs_input_grad[1:])
 
@@ -106,7 +106,7 @@ class _Again(torch.autograd.Function):
 def leaves_of(request: Request) -> list[Tensor] | None:
     """What the weights depend on; None where a function of the caller's may hide some of it."""
     parameters = _parameters(request.score)
-    if parameters is None or isinstance(request.normaliser, Rows):
+    if parameters is None or isinstance(request.normaliser, FunctionNormaliser):
         return None
     tensors = [request.query, request.key, request.bias, *parameters]
     return unique([each for each in tensors if each is not None])

@@ -16,7 +16,7 @@ from regard.attention.masks.mask import Mask, Reach
 from regard.attention.shapes import Frame, ShapeError
 
 
-class Section(NamedTuple):
+class SentenceSpan(NamedTuple):
     """A sentence's queries, and the keys they read."""
 
     rows: range
@@ -52,12 +52,12 @@ class Packed(Mask):
         some = range(ends[first], ends[last + 1])
         return Reach(some, some if first == last else range(0))
 
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[SentenceSpan]:
         """The sentences: blocks on the diagonal, outside of which nothing may be read."""
         until, ends = [0, *accumulate(self.lengths)], [0, *accumulate(self.key_lengths)]
         rows = [range(*pair) for pair in pairwise(until)]
         columns = [range(*pair) for pair in pairwise(ends)]
-        return [Section(*pair) for pair in zip(rows, columns, strict=True)]
+        return [SentenceSpan(*pair) for pair in zip(rows, columns, strict=True)]
 
     def _check(self, frame: Frame) -> None:
         for name, lengths, there in (

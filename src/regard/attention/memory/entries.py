@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.memory.rows import Rows
+from regard.attention.memory.growing import GrowingTensor
 from regard.attention.shapes import ShapeError
 
 __all__ = ["Entries", "Trainable"]
@@ -37,7 +37,7 @@ class Entries(nn.Module):
                 raise ValueError(f"{name} is {width}: pass a width of at least 1")
         self.d_key, self.d_value = d_key, d_value
         self._trained = {"key": trainable in (True, "keys"), "value": trainable in (True, "values")}
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, GrowingTensor] = {}
         self.payloads: list[Any] | None = None
         for name, trained in self._trained.items():
             if trained:
@@ -117,7 +117,7 @@ class Entries(nn.Module):
         else:
             rows = self._rows.get(name)
             if rows is None or rows.filled is not old:  # moved or loaded since the last write
-                rows = self._rows[name] = Rows(old)
+                rows = self._rows[name] = GrowingTensor(old)
             rows.append(new)
             setattr(self, name, rows.filled)
 

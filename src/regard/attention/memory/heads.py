@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.memory.rows import Rows
+from regard.attention.memory.growing import GrowingTensor
 from regard.attention.shapes import ShapeError
 
 __all__ = ["HeadMemory"]
@@ -39,7 +39,7 @@ class HeadMemory:
         values: Float[Tensor, "*batch heads length d_head_value"],
     ) -> None:
         _pair(keys, values)
-        self._keys, self._values = Rows(keys), Rows(values)
+        self._keys, self._values = GrowingTensor(keys), GrowingTensor(values)
 
     def __len__(self) -> int:
         return len(self._keys)

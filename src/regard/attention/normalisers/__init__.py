@@ -3,7 +3,7 @@
 from regard.attention.normalisers.hard import Hard
 from regard.attention.normalisers.identity import Identity
 from regard.attention.normalisers.named import NormaliserLike, as_normaliser
-from regard.attention.normalisers.protocol import Normaliser, Rows
+from regard.attention.normalisers.protocol import FunctionNormaliser, Normaliser
 from regard.attention.normalisers.softmax import Softmax
 from regard.attention.normalisers.sparse import Entmax, Sparsemax
 
@@ -13,7 +13,7 @@ __all__ = [
     "Identity",
     "Normaliser",
     "NormaliserLike",
-    "Rows",
+    "FunctionNormaliser",
     "Softmax",
     "Sparsemax",
     "as_normaliser",

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.attention.names import not_callable, unknown
 from regard.attention.normalisers.hard import Hard
 from regard.attention.normalisers.identity import Identity
-from regard.attention.normalisers.protocol import Normaliser, Rows
+from regard.attention.normalisers.protocol import FunctionNormaliser, Normaliser
 from regard.attention.normalisers.softmax import Softmax
 from regard.attention.normalisers.sparse import Entmax, Sparsemax
 
@@ -45,4 +45,4 @@ def as_normaliser(normaliser: NormaliserLike) -> Normaliser:
     if isinstance(normaliser, type) or not callable(normaliser):
         example = "one of regard.normalisers, its name or a function rows -> rows"
         raise not_callable("normaliser", normaliser, example)
-    return Rows(normaliser)
+    return FunctionNormaliser(normaliser)

@@ -43,7 +43,7 @@ class Normaliser(ABC):
 
 
 @dataclass(frozen=True)
-class Rows(Normaliser):
+class FunctionNormaliser(Normaliser):
     """A function of the caller's, rows -> rows, along the last axis.
 
     To it an unreadable key scores -sqrt(largest number), -1.8e19 in float32: its exponential is 0 as

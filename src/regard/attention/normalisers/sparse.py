@@ -99,9 +99,9 @@ class _Simplex(torch.autograd.Function):
 def _product(weights: Tensor, alpha: float, vector: Tensor) -> Tensor:
     """The Jacobian, which is symmetric, times a vector."""
     support = weights > 0
-    slope = torch.where(support, torch.where(support, weights, 1.0) ** (2 - alpha), 0.0)
-    mean = (vector * slope).sum(-1, keepdim=True) / slope.sum(-1, keepdim=True)
-    return slope * (vector - mean)
+    scale = torch.where(support, torch.where(support, weights, 1.0) ** (2 - alpha), 0.0)
+    mean = (vector * scale).sum(-1, keepdim=True) / scale.sum(-1, keepdim=True)
+    return scale * (vector - mean)
 
 
 def _project(scores: Tensor, alpha: float) -> Tensor:

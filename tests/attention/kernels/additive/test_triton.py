@@ -224,7 +224,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from regard.attention.kernels.additive.triton.backward import backward
-from regard.attention.kernels.additive.triton.bias import bias_slopes
+from regard.attention.kernels.additive.triton.bias import bias_gradients
 from regard.attention.kernels.additive.triton.forward import forward
 
 POINTERS = {"where": "*i64", "order": "*i64", "starts": "*i64", "low": "*i32", "high": "*i32",
@@ -232,8 +232,8 @@ POINTERS = {"where": "*i64", "order": "*i64", "starts": "*i64", "low": "*i32", "
 WHOLE = {"queries", "keys", "hidden", "width"} | {
     f"{plane}_{axis}" for plane in ("mask", "bias") for axis in ("entry", "row", "column")}
 for kernel, more in ((forward, {}), (backward, {"BY_KEYS": True}), (backward, {"BY_KEYS": False}),
-                     (bias_slopes, {"ONE_ROW": True, "ONE_COLUMN": False}),
-                     (bias_slopes, {"ONE_ROW": False, "ONE_COLUMN": False})):
+                     (bias_gradients, {"ONE_ROW": True, "ONE_COLUMN": False}),
+                     (bias_gradients, {"ONE_ROW": False, "ONE_COLUMN": False})):
     fixed = {"DOCUMENTS": True, "MASK": True, "BIAS": True, "CAPPED": True, "ROWS": 32, "COLUMNS": 32, "WIDE": 64}
     fixed |= more
     types = {name: "constexpr" if name in fixed else "i32" if name in WHOLE

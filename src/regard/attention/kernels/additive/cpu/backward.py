@@ -11,19 +11,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from regard.attention.kernels.additive.cpu.chain import (
-    bias_gradient,
-    hand_over,
-    through_cap,
-    through_softmax,
-    write_scaled,
-)
-from regard.attention.kernels.additive.cpu.channels import slopes_of_channels
+from regard.attention.kernels.additive.cpu.channel_gradients import channel_gradients
 from regard.attention.kernels.additive.cpu.features import BLOCK, STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.forward import (
     SPAN,
     C,
-    Given,
+    Inputs,
     Spread,
     V,
     W,
@@ -35,6 +28,13 @@ from regard.attention.kernels.additive.cpu.forward import (
 )
 from regard.attention.kernels.additive.cpu.hidden import ROWS
 from regard.attention.kernels.additive.cpu.rows import block_span, weigh
+from regard.attention.kernels.additive.cpu.score_gradients import (
+    bias_gradient,
+    hand_over,
+    through_cap,
+    through_softmax,
+    write_scaled,
+)
 from regard.attention.kernels.additive.cpu.values import value_gradient, weight_gradient
 from regard.loops.compiling import compiled, written_out
 from regard.loops.rows import add_product, clear, copy, dot, sum_of
@@ -42,7 +42,7 @@ from regard.loops.rows import add_product, clear, copy, dot, sum_of
 STRETCH = 4 * ROWS  # queries between two writes of the keys' gradient
 
 
-class Bench(NamedTuple):
+class BackwardBuffers(NamedTuple):
     """Where one worker writes a stretch down: tiles first."""
 
     p: Any
@@ -62,7 +62,7 @@ class Bench(NamedTuple):
     inverses: Any
 
 
-class Slopes(NamedTuple):
+class Gradients(NamedTuple):
     """The gradients, entries (or a worker's parts of them) first."""
 
     a: Any
@@ -74,9 +74,9 @@ class Slopes(NamedTuple):
 
 @written_out
 def load_stretch(
-    given: Any,
+    inputs: Any,
     middle: Any,
-    bench: Any,
+    buffers: Any,
     entry: Any,
     first: Any,
     count: Any,
@@ -85,37 +85,37 @@ def load_stretch(
     upstream: Any,
 ) -> None:
     """The exponentials of a stretch's queries, and what its softmax needs."""
-    at, width, padded = given.where[entry], given.width, given.w.shape[1]
+    at, width, padded = inputs.where[entry], inputs.width, inputs.w.shape[1]
     for tile in range(STRETCH // ROWS):
-        clear(bench.coming[tile], 0, ROWS * width)
-        clear(bench.for_a[tile], 0, ROWS * padded)
+        clear(buffers.coming[tile], 0, ROWS * width)
+        clear(buffers.for_a[tile], 0, ROWS * padded)
         corner, rows = first + tile * ROWS, min(ROWS, count - tile * ROWS)
         if rows > 0:
             load_tile(
-                given,
+                inputs,
                 at,
                 corner,
                 rows,
                 middle,
-                bench.powers[tile],
-                bench.plain[tile],
-                bench.scaled[tile],
+                buffers.powers[tile],
+                buffers.plain[tile],
+                buffers.scaled[tile],
             )
-    clear(bench.for_w, 0, padded)
+    clear(buffers.for_w, 0, padded)
     for i in range(count):
         start = (first + i) * width
-        copy(bench.coming[i // ROWS], i % ROWS * width, upstream[entry], start, width)
-        bench.means[i] = dot(upstream[entry], start, out[entry], start, width)
+        copy(buffers.coming[i // ROWS], i % ROWS * width, upstream[entry], start, width)
+        buffers.means[i] = dot(upstream[entry], start, out[entry], start, width)
         total = totals[entry, first + i]
-        bench.inverses[i] = 1 / total if total != 0 else 0
+        buffers.inverses[i] = 1 / total if total != 0 else 0
 
 
 @written_out
-def slopes_of_scores(
-    given: Any,
+def score_gradients(
+    inputs: Any,
     spread: Any,
-    bench: Any,
-    slopes: Any,
+    buffers: Any,
+    gradients: Any,
     at: Any,
     slot: Any,
     place: Any,
@@ -129,13 +129,13 @@ def slopes_of_scores(
     peaks: Any,
 ) -> float:
     """Weights, and in place of their gradients those of the scores; returns the sum of these."""
-    p, e, width, n = bench.p, bench.e, given.width, right - left
+    p, e, width, n = buffers.p, buffers.e, inputs.width, right - left
     position = block * BLOCK + left
-    inside = min(n, given.keys - position)
-    coming, wide = bench.coming[tile], (width + 7) // 8 * 8
+    inside = min(n, inputs.keys - position)
+    coming, wide = buffers.coming[tile], (width + 7) // 8 * 8
     clear(p, 0, p.size)
     score_tile(
-        given,
+        inputs,
         spread,
         at,
         place,
@@ -144,35 +144,35 @@ def slopes_of_scores(
         block,
         left,
         right,
-        bench.powers[tile],
-        bench.plain[tile],
-        bench.scaled[tile],
+        buffers.powers[tile],
+        buffers.plain[tile],
+        buffers.scaled[tile],
         p,
-        bench.raw,
-        bench.kept,
+        buffers.raw,
+        buffers.kept,
     )
     for row in range(rows):
-        weigh(p, row * STRIDE + left, n, peaks[corner + row], bench.inverses[tile * ROWS + row])
-    value_gradient(slopes.v[slot[2]], position * width, p, left, inside, coming, width)
+        weigh(p, row * STRIDE + left, n, peaks[corner + row], buffers.inverses[tile * ROWS + row])
+    value_gradient(gradients.v[slot[2]], position * width, p, left, inside, coming, width)
     weight_gradient(e, left, n, coming, width, turned, wide, position * wide)
     total = 0.0
     for row in range(rows):
         to = row * STRIDE + left
-        through_softmax(e, p, to, n, bench.means[tile * ROWS + row], p.dtype.type(given.factor))
-        if slopes.bias.shape[1] > 0:
-            bias_gradient(slopes.bias[slot[3]], corner + row, position, e, to, inside)
-        if given.cap != 0.0:
-            through_cap(e, bench.kept, to, n, given.cap)
+        through_softmax(e, p, to, n, buffers.means[tile * ROWS + row], p.dtype.type(inputs.factor))
+        if gradients.bias.shape[1] > 0:
+            bias_gradient(gradients.bias[slot[3]], corner + row, position, e, to, inside)
+        if inputs.cap != 0.0:
+            through_cap(e, buffers.kept, to, n, inputs.cap)
         total += sum_of(e, to, n)
     return total
 
 
 @written_out
 def stretch(
-    given: Any,
+    inputs: Any,
     spread: Any,
-    bench: Any,
-    slopes: Any,
+    buffers: Any,
+    gradients: Any,
     at: Any,
     slot: Any,
     place: Any,
@@ -181,9 +181,9 @@ def stretch(
     count: Any,
     peaks: Any,
 ) -> float:
-    """Gradients of a stretch that lies on the bench; returns the sum of those of its scores."""
-    hidden, padded = given.hidden, given.w.shape[1]
-    low, high, weights = given.low[at[SPAN]], given.high[at[SPAN]], given.w[at[W]]
+    """Gradients of a stretch that lies on the buffers; returns the sum of those of its scores."""
+    hidden, padded = inputs.hidden, inputs.w.shape[1]
+    low, high, weights = inputs.low[at[SPAN]], inputs.high[at[SPAN]], inputs.w[at[W]]
     four, total = peaks.dtype.type(4), 0.0
     begin, end = reach(low, high, first, count)
     for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
@@ -196,11 +196,11 @@ def stretch(
             left, right = block_span(low_, high_, block)
             if right <= left:
                 continue
-            total += slopes_of_scores(
-                given,
+            total += score_gradients(
+                inputs,
                 spread,
-                bench,
-                slopes,
+                buffers,
+                gradients,
                 at,
                 slot,
                 place,
@@ -213,32 +213,32 @@ def stretch(
                 right,
                 peaks,
             )
-            slopes_of_channels(
-                bench.e,
+            channel_gradients(
+                buffers.e,
                 rows,
-                bench.powers[tile],
-                bench.plain[tile],
+                buffers.powers[tile],
+                buffers.plain[tile],
                 spread.powers[place],
                 spread.top[place],
-                given.c[at[C]],
-                given.keys,
+                inputs.c[at[C]],
+                inputs.keys,
                 hidden,
                 padded,
-                given.ceiling,
+                inputs.ceiling,
                 block,
                 left,
                 right,
-                bench.raw,
-                bench.for_a[tile],
-                bench.for_c,
-                bench.for_w,
-                bench.room,
+                buffers.raw,
+                buffers.for_a[tile],
+                buffers.for_c,
+                buffers.for_w,
+                buffers.room,
             )
         for column in range(edge, border, STRIP):
             for h in range(padded):
                 of = column * padded + h * STRIP
                 to = block * BLOCK * padded + of
-                write_scaled(bench.for_keys, to, bench.for_c, of, STRIP, four * weights[h])
+                write_scaled(buffers.for_keys, to, buffers.for_c, of, STRIP, four * weights[h])
     return total
 
 
@@ -246,42 +246,44 @@ def stretch(
 def backward(
     start: int,
     stop: int,
-    given: Given,
+    inputs: Inputs,
     spread: Spread,
-    bench: Bench,
+    buffers: BackwardBuffers,
     slots: Any,
-    slopes: Slopes,
+    gradients: Gradients,
     out: Any,
     peaks: Any,
     totals: Any,
     upstream: Any,
 ) -> None:
     """Gradients of stretches start to stop, counted through the whole batch."""
-    queries, keys, hidden, padded = peaks.shape[1], given.keys, given.hidden, given.w.shape[1]
+    queries, keys, hidden, padded = peaks.shape[1], inputs.keys, inputs.hidden, inputs.w.shape[1]
     runs = (queries + STRETCH - 1) // STRETCH
     four, key, value, owner = out.dtype.type(4), -1, -1, -1
-    clear(bench.for_c, 0, bench.for_c.size)
-    clear(bench.for_keys, 0, bench.for_keys.size)
+    clear(buffers.for_c, 0, buffers.for_c.size)
+    clear(buffers.for_keys, 0, buffers.for_keys.size)
     for item in range(start, stop):
         entry, first = item // runs, item % runs * STRETCH
-        at, slot = given.where[entry], slots[entry]
+        at, slot = inputs.where[entry], slots[entry]
         count = min(STRETCH, queries - first)
         place, turned = (at[C], at[V]) if spread.ready else (0, 0)
         if not spread.ready and at[C] != key:
             key = at[C]
-            fill(given, spread, key, 0)
+            fill(inputs, spread, key, 0)
         if not spread.ready and at[V] != value:
             value = at[V]
-            fill_values(given, spread, value, 0)
+            fill_values(inputs, spread, value, 0)
         if owner >= 0 and owner != slot[1]:
-            hand_over(slopes.c[owner], bench.for_keys, keys, hidden, padded)
+            hand_over(gradients.c[owner], buffers.for_keys, keys, hidden, padded)
         owner = slot[1]
-        load_stretch(given, spread.middle[place], bench, entry, first, count, out, totals, upstream)
+        load_stretch(
+            inputs, spread.middle[place], buffers, entry, first, count, out, totals, upstream
+        )
         total = stretch(
-            given,
+            inputs,
             spread,
-            bench,
-            slopes,
+            buffers,
+            gradients,
             at,
             slot,
             place,
@@ -290,12 +292,12 @@ def backward(
             count,
             peaks[entry],
         )
-        weights = given.w[at[W]]
+        weights = inputs.w[at[W]]
         for i in range(count):
-            part = bench.for_a[i // ROWS]
+            part = buffers.for_a[i // ROWS]
             row = (first + i) * hidden
-            add_product(slopes.a[slot[0]], row, part, i % ROWS * padded, weights, hidden, four)
+            add_product(gradients.a[slot[0]], row, part, i % ROWS * padded, weights, hidden, four)
         for h in range(hidden):
-            slopes.w[at[W], h] += total - 2 * bench.for_w[h]
+            gradients.w[at[W], h] += total - 2 * buffers.for_w[h]
     if owner >= 0:
-        hand_over(slopes.c[owner], bench.for_keys, keys, hidden, padded)
+        hand_over(gradients.c[owner], buffers.for_keys, keys, hidden, padded)

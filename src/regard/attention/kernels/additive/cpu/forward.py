@@ -35,7 +35,7 @@ from regard.loops.rows import clear, copy, largest, multiply
 A, C, W, V, SPAN, BIAS, MASK, ASKING, STORED = range(9)
 
 
-class Given(NamedTuple):
+class Inputs(NamedTuple):
     """What every part of a call reads; arrays have their entries first, the rest laid flat."""
 
     where: Any
@@ -71,7 +71,7 @@ class Spread(NamedTuple):
     strip: Any
 
 
-class Desk(NamedTuple):
+class ForwardBuffers(NamedTuple):
     """Where one worker writes a tile down."""
 
     scores: Any
@@ -86,39 +86,39 @@ class Desk(NamedTuple):
 
 
 @written_out
-def fill(given: Any, spread: Any, key: Any, place: Any) -> None:
+def fill(inputs: Any, spread: Any, key: Any, place: Any) -> None:
     """Spread the keys of one entry, at a place."""
-    keys, hidden, padded = given.keys, given.hidden, given.w.shape[1]
-    c, middle = given.c[key], spread.middle[place]
+    keys, hidden, padded = inputs.keys, inputs.hidden, inputs.w.shape[1]
+    c, middle = inputs.c[key], spread.middle[place]
     middles(c, keys, hidden, middle, spread.strip)
     powers, top = spread.powers[place], spread.top[place]
     spread_keys(c, keys, hidden, padded, middle, powers, top, spread.strip)
 
 
 @written_out
-def fill_values(given: Any, spread: Any, value: Any, place: Any) -> None:
-    width = given.width
+def fill_values(inputs: Any, spread: Any, value: Any, place: Any) -> None:
+    width = inputs.width
     wide = (width + 7) // 8 * 8
-    turn_values(given.v[value], given.keys, width, wide, spread.turned[place], spread.strip)
+    turn_values(inputs.v[value], inputs.keys, width, wide, spread.turned[place], spread.strip)
 
 
 @compiled
-def prepare(first: int, last: int, given: Given, spread: Spread) -> None:
+def prepare(first: int, last: int, inputs: Inputs, spread: Spread) -> None:
     """Fill the places of entries first to last."""
     for entry in range(first, last):
-        fill(given, spread, entry, entry)
+        fill(inputs, spread, entry, entry)
 
 
 @compiled
-def prepare_values(first: int, last: int, given: Given, spread: Spread) -> None:
+def prepare_values(first: int, last: int, inputs: Inputs, spread: Spread) -> None:
     """Turn the values of entries first to last."""
     for entry in range(first, last):
-        fill_values(given, spread, entry, entry)
+        fill_values(inputs, spread, entry, entry)
 
 
 @written_out
 def load_tile(
-    given: Any,
+    inputs: Any,
     at: Any,
     first: Any,
     rows: Any,
@@ -128,7 +128,7 @@ def load_tile(
     scaled: Any,
 ) -> None:
     """A, a and A g / w of a tile's queries, zeros beyond, and the largest A of each channel."""
-    a, hidden, padded = given.a[at[A]], given.hidden, given.w.shape[1]
+    a, hidden, padded = inputs.a[at[A]], inputs.hidden, inputs.w.shape[1]
     clear(powers, 0, powers.size)
     clear(plain, 0, plain.size)
     clear(scaled, 0, scaled.size)
@@ -136,13 +136,13 @@ def load_tile(
         to = row * padded
         row_of_exponentials(a, (first + row) * hidden, hidden, middle, 1.0, powers, to)
         copy(plain, to, a, (first + row) * hidden, hidden)
-        multiply(scaled, to, powers, given.ratios[at[W]], padded)
+        multiply(scaled, to, powers, inputs.ratios[at[W]], padded)
         raise_to(powers, ROWS * padded, powers, to, padded)
 
 
 @written_out
 def score_tile(
-    given: Any,
+    inputs: Any,
     spread: Any,
     at: Any,
     place: Any,
@@ -170,24 +170,24 @@ def score_tile(
         scaled,
         spread.powers[place],
         spread.top[place],
-        given.c[at[C]],
-        given.keys,
-        given.hidden,
-        given.w.shape[1],
-        given.w[at[W]],
-        given.ratios[at[W]],
-        given.turns[at[W]],
+        inputs.c[at[C]],
+        inputs.keys,
+        inputs.hidden,
+        inputs.w.shape[1],
+        inputs.w[at[W]],
+        inputs.ratios[at[W]],
+        inputs.turns[at[W]],
         block,
         left,
         right,
         raw,
     )
     begin = block * BLOCK
-    inside = min(right, given.keys - begin)
-    low, high = given.low[at[SPAN]], given.high[at[SPAN]]
+    inside = min(right, inputs.keys - begin)
+    low, high = inputs.low[at[SPAN]], inputs.high[at[SPAN]]
     for row in range(rows):
         query, to = first + row, row * STRIDE
-        open_scores(scores, to + left, right - left, given.sums[at[W]], given.cap)
+        open_scores(scores, to + left, right - left, inputs.sums[at[W]], inputs.cap)
         if kept.shape[0] > 1:
             for j in range(left, right):
                 kept[to + j] = scores[to + j]
@@ -198,13 +198,13 @@ def score_tile(
             inside,
             begin,
             query,
-            given.bias[at[BIAS]],
-            given.mask[at[MASK]],
-            given.asking[at[ASKING]],
-            given.stored[at[STORED]],
+            inputs.bias[at[BIAS]],
+            inputs.mask[at[MASK]],
+            inputs.asking[at[ASKING]],
+            inputs.stored[at[STORED]],
         )
         start, stop = low[query] - begin, high[query] - begin
-        close_row(scores, to, left, right, start, stop, given.factor)
+        close_row(scores, to, left, right, start, stop, inputs.factor)
 
 
 @written_out
@@ -217,38 +217,38 @@ def reach(low: Any, high: Any, first: Any, rows: Any) -> Any:
 
 
 @written_out
-def fold_in(desk: Any, rows: Any, left: Any, n: Any, width: Any) -> None:
+def fold_in(buffers: Any, rows: Any, left: Any, n: Any, width: Any) -> None:
     """Turn scores into weights of the peak so far, and bring what was summed before to it."""
-    one = desk.total.dtype.type(1)
+    one = buffers.total.dtype.type(1)
     for row in range(rows):
         to = row * STRIDE + left
-        peak = largest(desk.scores, to, n)
-        if peak > desk.peak[row]:
-            shrink = np.exp(desk.peak[row] - peak)
-            desk.peak[row] = peak
-            desk.total[row] *= shrink
-            scale_row(desk.reading, row * width, width, shrink)
-        desk.total[row] += weigh(desk.scores, to, n, desk.peak[row], one)
+        peak = largest(buffers.scores, to, n)
+        if peak > buffers.peak[row]:
+            shrink = np.exp(buffers.peak[row] - peak)
+            buffers.peak[row] = peak
+            buffers.total[row] *= shrink
+            scale_row(buffers.reading, row * width, width, shrink)
+        buffers.total[row] += weigh(buffers.scores, to, n, buffers.peak[row], one)
 
 
 @written_out
 def read_tile(
-    given: Any, spread: Any, desk: Any, at: Any, place: Any, first: Any, rows: Any
+    inputs: Any, spread: Any, buffers: Any, at: Any, place: Any, first: Any, rows: Any
 ) -> None:
-    """The reading, peak and total of a tile, left on the desk; the reading is not divided yet."""
-    keys, width = given.keys, given.width
+    """The reading, peak and total of a tile, left on the buffers; the reading is not divided yet."""
+    keys, width = inputs.keys, inputs.width
     middle = spread.middle[place]
-    load_tile(given, at, first, rows, middle, desk.powers, desk.plain, desk.scaled)
-    clear(desk.reading, 0, desk.reading.size)
+    load_tile(inputs, at, first, rows, middle, buffers.powers, buffers.plain, buffers.scaled)
+    clear(buffers.reading, 0, buffers.reading.size)
     for row in range(ROWS):
-        desk.peak[row], desk.total[row] = -np.inf, 0
-    begin, end = reach(given.low[at[SPAN]], given.high[at[SPAN]], first, rows)
+        buffers.peak[row], buffers.total[row] = -np.inf, 0
+    begin, end = reach(inputs.low[at[SPAN]], inputs.high[at[SPAN]], first, rows)
     for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
         left, right = block_span(begin, end, block)
         if right <= left:
             continue
         score_tile(
-            given,
+            inputs,
             spread,
             at,
             place,
@@ -257,60 +257,60 @@ def read_tile(
             block,
             left,
             right,
-            desk.powers,
-            desk.plain,
-            desk.scaled,
-            desk.scores,
-            desk.raw,
-            desk.kept,
+            buffers.powers,
+            buffers.plain,
+            buffers.scaled,
+            buffers.scores,
+            buffers.raw,
+            buffers.kept,
         )
-        fold_in(desk, rows, left, right - left, width)
+        fold_in(buffers, rows, left, right - left, width)
         start = block * BLOCK + left
         inside = min(right - left, keys - start)
-        blend(desk.reading, desk.scores, left, inside, given.v[at[V]], start * width, width)
+        blend(buffers.reading, buffers.scores, left, inside, inputs.v[at[V]], start * width, width)
 
 
 @written_out
 def tiles(
     start: Any,
     stop: Any,
-    given: Any,
+    inputs: Any,
     spread: Any,
-    desk: Any,
+    buffers: Any,
     out: Any,
     peaks: Any,
     totals: Any,
 ) -> None:
-    queries, width, current = peaks.shape[1], given.width, -1
+    queries, width, current = peaks.shape[1], inputs.width, -1
     count = (queries + ROWS - 1) // ROWS
     one, zero = out.dtype.type(1), out.dtype.type(0)
     for item in range(start, stop):
         entry, first = item // count, item % count * ROWS
-        rows, at = min(ROWS, queries - first), given.where[entry]
+        rows, at = min(ROWS, queries - first), inputs.where[entry]
         place = at[C] if spread.ready else 0
         if not spread.ready and at[C] != current:
             current = at[C]
-            fill(given, spread, current, 0)
-        read_tile(given, spread, desk, at, place, first, rows)
+            fill(inputs, spread, current, 0)
+        read_tile(inputs, spread, buffers, at, place, first, rows)
         for row in range(rows):
-            total = desk.total[row]
-            peaks[entry, first + row] = desk.peak[row]
+            total = buffers.total[row]
+            peaks[entry, first + row] = buffers.peak[row]
             totals[entry, first + row] = total
             inverse = one / total if total != zero else zero
-            scale_row(desk.reading, row * width, width, inverse)
-            copy(out[entry], (first + row) * width, desk.reading, row * width, width)
+            scale_row(buffers.reading, row * width, width, inverse)
+            copy(out[entry], (first + row) * width, buffers.reading, row * width, width)
 
 
 @compiled
 def forward(
     start: int,
     stop: int,
-    given: Given,
+    inputs: Inputs,
     spread: Spread,
-    desk: Desk,
+    buffers: ForwardBuffers,
     out: Any,
     peaks: Any,
     totals: Any,
 ) -> None:
     """Readings, peaks and totals of tiles start to stop, counted through the whole batch."""
-    tiles(start, stop, given, spread, desk, out, peaks, totals)
+    tiles(start, stop, inputs, spread, buffers, out, peaks, totals)

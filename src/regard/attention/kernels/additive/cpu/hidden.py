@@ -18,7 +18,7 @@ from regard.attention.kernels.additive.cpu.groups import GROUP
 from regard.loops.compiling import inner, lanes
 from regard.loops.exponentials import exponential
 from regard.loops.rows import clear
-from regard.loops.vectors import everywhere, load, quotient, repeat, store, total, width_of
+from regard.loops.vectors import load, quotient, repeat, splat, store, total, width_of
 
 ROWS = 8  # queries in a tile, an even number
 MARGIN = 2.0**8  # what is left above a product that is divided by: 1 / d keeps its digits
@@ -48,8 +48,8 @@ def two_rows(
     """
     lanes()
     wide, below, under = width_of(sums), row + padded, to + STRIDE
-    nothing, one = everywhere(sums, 0), everywhere(sums, 1)
-    margin = everywhere(sums, MARGIN)
+    nothing, one = splat(sums, 0), splat(sums, 1)
+    margin = splat(sums, MARGIN)
     check = nothing
     for j in range(0, STRIP, 2 * wide):
         x0 = x1 = y0 = y1 = nothing

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive.cpu.problem import state
+from regard.attention.kernels.additive.cpu.call_arrays import state
 from regard.attention.kernels.rules import Rules, batch_of
 
 
@@ -40,8 +40,8 @@ def additive(
     """
     from regard.attention.kernels.additive.cpu.calls import forward
 
-    problem = state(a, c, w, v, bias, Rules(low, high, asking, stored, mask))
-    return forward(problem, cap, 1.0 / temperature)
+    call = state(a, c, w, v, bias, Rules(low, high, asking, stored, mask))
+    return forward(call, cap, 1.0 / temperature)
 
 
 @additive.register_fake
@@ -74,12 +74,13 @@ def additive_backward(
     """The gradients of a, c, w, v and bias, in their own shapes; the last empty if not wanted."""
     from regard.attention.kernels.additive.cpu.calls import backward
 
-    problem = state(a, c, w, v, bias, Rules(low, high, asking, stored, mask))
-    slopes = backward(problem, cap, 1.0 / temperature, out, peaks, totals, upstream, wants_bias)
+    call = state(a, c, w, v, bias, Rules(low, high, asking, stored, mask))
+    gradients = backward(call, cap, 1.0 / temperature, out, peaks, totals, upstream, wants_bias)
     shapes = [tensor.shape for tensor in (a, c, w, v)]
     shapes.append(bias.shape if wants_bias and bias is not None else torch.Size([0]))
     for_a, for_c, for_w, for_v, for_bias = (
-        torch.from_numpy(slope).reshape(shape) for slope, shape in zip(slopes, shapes, strict=True)
+        torch.from_numpy(gradient).reshape(shape)
+        for gradient, shape in zip(gradients, shapes, strict=True)
     )
     return for_a, for_c, for_w, for_v, for_bias
 
@@ -104,9 +105,9 @@ def _(  # type: ignore[no-untyped-def]
     temperature,
     wants_bias,
 ):
-    slopes = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (a, c, w, v)]
+    gradients = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (a, c, w, v)]
     wanted = wants_bias and bias is not None
-    return *slopes, a.new_empty(bias.shape if wanted else 0)
+    return *gradients, a.new_empty(bias.shape if wanted else 0)
 
 
 def _remember(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -118,9 +119,11 @@ def _remember(ctx, inputs, output):  # type: ignore[no-untyped-def]
 def _gradients(ctx, upstream, *_):  # type: ignore[no-untyped-def]
     (*saved,) = ctx.saved_tensors
     wants = ctx.needs_input_grad
-    slopes = additive_backward(upstream, *saved, ctx.cap, ctx.temperature, wants[4])
-    given = [slope if want else None for slope, want in zip(slopes, wants[:5], strict=True)]
-    return *given, *[None] * 7
+    gradients = additive_backward(upstream, *saved, ctx.cap, ctx.temperature, wants[4])
+    inputs = [
+        gradient if want else None for gradient, want in zip(gradients, wants[:5], strict=True)
+    ]
+    return *inputs, *[None] * 7
 
 
 def _refuse(ctx, *upstream):  # type: ignore[no-untyped-def]
@@ -140,12 +143,12 @@ OWN_BACKWARD = (2, 2, 1, 1, *OWN)
 
 def _rank(tensors: Sequence[Any], own: Sequence[int], dims: Sequence[int | None]) -> int:
     """The batch axes of all, without the mapped one."""
-    given = zip(tensors, own, dims, strict=True)
-    return max(int(t.ndim) - axes - (dim is not None) for t, axes, dim in given if t is not None)
+    inputs = zip(tensors, own, dims, strict=True)
+    return max(int(t.ndim) - axes - (dim is not None) for t, axes, dim in inputs if t is not None)
 
 
 def _lead(tensor: Any, own: int, dim: int | None, rank: int, size: int | None) -> Any:
-    """The tensor with the mapped axis in front of `rank` others; expanded to a size if given."""
+    """The tensor with the mapped axis in front of `rank` others; expanded to a size if inputs."""
     if tensor is None or (dim is None and size is None):
         return tensor
     front = tensor.unsqueeze(0) if dim is None else tensor.movedim(dim, 0)
@@ -154,32 +157,32 @@ def _lead(tensor: Any, own: int, dim: int | None, rank: int, size: int | None) -
     return front if size is None else front.expand(size, *front.shape[1:])
 
 
-def _map(info, dims, *given):  # type: ignore[no-untyped-def]
-    tensors, count = given[: len(OWN)], len(OWN)
+def _map(info, dims, *inputs):  # type: ignore[no-untyped-def]
+    tensors, count = inputs[: len(OWN)], len(OWN)
     rank = _rank(tensors, OWN, dims[:count])
     led = [
         _lead(t, own, dim, rank, None)
         for t, own, dim in zip(tensors, OWN, dims[:count], strict=True)
     ]
-    return additive(*led, *given[count:]), (0, 0, 0)
+    return additive(*led, *inputs[count:]), (0, 0, 0)
 
 
-def _map_backward(info, dims, *given):  # type: ignore[no-untyped-def]
+def _map_backward(info, dims, *inputs):  # type: ignore[no-untyped-def]
     count, size = len(OWN_BACKWARD), info.batch_size
-    tensors = given[:count]
+    tensors = inputs[:count]
     rank = _rank(tensors, OWN_BACKWARD, dims[:count])
     led = [
         _lead(t, own, dim, rank, size)
         for t, own, dim in zip(tensors, OWN_BACKWARD, dims[:count], strict=True)
     ]
-    slopes = additive_backward(*led, *given[count:])
+    gradients = additive_backward(*led, *inputs[count:])
     shaped = []
-    for slope, tensor, dim in zip(slopes, tensors[4:9], dims[4:9], strict=True):
-        if tensor is None or slope.numel() == 0:
-            shaped.append(slope.new_zeros(size, 0))
+    for gradient, tensor, dim in zip(gradients, tensors[4:9], dims[4:9], strict=True):
+        if tensor is None or gradient.numel() == 0:
+            shaped.append(gradient.new_zeros(size, 0))
             continue
         shape = tensor.shape if dim is None else tensor.movedim(dim, 0).shape[1:]
-        shaped.append(slope.reshape(size, *shape))
+        shaped.append(gradient.reshape(size, *shape))
     return tuple(shaped), (0,) * 5
 
 

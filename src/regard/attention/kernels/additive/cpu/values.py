@@ -10,7 +10,7 @@ from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP, turn
 from regard.attention.kernels.additive.cpu.hidden import ROWS
 from regard.loops.compiling import inner, lanes, lanes_inlined
 from regard.loops.rows import clear, copy
-from regard.loops.vectors import everywhere, load, repeat, store, width_of
+from regard.loops.vectors import load, repeat, splat, store, width_of
 
 
 @inner
@@ -82,24 +82,24 @@ def scale_row(out: Any, to: Any, width: Any, factor: Any) -> None:
 
 @inner
 def value_gradient(
-    slope: Any, to: Any, weights: Any, left: Any, n: Any, upstream: Any, width: Any
+    gradient: Any, to: Any, weights: Any, left: Any, n: Any, upstream: Any, width: Any
 ) -> None:
-    """slope of the values += weights^T x upstream, over a whole tile of ROWS queries."""
+    """gradient of the values += weights^T x upstream, over a whole tile of ROWS queries."""
     lanes()
-    step = width_of(slope)
+    step = width_of(gradient)
     whole = width // step * step
     for d in range(0, whole, step):
-        _gradient_columns(slope, to + d, weights, left, n, upstream, d, width)
+        _gradient_columns(gradient, to + d, weights, left, n, upstream, d, width)
     for row in range(ROWS if whole < width else 0):
         for j in range(n):
             o, u, p = to + j * width, row * width, weights[row * STRIDE + left + j]
             for d in range(whole, width):
-                slope[o + d] += p * upstream[u + d]
+                gradient[o + d] += p * upstream[u + d]
 
 
 @inner
 def _gradient_columns(
-    slope: Any, to: Any, weights: Any, left: Any, n: Any, upstream: Any, at: Any, width: Any
+    gradient: Any, to: Any, weights: Any, left: Any, n: Any, upstream: Any, at: Any, width: Any
 ) -> None:
     lanes_inlined()
     w1, w2, w3 = left + STRIDE, left + 2 * STRIDE, left + 3 * STRIDE
@@ -108,7 +108,7 @@ def _gradient_columns(
     u4, u5, u6, u7 = _rows(upstream, at + 4 * width, width)
     for j in range(n):
         o = to + j * width
-        first = load(slope, o) + repeat(weights, left + j) * u0
+        first = load(gradient, o) + repeat(weights, left + j) * u0
         first = first + repeat(weights, w1 + j) * u1
         first = first + repeat(weights, w2 + j) * u2
         first = first + repeat(weights, w3 + j) * u3
@@ -116,19 +116,19 @@ def _gradient_columns(
         last = last + repeat(weights, w5 + j) * u5
         last = last + repeat(weights, w6 + j) * u6
         last = last + repeat(weights, w7 + j) * u7
-        store(slope, o, first + last)
+        store(gradient, o, first + last)
 
 
 @inner
 def weight_gradient(
-    slope: Any, left: Any, n: Any, upstream: Any, width: Any, turned: Any, wide: Any, at: Any
+    gradient: Any, left: Any, n: Any, upstream: Any, width: Any, turned: Any, wide: Any, at: Any
 ) -> None:
-    """slope = upstream x values^T over all ROWS; the values turned, a strip at a time."""
+    """gradient = upstream x values^T over all ROWS; the values turned, a strip at a time."""
     lanes()
     u1, u2, u3 = width, 2 * width, 3 * width
     u4, u5, u6, u7 = 4 * width, 5 * width, 6 * width, 7 * width
-    for j in range(left, left + n, width_of(slope)):
-        x0 = x1 = x2 = x3 = x4 = x5 = x6 = x7 = everywhere(slope, 0)
+    for j in range(left, left + n, width_of(gradient)):
+        x0 = x1 = x2 = x3 = x4 = x5 = x6 = x7 = splat(gradient, 0)
         start = at + (j - left) // STRIP * STRIP * wide + j % STRIP
         for d in range(width):
             v = load(turned, start + d * STRIP)
@@ -140,8 +140,8 @@ def weight_gradient(
             x5 = x5 + repeat(upstream, u5 + d) * v
             x6 = x6 + repeat(upstream, u6 + d) * v
             x7 = x7 + repeat(upstream, u7 + d) * v
-        _write_rows(slope, j, STRIDE, x0, x1, x2, x3)
-        _write_rows(slope, j + 4 * STRIDE, STRIDE, x4, x5, x6, x7)
+        _write_rows(gradient, j, STRIDE, x0, x1, x2, x3)
+        _write_rows(gradient, j + 4 * STRIDE, STRIDE, x4, x5, x6, x7)
 
 
 @inner

@@ -17,9 +17,9 @@ import triton.language as tl
 
 from regard.attention.kernels.additive.triton.tiles import (
     cap_tile,
-    half_slope,
     load_values,
     open_tile,
+    reciprocal_tile,
     score_tile,
     span_of,
     weigh_tile,
@@ -27,18 +27,18 @@ from regard.attention.kernels.additive.triton.tiles import (
 
 
 @triton.jit
-def slope_tile(
+def gradient_tile(
     weights, upstream, v, means, rows, columns, queries, keys, width, factor, WIDE: tl.constexpr
 ):
     """dz / T of a tile."""
-    slopes = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
+    gradients = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
     for start in range(0, width, WIDE):
         wide = start + tl.arange(0, WIDE)
         coming = load_values(upstream, rows, queries, wide, width)
         values = load_values(v, columns, keys, wide, width)
-        slopes += tl.dot(coming, tl.trans(values), input_precision="ieee")
+        gradients += tl.dot(coming, tl.trans(values), input_precision="ieee")
     mean = tl.load(means + rows, mask=rows < queries, other=0.0)
-    return weights * (slopes - mean[:, None]) * factor
+    return weights * (gradients - mean[:, None]) * factor
 
 
 @triton.jit
@@ -99,27 +99,27 @@ def backward(
                 coming = load_values(upstream, rows, queries, stretch, width)
                 blend += tl.dot(tl.trans(weights), coming, input_precision="ieee")
             if tl.program_id(2) == 0:
-                slopes = slope_tile(
+                gradients = gradient_tile(
                     weights, upstream, v, means, rows, columns, queries, keys, width, factor, WIDE
                 )
                 if CAPPED:
-                    slopes *= 1.0 - (capped / cap) * (capped / cap)
+                    gradients *= 1.0 - (capped / cap) * (capped / cap)
                 tl.debug_barrier()
                 for h in range(hidden):
                     weight = tl.load(w + h)
                     asked = tl.load(a + h * queries + rows, mask=rows < queries, other=0.0)
                     held = tl.load(c + h * keys + columns, mask=columns < keys, other=0.0)
-                    half = half_slope(asked, held)
-                    slope = 4.0 * weight * slopes * half * (1.0 - half)
+                    half = reciprocal_tile(asked, held)
+                    gradient = 4.0 * weight * gradients * half * (1.0 - half)
                     if BY_KEYS:
                         to = for_c + h * keys + columns
-                        sums = tl.load(to, mask=columns < keys, other=0.0) + tl.sum(slope, 0)
+                        sums = tl.load(to, mask=columns < keys, other=0.0) + tl.sum(gradient, 0)
                         tl.store(to, sums, mask=columns < keys)
                     else:
                         to = for_a + h * queries + rows
-                        sums = tl.load(to, mask=rows < queries, other=0.0) + tl.sum(slope, 1)
+                        sums = tl.load(to, mask=rows < queries, other=0.0) + tl.sum(gradient, 1)
                         tl.store(to, sums, mask=rows < queries)
-                        part = tl.sum(tl.sum(slopes * (1.0 - 2.0 * half), 1), 0)
+                        part = tl.sum(tl.sum(gradients * (1.0 - 2.0 * half), 1), 0)
                         tl.store(for_w + h, tl.load(for_w + h) + part)
     if BY_KEYS:
         place = columns[:, None].to(tl.int64) * width + stretch[None, :]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.attention.kernels.additive.triton.backward import slope_tile
+from regard.attention.kernels.additive.triton.backward import gradient_tile
 from regard.attention.kernels.additive.triton.tiles import (
     cap_tile,
     open_tile,
@@ -22,10 +22,10 @@ from regard.attention.kernels.additive.triton.tiles import (
 
 
 @triton.jit
-def bias_slopes(
+def bias_gradients(
     where, a, c, w, v, low, high, asking, stored,
     mask, mask_entry, mask_row, mask_column, bias, bias_entry, bias_row, bias_column,
-    norms, upstream, means, order, starts, slopes, queries, keys, hidden, width, factor, cap,
+    norms, upstream, means, order, starts, gradients, queries, keys, hidden, width, factor, cap,
     DOCUMENTS: tl.constexpr, MASK: tl.constexpr, BIAS: tl.constexpr, CAPPED: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr,
     ONE_ROW: tl.constexpr, ONE_COLUMN: tl.constexpr,
@@ -71,18 +71,20 @@ def bias_slopes(
                         mask_column, here_bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS,
                     )  # fmt: skip
                     weights = weigh_tile(scores, norms + entry * 2 * queries, rows, queries, factor)
-                    total += slope_tile(
+                    total += gradient_tile(
                         weights, upstream + entry * queries * width, here_v,
                         means + entry * queries, rows, columns, queries, keys, width, factor, WIDE,
                     )  # fmt: skip
     rows, columns = row + tl.arange(0, ROWS), column + tl.arange(0, COLUMNS)
-    slopes += own.to(tl.int64) * bias_entry
+    gradients += own.to(tl.int64) * bias_entry
     if ONE_ROW and ONE_COLUMN:
-        tl.store(slopes, tl.sum(tl.sum(total, 1), 0))
+        tl.store(gradients, tl.sum(tl.sum(total, 1), 0))
     elif ONE_ROW:
-        tl.store(slopes + columns, tl.sum(total, 0), mask=columns < keys)
+        tl.store(gradients + columns, tl.sum(total, 0), mask=columns < keys)
     elif ONE_COLUMN:
-        tl.store(slopes + rows, tl.sum(total, 1), mask=rows < queries)
+        tl.store(gradients + rows, tl.sum(total, 1), mask=rows < queries)
     else:
         inside = (rows < queries)[:, None] & (columns < keys)[None, :]
-        tl.store(slopes + rows[:, None].to(tl.int64) * keys + columns[None, :], total, mask=inside)
+        tl.store(
+            gradients + rows[:, None].to(tl.int64) * keys + columns[None, :], total, mask=inside
+        )

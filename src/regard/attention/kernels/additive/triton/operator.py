@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.additive.triton.backward import backward
-from regard.attention.kernels.additive.triton.bias import bias_slopes
+from regard.attention.kernels.additive.triton.bias import bias_gradients
 from regard.attention.kernels.additive.triton.forward import forward
 from regard.attention.kernels.rules import Rules, batch_of
 from regard.attention.shapes import Shape
@@ -20,7 +20,7 @@ NARROW, WIDE = 16, 128  # the value's width goes in stretches of a power of two 
 
 
 @dataclass(frozen=True)
-class Problem:
+class CallTensors:
     """Contiguous tensors with one batch axis each; `where` (batch, 9) says which entry of each."""
 
     batch: Shape
@@ -73,7 +73,7 @@ def _plane(plane: Tensor | None, stand_in: Tensor) -> list[Any]:
     return [plane, rows * columns, columns if rows > 1 else 0, 1 if columns > 1 else 0]
 
 
-def _problem(
+def _call_tensors(
     a: Tensor,
     c: Tensor,
     w: Tensor,
@@ -82,7 +82,7 @@ def _problem(
     rules: Rules,
     factor: float,
     cap: float,
-) -> Problem:
+) -> CallTensors:
     queries, keys, device = a.shape[-2], c.shape[-2], a.device
     batch, entries = batch_of(a, c, w, v, bias, rules), []
 
@@ -108,7 +108,7 @@ def _problem(
     mask = flat(none if rules.mask is None else rules.mask.to(torch.uint8), 2)
     extra = flat(none if bias is None else bias.float().masked_fill(bias == -torch.inf, 0.0), 2)
     documents = rules.asking is not None
-    return Problem(
+    return CallTensors(
         batch,
         torch.stack(entries, -1).contiguous(),
         flat_a,
@@ -131,53 +131,55 @@ class _Additive(torch.autograd.Function):
     def forward(
         ctx: Any, a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, *rest: Any
     ) -> Tensor:
-        problem = _problem(a, c, w, v, bias, *rest)
-        queries, width = problem.sizes[0], problem.sizes[3]
-        entries, switches = len(problem.where), problem.switches()
+        call = _call_tensors(a, c, w, v, bias, *rest)
+        queries, width = call.sizes[0], call.sizes[3]
+        entries, switches = len(call.where), call.switches()
         reading = a.new_empty(entries, queries, width)
         norms = a.new_empty(entries, 2, queries)
         grid = (-(-queries // ROWS), entries, -(-width // switches["WIDE"]))
-        sizes = (*problem.sizes, problem.factor, problem.cap)
-        forward[grid](*problem.inputs(), reading, norms, *sizes, **switches)
+        sizes = (*call.sizes, call.factor, call.cap)
+        forward[grid](*call.inputs(), reading, norms, *sizes, **switches)
         ctx.save_for_backward(a, c, w, v, bias, reading, norms)
         ctx.rest = rest
-        return reading.reshape(*problem.batch, queries, width).to(v.dtype)
+        return reading.reshape(*call.batch, queries, width).to(v.dtype)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         needs = (ctx.rest, ctx.needs_input_grad[4], *upstream)
-        slopes = _Slopes.apply(*needs, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return *slopes, *(None,) * len(ctx.rest)
+        gradients = _AdditiveGradients.apply(*needs, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+        return *gradients, *(None,) * len(ctx.rest)
 
 
-class _Slopes(torch.autograd.Function):
+class _AdditiveGradients(torch.autograd.Function):
     """The gradients, as a function that says so when it is to be differentiated itself."""
 
     @staticmethod
     def forward(ctx: Any, rest: Any, wants_bias: bool, upstream: Tensor, *saved: Any) -> Any:
         a, c, w, v, bias, reading, norms = saved
-        problem = _problem(a, c, w, v, bias, *rest)
-        queries, keys, hidden, width = problem.sizes
-        entries, switches = len(problem.where), problem.switches()
+        call = _call_tensors(a, c, w, v, bias, *rest)
+        queries, keys, hidden, width = call.sizes
+        entries, switches = len(call.where), call.switches()
         upstream = upstream.reshape(entries, queries, width).float().contiguous()
         means = (upstream * reading).sum(-1)
         blocks = -(-queries // ROWS)
         for_a, for_c = a.new_zeros(entries, hidden, queries), a.new_zeros(entries, hidden, keys)
         for_w, for_v = a.new_zeros(entries, blocks, hidden), a.new_empty(entries, keys, width)
-        given = [*problem.inputs(), norms, upstream, means]
-        sizes = [*problem.sizes, problem.factor, problem.cap]
+        given = [*call.inputs(), norms, upstream, means]
+        sizes = [*call.sizes, call.factor, call.cap]
         arguments = [*given, for_a, for_w, for_c, for_v, *sizes]
         backward[(blocks, entries, 1)](*arguments, **switches, BY_KEYS=False)
         grid = (-(-keys // COLUMNS), entries, -(-width // switches["WIDE"]))
         backward[grid](*arguments, **switches, BY_KEYS=True)
-        slopes = (for_a.mT, for_c.mT, for_w.sum(1), for_v)
+        gradients = (for_a.mT, for_c.mT, for_w.sum(1), for_v)
         summed = [
-            slope.reshape(*problem.batch, *slope.shape[1:]).sum_to_size(like.shape).to(like.dtype)
-            for slope, like in zip(slopes, (a, c, w, v), strict=True)
+            gradient.reshape(*call.batch, *gradient.shape[1:])
+            .sum_to_size(like.shape)
+            .to(like.dtype)
+            for gradient, like in zip(gradients, (a, c, w, v), strict=True)
         ]
         for_bias = None
-        if wants_bias and problem.bias is not None:
-            flat = _bias_slopes(problem, problem.bias, given, sizes)
+        if wants_bias and call.bias is not None:
+            flat = _bias_gradients(call, call.bias, given, sizes)
             for_bias = flat.reshape(bias.shape).to(bias.dtype)
         return *summed, for_bias
 
@@ -188,19 +190,19 @@ class _Slopes(torch.autograd.Function):
         )
 
 
-def _bias_slopes(problem: Problem, bias: Tensor, given: list[Any], sizes: list[Any]) -> Tensor:
+def _bias_gradients(call: CallTensors, bias: Tensor, given: list[Any], sizes: list[Any]) -> Tensor:
     """The gradient of the flat bias, each of its entries from all batch entries that share it."""
-    shared = problem.where[:, 8]
+    shared = call.where[:, 8]
     counts = torch.bincount(shared, minlength=len(bias))
     starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    order, slopes = shared.argsort(stable=True), torch.zeros_like(bias)
+    order, gradients = shared.argsort(stable=True), torch.zeros_like(bias)
     one_row, one_column = bias.shape[1] == 1, bias.shape[2] == 1
     rows, columns = -(-bias.shape[1] // ROWS), -(-bias.shape[2] // COLUMNS)
-    bias_slopes[(rows, columns, len(bias))](
-        *given, order, starts, slopes, *sizes,
-        **problem.switches(), ONE_ROW=one_row, ONE_COLUMN=one_column,
+    bias_gradients[(rows, columns, len(bias))](
+        *given, order, starts, gradients, *sizes,
+        **call.switches(), ONE_ROW=one_row, ONE_COLUMN=one_column,
     )  # fmt: skip
-    return slopes
+    return gradients
 
 
 def additive(

@@ -16,8 +16,8 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def half_slope(a, c):
-    """r of all pairs: tanh is 1 - 2 r, and its slope 4 r (1 - r)."""
+def reciprocal_tile(a, c):
+    """r = 1 / (1 + e^(2 (a + c))) of all pairs: tanh is 1 - 2 r, its derivative 4 r (1 - r)."""
     return 1.0 / (1.0 + tl.exp2((a[:, None] + c[None, :]) * DOUBLE_LOG2E))
 
 
@@ -30,7 +30,7 @@ def score_tile(a, c, w, rows, columns, queries, keys, hidden):
         weight = tl.load(w + h)
         asked = tl.load(a + h * queries + rows, mask=rows < queries, other=0.0)
         stored = tl.load(c + h * keys + columns, mask=columns < keys, other=0.0)
-        total += weight * half_slope(asked, stored)
+        total += weight * reciprocal_tile(asked, stored)
         offset += weight
     return offset - 2.0 * total
 

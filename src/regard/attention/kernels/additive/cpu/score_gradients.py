@@ -40,20 +40,20 @@ def write_scaled(total: Any, to: Any, part: Any, at: Any, n: Any, factor: Any) -
 
 
 @written_out
-def bias_gradient(slope: Any, query: Any, first: Any, e: Any, at: Any, n: Any) -> None:
-    i = query if slope.shape[0] > 1 else 0
-    if slope.shape[1] > 1:
-        add(slope[i], first, e, at, n)
+def bias_gradient(gradient: Any, query: Any, first: Any, e: Any, at: Any, n: Any) -> None:
+    i = query if gradient.shape[0] > 1 else 0
+    if gradient.shape[1] > 1:
+        add(gradient[i], first, e, at, n)
     else:
-        slope[i, 0] += sum_of(e, at, n)
+        gradient[i, 0] += sum_of(e, at, n)
 
 
 @inner
-def hand_over(slope: Any, part: Any, keys: Any, hidden: Any, padded: Any) -> None:
+def hand_over(gradient: Any, part: Any, keys: Any, hidden: Any, padded: Any) -> None:
     """Add a worker's part of the keys' gradient, strip by strip, to keys x hidden; clear it."""
     for first in range(0, keys, STRIP):
         for h in range(hidden):
             at = first * padded + h * STRIP
             for k in range(min(STRIP, keys - first)):
-                slope[(first + k) * hidden + h] += part[at + k]
+                gradient[(first + k) * hidden + h] += part[at + k]
                 part[at + k] = 0

@@ -10,7 +10,7 @@ from regard.attention.shapes import ShapeError
 SMALLEST_ROOM = 16
 
 
-class Rows:
+class GrowingTensor:
     """Rows ``(*batch, length, width)`` with room to spare, so that appending is cheap.
 
     Where gradients flow into the rows, room cannot be reused (an earlier reading may still need
@@ -50,9 +50,9 @@ class Rows:
                 self._room.data.narrow(-2, length, steps).copy_(rows)
         self.filled = self._room.narrow(-2, 0, length + steps)
 
-    def select(self, rows: Tensor) -> Rows:
+    def select(self, rows: Tensor) -> GrowingTensor:
         """These rows of the first axis, with the room that was there."""
-        chosen = object.__new__(Rows)
+        chosen = object.__new__(GrowingTensor)
         chosen._room = self._room.index_select(0, rows)
         chosen.filled = chosen._room.narrow(-2, 0, len(self))
         return chosen

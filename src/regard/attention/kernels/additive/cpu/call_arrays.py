@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Problem:
+class CallArrays:
     """The arrays of one call, first axis the entries of each; `where` (batch, 9) indexes them."""
 
     batch: Shape
@@ -49,7 +49,9 @@ class Problem:
         return int(self.w.shape[1])
 
 
-def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules) -> Problem:
+def state(
+    a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules
+) -> CallArrays:
     """Lay out the tensors; but for w, what is contiguous already is not copied."""
     batch = batch_of(a, c, w, v, bias, rules)
     (queries, hidden), (keys, width) = a.shape[-2:], v.shape[-2:]
@@ -76,7 +78,7 @@ def state(a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules
     for column, (tensor, own) in enumerate(sides):
         _place(where[:, column], tuple(tensor.shape[: tensor.ndim - own]), batch)
     weights = _pad(_rows(w.clone(), 1))  # FSDP resizes a parameter's storage: not where numpy looks
-    return Problem(
+    return CallArrays(
         batch=batch,
         queries=queries,
         keys=keys,

@@ -16,7 +16,7 @@ from regard.attention.kernels.additive.cpu.features import BLOCK, STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.hidden import CAP, FAR, ROWS, columns, reciprocal
 from regard.loops.compiling import inner, inner_sum, lanes
 from regard.loops.rows import clear
-from regard.loops.vectors import everywhere, fused, load, repeat, store, total, width_of
+from regard.loops.vectors import fused, load, repeat, splat, store, total, width_of
 
 FOUR = 4  # channels that share one division
 MOST = 16  # numbers in a vector
@@ -42,7 +42,7 @@ def four(
     at: Any,
     a: Any,
     padded: Any,
-    slope_c: Any,
+    gradient_c: Any,
     to: Any,
     room: Any,
 ) -> None:
@@ -52,13 +52,13 @@ def four(
     while the queries pass; the queries' wait in `room`, and behind them those of the weights.
     """
     lanes()
-    one, wide = everywhere(e, 1), width_of(e)
+    one, wide = splat(e, 1), width_of(e)
     end = ROWS * FOUR * wide
     for j in range(0, STRIP, wide):
         k0, k1 = load(spread, at + j), load(spread, at + STRIP + j)
         k2, k3 = load(spread, at + 2 * STRIP + j), load(spread, at + 3 * STRIP + j)
-        y0, y1 = load(slope_c, to + j), load(slope_c, to + STRIP + j)
-        y2, y3 = load(slope_c, to + 2 * STRIP + j), load(slope_c, to + 3 * STRIP + j)
+        y0, y1 = load(gradient_c, to + j), load(gradient_c, to + STRIP + j)
+        y2, y3 = load(gradient_c, to + 2 * STRIP + j), load(gradient_c, to + 3 * STRIP + j)
         z0, z1 = load(room, end), load(room, end + wide)
         z2, z3 = load(room, end + 2 * wide), load(room, end + 3 * wide)
         for row in range(first, last):
@@ -87,10 +87,10 @@ def four(
                 fused(given, r2, z2),
                 fused(given, r3, z3),
             )
-        store(slope_c, to + j, y0)
-        store(slope_c, to + STRIP + j, y1)
-        store(slope_c, to + 2 * STRIP + j, y2)
-        store(slope_c, to + 3 * STRIP + j, y3)
+        store(gradient_c, to + j, y0)
+        store(gradient_c, to + STRIP + j, y1)
+        store(gradient_c, to + 2 * STRIP + j, y2)
+        store(gradient_c, to + 3 * STRIP + j, y3)
         store(room, end, z0)
         store(room, end + wide, z1)
         store(room, end + 2 * wide, z2)
@@ -99,7 +99,7 @@ def four(
 
 @inner_sum
 def capped_one(
-    e: Any, at_e: Any, spread: Any, at: Any, power: Any, slope_c: Any, to: Any, n: Any
+    e: Any, at_e: Any, spread: Any, at: Any, power: Any, gradient_c: Any, to: Any, n: Any
 ) -> Any:
     """One query and channel, A C no larger than CAP: the sums for a and for w."""
     lanes()
@@ -110,7 +110,7 @@ def capped_one(
         u = power * spread[c + j]
         r = one / ((cap if u > cap else u) + one)
         eg = e[s + j] * (r - r * r)
-        slope_c[o + j] += eg
+        gradient_c[o + j] += eg
         for_a += eg
         for_w += e[s + j] * r
     return for_a, for_w
@@ -118,7 +118,7 @@ def capped_one(
 
 @inner_sum
 def direct_one(
-    e: Any, at_e: Any, raw: Any, at: Any, plain: Any, slope_c: Any, to: Any, n: Any
+    e: Any, at_e: Any, raw: Any, at: Any, plain: Any, gradient_c: Any, to: Any, n: Any
 ) -> Any:
     """The same from the features themselves."""
     lanes()
@@ -128,7 +128,7 @@ def direct_one(
     for j in range(np.uint64(n)):
         r = reciprocal(plain + raw[c + j], one, far)
         eg = e[s + j] * (r - r * r)
-        slope_c[o + j] += eg
+        gradient_c[o + j] += eg
         for_a += eg
         for_w += e[s + j] * r
     return for_a, for_w
@@ -146,10 +146,10 @@ def one_by_one(
     top: Any,
     corner: Any,
     raw: Any,
-    slope_c: Any,
+    gradient_c: Any,
     to: Any,
-    slope_a: Any,
-    slope_w: Any,
+    gradient_a: Any,
+    gradient_w: Any,
     g: Any,
 ) -> None:
     """Four channels of one query and a strip where a product might overflow."""
@@ -157,16 +157,18 @@ def one_by_one(
         skip = k * STRIP
         if a[i + k] * top[corner + k] < np.inf:
             for_a, for_w = capped_one(
-                e, at_e, spread, at + skip, a[i + k], slope_c, to + skip, STRIP
+                e, at_e, spread, at + skip, a[i + k], gradient_c, to + skip, STRIP
             )
         else:
-            for_a, for_w = direct_one(e, at_e, raw, skip, plain[i + k], slope_c, to + skip, STRIP)
-        slope_a[i + k] += for_a
-        slope_w[g + k] += for_w
+            for_a, for_w = direct_one(
+                e, at_e, raw, skip, plain[i + k], gradient_c, to + skip, STRIP
+            )
+        gradient_a[i + k] += for_a
+        gradient_w[g + k] += for_w
 
 
 @inner
-def slopes_of_channels(
+def channel_gradients(
     e: Any,
     rows: Any,
     a: Any,
@@ -182,14 +184,14 @@ def slopes_of_channels(
     left: Any,
     right: Any,
     raw: Any,
-    slope_a: Any,
-    slope_c: Any,
-    slope_w: Any,
+    gradient_a: Any,
+    gradient_c: Any,
+    gradient_w: Any,
     room: Any,
 ) -> None:
-    """Add to the slopes of A's, C's and the weights' channels, from column `left` to `right`.
+    """Add to the gradients of A's, C's and the weights' channels, from column `left` to `right`.
 
-    slope_c holds a block, strip by strip. What is safe for the largest A of a tile is safe for all.
+    gradient_c holds a block, strip by strip. What is safe for the largest A of a tile is safe for all.
     """
     lanes()
     wide = width_of(e)
@@ -201,13 +203,13 @@ def slopes_of_channels(
             corner, to = strip * padded + g, column * padded + g * STRIP
             at = corner * STRIP
             if product(a, ROWS * padded + g, top, corner) <= limit:
-                four(e, column, 0, rows, spread, at, rest, padded, slope_c, to, room)
+                four(e, column, 0, rows, spread, at, rest, padded, gradient_c, to, room)
                 continue
             columns(features, keys, hidden, strip * STRIP, g, FOUR, raw)
             for row in range(rows):
                 i, at_e = row * padded + g, row * STRIDE + column
                 if product(a, i, top, corner) <= limit:
-                    four(e, column, row, row + 1, spread, at, rest, padded, slope_c, to, room)
+                    four(e, column, row, row + 1, spread, at, rest, padded, gradient_c, to, room)
                 else:
                     one_by_one(
                         e,
@@ -220,13 +222,13 @@ def slopes_of_channels(
                         top,
                         corner,
                         raw,
-                        slope_c,
+                        gradient_c,
                         to,
-                        slope_a,
-                        slope_w,
+                        gradient_a,
+                        gradient_w,
                         g,
                     )
         for k in range(FOUR):
             for row in range(rows):
-                slope_a[row * padded + g + k] += total(load(room, (row * FOUR + k) * wide))
-            slope_w[g + k] += total(load(room, (ROWS * FOUR + k) * wide))
+                gradient_a[row * padded + g + k] += total(load(room, (row * FOUR + k) * wide))
+            gradient_w[g + k] += total(load(room, (ROWS * FOUR + k) * wide))
