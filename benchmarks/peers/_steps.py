@@ -16,8 +16,8 @@ from regard.translation.configuration import Configuration
 from regard.translation.models.building import build
 from regard.translation.text.batches import Batch
 from regard.translation.text.tokenizer import BOS, EOS, PAD
-from regard.translation.training.learning import Learner, optimiser_of
 from regard.translation.training.processes import Processes
+from regard.translation.training.step import Learner, optimiser_of
 
 LAYERS, WIDTH, HEADS, INNER, DROPOUT, SMOOTHING = 3, 256, 4, 1024, 0.1, 0.1
 TRANSFORMER = {

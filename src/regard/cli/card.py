@@ -11,8 +11,8 @@ from regard import files
 
 if TYPE_CHECKING:
     from regard.translation.configuration import Configuration, FilesSection
-    from regard.translation.training.checkpoints import Progress
     from regard.translation.training.loop import Trainer
+    from regard.translation.training.progress import Progress
     from regard.translation.training.validation import Quality
 
 COMMANDS = "commands.txt"

@@ -41,8 +41,7 @@ def test_it_begins_with_the_weights_and_tokenizers_and_a_new_optimiser(learnt, t
     kept = Run.open(made.run.folder).configuration
     assert kept.tokenizer == learnt.configuration.tokenizer
     assert (kept.seed, kept.model.dropout) == (7, 0.3)
-    made._step()
-    assert made._since.rate == 5e-3  # warming up again
+    assert made._step().rate == 5e-3  # warming up again
     assert (learnt.folder / "model.safetensors").exists()
 
 

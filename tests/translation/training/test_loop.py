@@ -161,7 +161,7 @@ def test_two_halves_accumulated_are_one_batch(tmp_path):
 
     def gradients(*parts: Part) -> list[torch.Tensor]:
         made.model.zero_grad()
-        made._gradients(list(parts), tokens, "float32")
+        made._learner.gradients(list(parts), tokens, 1, "float32")
         return [p.grad.clone() for p in made.model.parameters()]
 
     accumulated = gradients(*halves)

@@ -19,10 +19,9 @@ def test_the_event_files_hold_the_metrics_once(tmp_path):
     made = trainer(tmp_path, "training.save_every=100")
     made.observer = TensorBoard(made.run.folder)
     stop_at(made, 5)
-    made._step()  # steps 6 and 7 are made and told, and then there is a kill
-    made._report()
-    made._step()
-    made._report()
+    reports = made._begin()
+    for _ in range(2):  # steps 6 and 7 are made and reported, and then there is a kill
+        reports.stepped(made.progress, made._step())
     made.observer.close()
     again = resumed(tmp_path, "training.save_every=100")
     assert again.progress.step == 5

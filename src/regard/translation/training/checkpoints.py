@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from regard import files
 from regard.errors import CheckpointError, CorruptedError, TrainingError
+from regard.files import Lock
 from regard.translation import checksums, weights
 from regard.translation.runs import (
     CHECKPOINT_FILES,
     CHECKPOINTS,
+    CONFIGURATION,
     MODEL,
     OPTIMISER,
     PROGRESS,
@@ -26,44 +26,10 @@ from regard.translation.runs import (
     checkpoint_name,
     checkpoint_sums,
 )
+from regard.translation.training import progress as progress_file
+from regard.translation.training.progress import Progress
 
-VERSION = 1
 RANDOM, RANDOM_CUDA = "random.cpu", "random.cuda"
-
-
-# pydantic checks what comes from a file: counts are not negative, and numbers finite.
-Count = Annotated[int, Field(ge=0, lt=2**63)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-
-
-@dataclass
-class Progress:
-    """Where a training stands.
-
-    `unvalidated`: at a step whose validation was stopped; `since`: the sums for the next report so far; `threads`: 0 in
-    checkpoints that did not keep it; `measured`: target tokens a second with this precision and these threads, 0 if
-    they were not measured.
-    """
-
-    step: Count = 0
-    epoch: Count = 0
-    batch: Count = 0
-    precision: str = ""
-    threads: Count = 0
-    measured: Annotated[Number, Field(ge=0)] = 0.0
-    best_score: Number | None = None
-    best: list[tuple[Number, Count]] = field(default_factory=list)
-    without_progress: Count = 0
-    plateaus: Count = 0
-    unvalidated: bool = False
-    target_tokens: Count = 0
-    seconds: Number = 0.0
-    since: Annotated[list[Number], Field(max_length=3)] = field(default_factory=list)
-    version: int = VERSION
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-
-_PROGRESS = TypeAdapter(Progress)
 
 
 def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.Optimizer) -> Path:
@@ -109,7 +75,7 @@ def load(
     Raises `CheckpointError` naming the file that is corrupted, or both versions when the format is another.
     """
     sums = checkpoint_sums(folder)
-    progress = _progress(folder / PROGRESS, sums[PROGRESS])
+    progress = progress_file.read(folder / PROGRESS, sums[PROGRESS])
     path = folder / OPTIMISER
     state = weights.load(
         path, sums[OPTIMISER], lambda shapes: _check_optimiser_shapes(shapes, model, path)
@@ -119,6 +85,29 @@ def load(
     if optimiser is not None:
         _restore_optimiser(state, model, optimiser, path)
     return progress
+
+
+def load_newest(run: Run, model: nn.Module, optimiser: torch.optim.Optimizer) -> Progress | None:
+    """`load` the newest checkpoint of a run; None where there is none. The error for a broken one names a remedy."""
+    newest = run.newest_checkpoint()
+    if newest is None:
+        return None
+    try:
+        return load(newest, model, optimiser)
+    except CorruptedError as fault:
+        earlier = [step for step, folder in run.checkpoints() if folder != newest]
+        way = f"to go on from step {earlier[-1]}" if earlier else "to begin anew"
+        raise CorruptedError(f"{fault}: remove {newest} {way}") from None
+
+
+def check_folder(run: Run, lock: Lock | None, step: int) -> None:
+    """Raises `TrainingError` when the run folder was removed, or replaced by that of another training."""
+    whole = os.path.isfile(run.folder / CONFIGURATION)
+    if not whole or (lock is not None and not lock.held()):
+        raise TrainingError(
+            f"{run.folder}: the run folder or its {CONFIGURATION} was removed or replaced during the "
+            f"training, which ends at step {step}: nothing more is written there"
+        )
 
 
 def clean(run: Run) -> None:
@@ -235,21 +224,3 @@ def _restore_optimiser(
 def _set_cuda(state: Tensor) -> None:
     if torch.cuda.is_available():  # else a training that began on a GPU goes on without one
         torch.cuda.set_rng_state(state)
-
-
-def _progress(path: Path, checksum: str) -> Progress:
-    content = checksums.content(path, checksum)
-    try:
-        table = json.loads(content)
-        if table.get("version") != VERSION:
-            raise CheckpointError(
-                f"{path}: written in format {table.get('version')}, this program reads format {VERSION}"
-            )
-        table.pop("finished", None)  # of checkpoints until 0.1, which nobody read
-        return _PROGRESS.validate_json(json.dumps(table), strict=True)
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        why = f"{'.'.join(map(str, first['loc']))} is {first['input']!r}: {first['msg']}"
-    except (ValueError, TypeError, AttributeError, RecursionError) as fault:
-        why = str(fault)
-    raise CorruptedError(f"{path}: corrupted or truncated: {' '.join(why.split())[:200]}")

@@ -10,7 +10,7 @@ from regard.translation import weights
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run
 from regard.translation.training import checkpoints
-from regard.translation.training.checkpoints import Progress
+from regard.translation.training.progress import Progress
 
 
 def best_weights(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from regard.errors import TrainingError
+from regard.translation.text.batches import Batch
 
 # How the allocators of torch, of CUDA's libraries and of C++ say it.
 _SIGNS = (
@@ -41,3 +44,17 @@ def told(doing: str, lower: str) -> Iterator[None]:
         if not ran_out(fault):
             raise
         raise TrainingError(f"out of memory {doing}: lower {lower}") from None
+
+
+def on_batch(batch: Batch, step: int) -> AbstractContextManager[None]:
+    """`told` for work on a batch."""
+    return told(
+        f"on a batch of {batch.source.shape[0]} sentences, {batch.source.shape[1]} source and "
+        f"{batch.target_in.shape[1]} target positions (step {step}, rows {some(batch.rows)})",
+        "training.batch_tokens or data.longest",
+    )
+
+
+def some(rows: NDArray[np.int64]) -> str:
+    """The first of the rows of a batch, for messages."""
+    return ", ".join(str(int(row)) for row in rows[:5]) + ", ..."

@@ -37,23 +37,3 @@ def forget(run: Run, step: int, *, unvalidated: bool = False) -> None:
     after = "".join(line + "\n" for line in kept).encode()
     if after != before:
         files.write(path, after)
-
-
-class Meter:
-    """Sums since the last report: of the loss in nats, of target tokens and of seconds."""
-
-    def __init__(self, loss: float = 0.0, tokens: float = 0, seconds: float = 0.0) -> None:
-        self.loss, self.tokens, self.seconds = loss, tokens, seconds
-        self.norm, self.rate = 0.0, 0.0
-
-    @property
-    def sums(self) -> tuple[float, float, float]:
-        """What a checkpoint keeps, so that a report is the same after an interruption."""
-        return self.loss, self.tokens, self.seconds
-
-    def add(self, loss: float, tokens: float, seconds: float, norm: float, rate: float) -> None:
-        """Count one more step in; norm and rate are the newest."""
-        self.loss += loss
-        self.tokens += tokens
-        self.seconds += seconds
-        self.norm, self.rate = norm, rate

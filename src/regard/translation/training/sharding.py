@@ -15,11 +15,11 @@ from regard.translation.configuration import TrainingSection
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.models.transformer import Transformer
 from regard.translation.training.guiding import Guide
-from regard.translation.training.learning import Learner, optimiser_of
 from regard.translation.training.processes import Processes
+from regard.translation.training.step import Learner, optimiser_of
 
 
-class Sharded(Learner):
+class ShardedLearner(Learner):
     """Each process holds a piece of every weight, gradient and moment (FSDP2, `fully_shard`).
 
     A layer of a Transformer is put together when it is its turn, forward and backward, and taken apart after

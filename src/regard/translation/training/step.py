@@ -1,0 +1,117 @@
+"""One training step: the gradients of the loss, summed over all processes, clipped and applied to the weights."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from regard.errors import TrainingError
+from regard.translation.configuration import TrainingSection
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.training import memory
+from regard.translation.training.epochs import Part
+from regard.translation.training.guiding import Guide
+from regard.translation.training.loss import Objective
+from regard.translation.training.precision import arithmetic, products
+from regard.translation.training.processes import Processes
+
+
+class Update(NamedTuple):
+    """A step that was made: its loss in nats a target token, and the gradient norm before clipping."""
+
+    loss: float
+    norm: float
+    rate: float
+    tokens: int
+
+
+def optimiser_of(settings: TrainingSection, module: nn.Module) -> torch.optim.Optimizer:
+    """The configured optimiser for all weights of a module."""
+    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
+    return kind(
+        module.parameters(),
+        lr=settings.learning_rate,
+        betas=settings.betas,
+        eps=1e-9,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
+
+
+class Learner:
+    """A model, its loss and its optimiser. Each process holds all weights; gradients are summed over processes."""
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        optimiser: torch.optim.Optimizer,
+        settings: TrainingSection,
+        processes: Processes,
+        guide: Guide | None = None,
+    ) -> None:
+        self.model = model
+        self.optimiser = optimiser
+        self.objective = Objective(model, settings.label_smoothing, guide)
+        self._limit = settings.clip or math.inf
+        self._processes = processes
+
+    def step(self, parts: list[Part], number: int, rate: float, precision: str) -> Update:
+        """Update the weights once, by this process's parts of some batches.
+
+        Args:
+            parts: at least one.
+            number: the step, counted from 1, for messages.
+            rate: the learning rate.
+            precision: see `arithmetic`.
+
+        Raises:
+            TrainingError: the loss or a gradient is not finite, or memory ran out.
+        """
+        tokens = sum(part.target_tokens for part in parts)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        loss = self._processes.total(self.gradients(parts, tokens, number, precision))
+        with memory.told(f"at step {number}, in the optimiser", "the sizes of the model"):
+            self.sum_gradients()
+            norm = self.clip(self._limit)
+            if not (math.isfinite(loss) and math.isfinite(norm)):
+                raise TrainingError(
+                    f"step {number}: loss {loss}, gradient norm {norm}: training cannot go on; the batch holds "
+                    f"{sum(len(part.rows) for part in parts)} sentence pairs (rows {memory.some(parts[0].rows)}). "
+                    "Checkpoints are untouched: lower training.learning_rate or set training.clip"
+                )
+            self.optimiser.step()
+            # A fused optimiser does not raise the version counters of the weights itself.
+            torch.autograd.graph.increment_version(self.objective.parameters())
+        self.optimiser.zero_grad(set_to_none=True)
+        return Update(loss, norm, rate, tokens)
+
+    def gradients(self, parts: list[Part], tokens: int, number: int, precision: str) -> float:
+        """Add up the gradients of the loss per token of the whole batch; this process's share of that loss."""
+        device, total = self._processes.device, 0.0
+        for part in parts:
+            with memory.on_batch(part.batch, number), products(precision):
+                with arithmetic(precision, device):
+                    loss = self.objective(part.batch.to(device)) / tokens
+                if part.idle:
+                    loss = loss * 0
+                loss.backward()
+            total += float(loss.detach())
+        return total
+
+    def sum_gradients(self) -> None:
+        """Sum the gradients over all processes, each of which has those of its parts."""
+        if self._processes.size > 1:
+            # Every process has gradients of the same weights: an idle one goes through the model, too.
+            parameters = self.objective.parameters()
+            self._processes.sum(p.grad for p in parameters if p.grad is not None)
+
+    def clip(self, limit: float) -> float:
+        """Scale the gradients down to a norm of at most `limit`; returns their norm before."""
+        return float(nn.utils.clip_grad_norm_(self.objective.parameters(), limit))
+
+    def gather(self) -> None:
+        """Copy weights and moments to the model and the optimiser that are saved, if they are others."""
