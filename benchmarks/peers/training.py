@@ -39,7 +39,7 @@ from _measure import write
 from _steps import Step, joeynmt, marian, ours, parameters, plain
 
 from regard.translation import configuration
-from regard.translation.configuration import Configuration
+from regard.translation.settings import Configuration
 from regard.translation.training import allocation, preparation
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.events import Observer

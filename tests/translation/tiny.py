@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.translation.configuration import Configuration, parse
+from regard.translation.settings import Configuration, parse
 from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare, prepare_resumed
 

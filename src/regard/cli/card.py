@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from regard import files
 
 if TYPE_CHECKING:
-    from regard.translation.configuration import Configuration, FilesSection
+    from regard.translation.settings import Configuration, CorpusSettings
     from regard.translation.training.loop import Trainer
     from regard.translation.training.progress import Progress
     from regard.translation.training.validation import Quality
@@ -123,7 +123,7 @@ def _data(configuration: Configuration) -> str:
     return f"{learnt} to learn from, {', '.join(map(str, data.validation))} to choose by"
 
 
-def _corpus(files: FilesSection) -> str:
+def _corpus(files: CorpusSettings) -> str:
     said = [] if files.tag is None else [f"tagged {files.tag}"]
     said += [] if files.weight == 1 else [f"{files.weight:g} times a pass"]
     return f"{files} ({', '.join(said)})" if said else str(files)

@@ -22,9 +22,9 @@ from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias, sinusoidal
 from regard.errors import ConfigurationError, ModelError
 from regard.translation import checksums
-from regard.translation.configuration import SearchSettings
 from regard.translation.folders import new_folder
 from regard.translation.models.transformer import DecoderLayer, Transformer, TransformerSettings
+from regard.translation.settings import SearchSettings
 from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from regard.translation.translator import Translator
 

@@ -14,13 +14,12 @@ import torch
 
 from regard import files
 from regard.errors import ConfigurationError, CorruptedError, ModelError, TrainingError
-from regard.translation import checksums, weights
-from regard.translation import configuration as configurations
+from regard.translation import checksums, settings, weights
 from regard.translation.checksums import SUMS
-from regard.translation.configuration import Configuration
 from regard.translation.folders import new_folder
 from regard.translation.models.building import Undrawn, build
 from regard.translation.models.protocol import TranslationModel
+from regard.translation.settings import Configuration
 from regard.translation.text import unseen
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.text.unseen import UNSEEN
@@ -100,12 +99,12 @@ class Run:
             raise ModelError(f"{folder}: no run folder or model: it has no {CONFIGURATION}")
         expected = _sums(folder).get(CONFIGURATION)
         try:
-            content = checksums.content(file, expected, configurations.LARGEST_FILE)
+            content = checksums.content(file, expected, settings.LARGEST_FILE)
         except CorruptedError as fault:
             raise CorruptedError(
                 f"{fault}: if you have edited it, remove its line from {folder / SUMS}"
             ) from None
-        return cls(folder, configurations.decode(content, str(file)))
+        return cls(folder, settings.decode(content, str(file)))
 
     @classmethod
     def create(cls, folder: Path, configuration: Configuration, tokenizers: Tokenizers) -> Run:
@@ -117,7 +116,7 @@ class Run:
             for name, content in contents.items():
                 files.write(folder / name, content)
             # From the start, so that no tokenizer is ever exchanged for another behind a checkpoint's back.
-            content = configurations.dump(configuration).encode()
+            content = settings.dump(configuration).encode()
             contents[CONFIGURATION] = content
             checksums.write(folder, {name: checksums.sha256(c) for name, c in contents.items()})
             # The configuration comes last: a folder that has it has everything.

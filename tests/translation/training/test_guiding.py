@@ -11,8 +11,8 @@ from tests.translation import tiny
 import regard
 from regard.attention.looks import StoredLook
 from regard.errors import ConfigurationError, DataError
-from regard.translation.configuration import GuideSection
 from regard.translation.runs import Tokenizers
+from regard.translation.settings import GuideSettings
 from regard.translation.text.corpora import Pair
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.training.epochs import Epochs
@@ -43,7 +43,7 @@ def test_every_piece_of_a_word_looks_at_every_piece_of_the_words_linked_to_it(ro
     known = tokenizers()
     batch = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
     assert len(batch.rows) == 3
-    linked = Guide(GuideSection(rows=rows), PAIRS, known).linked(batch)  # type: ignore[arg-type]
+    linked = Guide(GuideSettings(rows=rows), PAIRS, known).linked(batch)  # type: ignore[arg-type]
     for i, row in enumerate(batch.rows):
         links = {
             tuple(map(int, link.replace("?", "-").split("-"))) for link in PAIRS[row].links.split()
@@ -62,7 +62,7 @@ def test_marks_are_words_of_their_own_however_they_are_written() -> None:
     links = "0-0 1-1 2-2 3-4 4-3 5-4"  # el gato , ¿ duerme ? = the cat ... sleeps ?
     pair = Pair("el gato, ¿duerme?", "the cat... sleeps ?", links=links)
     batch = Epochs([pair], known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
-    guide = Guide(GuideSection(words="marks"), [pair], known)
+    guide = Guide(GuideSettings(words="marks"), [pair], known)
     pieces = known.source.pieces(batch.source[0].tolist())
     written = known.target.pieces(batch.target_in[0].tolist())
     # Characters that the tokenizer has not are bytes, and marks.
@@ -74,7 +74,7 @@ def test_marks_are_words_of_their_own_however_they_are_written() -> None:
     expected = [[(s, t) in linked for s in source] for t in target]
     assert guide.linked(batch)[0].tolist() == expected
     with pytest.raises(DataError, match="has 3 words"):
-        Guide(GuideSection(), [pair], known)
+        Guide(GuideSettings(), [pair], known)
 
 
 def test_a_pair_with_a_word_that_its_tokenizer_drops_teaches_nothing() -> None:
@@ -85,7 +85,7 @@ def test_a_pair_with_a_word_that_its_tokenizer_drops_teaches_nothing() -> None:
         Pair("el gato", "the cat", links="0-0 1-1"),
     ]
     batch = Epochs(pairs, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
-    linked = Guide(GuideSection(), pairs, known).linked(batch)
+    linked = Guide(GuideSettings(), pairs, known).linked(batch)
     taught = {int(row): bool(linked[i].any()) for i, row in enumerate(batch.rows)}
     assert taught == {0: False, 1: False, 2: True}
 
@@ -95,7 +95,7 @@ def test_a_tag_belongs_to_no_word() -> None:
     plain = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
     said = [pair._replace(tags=("2fr",)) for pair in PAIRS]
     tagged = Epochs(said, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
-    guide = Guide(GuideSection(), PAIRS, known)
+    guide = Guide(GuideSettings(), PAIRS, known)
     one, other = guide.linked(plain), guide.linked(tagged)
     order = [list(tagged.rows).index(row) for row in plain.rows]
     assert not other[:, :, 0].any()
@@ -108,7 +108,7 @@ def test_the_loss_is_the_cross_entropy_of_linked_pieces_and_has_their_gradient()
     shape = (*batch.target_in.shape[:1], 2, batch.target_in.shape[1], 5)
     query = torch.randn(shape, requires_grad=True)
     key = torch.randn(shape[0], 2, batch.source.shape[1], 5)
-    guide = Guide(GuideSection(head=1), PAIRS, known)
+    guide = Guide(GuideSettings(head=1), PAIRS, known)
     loss = guide.loss(regard.look(query, key), batch)
     log = torch.log_softmax(query[:, 1] @ key[:, 1].mT / 5**0.5, -1)
     expected = torch.zeros(())
@@ -137,7 +137,7 @@ def test_the_loss_of_looks_in_half_precision_is_summed_in_single(
     )
     if kept == "weights":
         look = StoredLook(look.weights().to(dtype))
-    guide = Guide(GuideSection(), PAIRS, known)
+    guide = Guide(GuideSettings(), PAIRS, known)
     linked = guide.linked(batch).double()
     even = linked / linked.sum(-1, keepdim=True).clamp(min=1)
     with torch.autocast("cpu", dtype=dtype):
@@ -151,9 +151,9 @@ def test_the_loss_of_looks_in_half_precision_is_summed_in_single(
 
 def test_links_beyond_the_words_are_refused() -> None:
     with pytest.raises(DataError, match=r'link 4-0: "el gato negro duerme\." has 4 words'):
-        Guide(GuideSection(), [PAIRS[0]._replace(links="0-0 4-0")], tokenizers())
+        Guide(GuideSettings(), [PAIRS[0]._replace(links="0-0 4-0")], tokenizers())
     with pytest.raises(DataError, match="x-1"):
-        Guide(GuideSection(), [PAIRS[0]._replace(links="x-1")], tokenizers())
+        Guide(GuideSettings(), [PAIRS[0]._replace(links="x-1")], tokenizers())
 
 
 def guided(

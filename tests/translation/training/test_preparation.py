@@ -8,7 +8,7 @@ import pytest
 from tests.translation.tiny import MODELS, PAIRS, REST, configuration, trainer
 
 from regard.errors import ConfigurationError, DataError, TrainingError
-from regard.translation.configuration import parse
+from regard.translation.settings import parse
 from regard.translation.text.corpora import Pair
 from regard.translation.training.events import Observer
 from regard.translation.training.preparation import prepare, prepare_resumed, read_data

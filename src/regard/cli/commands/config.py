@@ -67,13 +67,13 @@ def show(
     ] = False,
 ) -> None:
     """Print a configuration, checked, in TOML."""
-    from regard.translation import configuration as configurations
+    from regard.translation import settings
 
     own = Path(name) / "config.toml"
     path = own if own.is_file() else shipped.configuration(name)
-    checked = configurations.read(path, tuple(changes or ()))
+    checked = settings.read(path, tuple(changes or ()))
     if full or changes:
-        report.say(configurations.dump(checked).rstrip("\n"))
+        report.say(settings.dump(checked).rstrip("\n"))
     else:
         report.say(path.read_text(encoding="utf-8-sig").rstrip("\n"))
 
@@ -89,7 +89,7 @@ def keys(
     ] = _Format.text,
 ) -> None:
     """Explain every key: its values, its default and its meaning."""
-    from regard.translation.configuration import reference
+    from regard.translation.settings import reference
 
     if format is _Format.markdown:
         if table is not None:

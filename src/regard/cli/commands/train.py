@@ -20,7 +20,7 @@ from regard.errors import ConfigurationError, DataError, ModelError
 
 if TYPE_CHECKING:
     from regard.cli.output.progress import Reporter
-    from regard.translation.configuration import Configuration
+    from regard.translation.settings import Configuration
     from regard.translation.training.loop import Trainer
     from regard.translation.training.processes import Processes
 
@@ -196,7 +196,7 @@ def _watch_on_a_board(
 
 
 def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...]) -> _Plan:
-    from regard.translation import configuration as configurations
+    from regard.translation import settings
     from regard.translation.runs import Run
 
     own = Path(config) / "config.toml"
@@ -204,12 +204,12 @@ def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...])
         if run is not None and run.resolve() != Path(config).resolve():
             raise ConfigurationError(f"--run {run}: {config} is itself the run folder to resume")
         Run.open(Path(config))  # raises where its configuration is not as it was written
-        return _Plan(Path(config), configurations.read(own, changes), own)
+        return _Plan(Path(config), settings.read(own, changes), own)
     file = shipped.configuration(config)
     folder = run if run is not None else Path("runs") / file.stem
     if resume:
         Run.open(folder)  # raises here, by its name, when there is no such run
-    return _Plan(folder, configurations.read(file, changes), file)
+    return _Plan(folder, settings.read(file, changes), file)
 
 
 def _data_folder(given: Path | None, plan: _Plan, resume: bool) -> Path:

@@ -15,10 +15,10 @@ from regard.cli.output.doubts import Doubts
 from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
-    from regard.translation.configuration import Configuration
     from regard.translation.decoding.search import Search
     from regard.translation.evaluation.scores import Scores
     from regard.translation.evaluation.significance import Significance
+    from regard.translation.settings import Configuration
     from regard.translation.text.corpora import Pair
     from regard.translation.translator import Translator
 

@@ -15,8 +15,8 @@ from regard.interop.huggingface.configuration import (
     Width,
 )
 from regard.interop.marian.layout import ACTIVATIONS
-from regard.translation.configuration.transformer import Tied
 from regard.translation.models.transformer import TransformerSettings
+from regard.translation.settings.transformer import Tied
 
 _Even = Annotated[Width, Field(multiple_of=2)]
 

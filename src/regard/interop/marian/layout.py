@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.translation.configuration.transformer import Activation
 from regard.translation.models.transformer import TransformerSettings
+from regard.translation.settings.transformer import Activation
 
 SHARED = "model.shared.weight"
 ENCODER_WORDS = "model.encoder.embed_tokens.weight"

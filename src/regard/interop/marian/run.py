@@ -11,14 +11,14 @@ from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.marian import reading
 from regard.interop.marian.configuration import MarianConfiguration
 from regard.interop.marian.tokenizer import MarianTokenizer
-from regard.translation.configuration import (
-    Configuration,
-    DataSection,
-    SearchSettings,
-    TokenizerSection,
-)
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run, Tokenizers
+from regard.translation.settings import (
+    Configuration,
+    DataSettings,
+    SearchSettings,
+    TokenizerSettings,
+)
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class MarianRun(Run):
         source, target = (name if isinstance(name, str) else "unknown" for name in languages)
         # Not checked as one of ours is: it has no corpus, and no training.
         configuration = Configuration.model_construct(
-            data=DataSection.model_construct(source_language=source, target_language=target),
-            tokenizer=TokenizerSection(joint=False),
+            data=DataSettings.model_construct(source_language=source, target_language=target),
+            tokenizer=TokenizerSettings(joint=False),
             model=found.settings(),
             search=SearchSettings(beam=found.num_beams, length_penalty=found.length_penalty),
         )

@@ -12,8 +12,8 @@ from regard.interop.huggingface.configuration import (
     Small,
     Width,
 )
-from regard.translation.configuration.transformer import Activation, Tied
 from regard.translation.models.transformer import TransformerSettings
+from regard.translation.settings.transformer import Activation, Tied
 
 # What feed_forward_proj may say: the activation, and whether there is a gate. Their gated GELU is the approximate one.
 _FEED_FORWARD: dict[str, tuple[Activation, bool]] = {

@@ -11,9 +11,9 @@ from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.t5.configuration import T5Configuration
 from regard.interop.t5.layout import LAST_NORM, OUTPUT, WORDS, is_unused, names
 from regard.translation import weights
-from regard.translation.configuration.transformer import Tied
 from regard.translation.models.building import Undrawn
 from regard.translation.models.transformer import Transformer
+from regard.translation.settings.transformer import Tied
 from regard.translation.text.tokenizer import BOS, PAD
 
 

@@ -12,14 +12,14 @@ from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.t5 import reading
 from regard.interop.t5.configuration import T5Configuration
 from regard.interop.t5.tokenizer import T5Tokenizer, prefixes, words
-from regard.translation.configuration import (
-    Configuration,
-    DataSection,
-    SearchSettings,
-    TokenizerSection,
-)
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run, Tokenizers
+from regard.translation.settings import (
+    Configuration,
+    DataSettings,
+    SearchSettings,
+    TokenizerSettings,
+)
 
 _PIECES = "spiece.model"
 _LONGEST_PREFIX = 500
@@ -43,8 +43,8 @@ class T5Run(Run):
         found = T5Configuration.read(folder)
         # Not checked as one of ours is: it has no corpus, and no training.
         configuration = Configuration.model_construct(
-            data=DataSection.model_construct(source_language="unknown", target_language="unknown"),
-            tokenizer=TokenizerSection(joint=True),
+            data=DataSettings.model_construct(source_language="unknown", target_language="unknown"),
+            tokenizer=TokenizerSettings(joint=True),
             model=found.settings("three_way"),
             search=SearchSettings(beam=found.num_beams, length_penalty=found.length_penalty),
         )

@@ -12,13 +12,13 @@ from regard.attention.blocks import ACTIVATIONS
 from regard.attention.heads import MultiHeadAttention
 from regard.interop.torch.attention import attention_from_torch, attention_to_torch
 from regard.interop.torch.stacks import DecoderStack, EncoderDecoder, EncoderStack
-from regard.translation.configuration.transformer import Activation
 from regard.translation.models.transformer import (
     DecoderLayer,
     EncoderLayer,
     Transformer,
     TransformerSettings,
 )
+from regard.translation.settings.transformer import Activation
 
 _Layer = TypeVar("_Layer", EncoderLayer, DecoderLayer)
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 
 from regard.errors import ConfigurationError, ModelError
 from regard.translation import checksums
-from regard.translation.configuration import Configuration
 from regard.translation.runs import ALIGNMENT, MODEL, Run, checkpoint_sums
+from regard.translation.settings import Configuration
 
 Rows = Literal["written", "read"]
 Method = Literal["argmax", "mutual", "threshold"]

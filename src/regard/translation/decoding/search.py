@@ -9,7 +9,6 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.errors import ConfigurationError
-from regard.translation.configuration import Search
 from regard.translation.decoding.beam import beam
 from regard.translation.decoding.coverage import rerank
 from regard.translation.decoding.greedy import greedy
@@ -18,6 +17,7 @@ from regard.translation.decoding.narrowed import Narrowed
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.sample import sample
 from regard.translation.models.protocol import Searched, TranslationModel
+from regard.translation.settings import Search
 
 __all__ = ["Search", "bounds", "translate_batch"]
 

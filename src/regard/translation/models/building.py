@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from regard.translation.configuration import Configuration, RecurrentSettings
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.models.recurrent.model import RecurrentModel
 from regard.translation.models.transformer import Transformer
+from regard.translation.settings import Configuration, RecurrentSettings
 from regard.translation.text.tokenizer import PAD
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
-from regard.translation.configuration import TrainingSection
+from regard.translation.settings import TrainingSettings
 from regard.translation.training.epochs import Epochs, Part
 from regard.translation.training.progress import Progress
 
@@ -13,7 +13,7 @@ from regard.translation.training.progress import Progress
 class Budget:
     """`max_steps` and `max_epochs`: the first that is reached ends the training. Patience ends it, too."""
 
-    def __init__(self, settings: TrainingSection, epochs: Epochs) -> None:
+    def __init__(self, settings: TrainingSettings, epochs: Epochs) -> None:
         self._settings = settings
         self._epochs = epochs
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from regard.errors import CheckpointError, ConfigurationError
 from regard.translation import weights
-from regard.translation.configuration import Configuration
 from regard.translation.runs import MODEL, Run, Tokenizers
+from regard.translation.settings import Configuration
 from regard.translation.training import checkpoints
 from regard.translation.training.loop import Trainer
 

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from regard.attention.looks.look import Look
 from regard.errors import DataError
-from regard.translation.configuration import GuideSection
 from regard.translation.evaluation.alignment import parse_links
 from regard.translation.runs import Tokenizers
+from regard.translation.settings import GuideSettings
 from regard.translation.text.batches import Batch
 from regard.translation.text.corpora import Pair
 from regard.translation.text.tokenizer import EOS, Tokenizer
@@ -44,7 +44,7 @@ class Guide:
     """
 
     def __init__(
-        self, section: GuideSection, pairs: Sequence[Pair], tokenizers: Tokenizers
+        self, section: GuideSettings, pairs: Sequence[Pair], tokenizers: Tokenizers
     ) -> None:
         self.section = section
         marks = section.words == "marks"

@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 
 from regard.errors import ConfigurationError, DataError, TrainingError
-from regard.translation import configuration as configurations
-from regard.translation.configuration import Configuration, DataSection, FilesSection
+from regard.translation import settings
 from regard.translation.models.building import build
 from regard.translation.runs import Run, Tokenizers, checkpoint_name
+from regard.translation.settings import Configuration, CorpusSettings, DataSettings
 from regard.translation.text.corpora import (
     Corpus,
     Pair,
@@ -41,7 +41,7 @@ class Data:
     skipped: int = 0
 
 
-def read_data(section: DataSection, folder: Path | None, seed: int) -> Data:
+def read_data(section: DataSettings, folder: Path | None, seed: int) -> Data:
     """The pairs a configuration asks for; paths are relative to `folder` (or the working folder)."""
     train = read_training(section, folder, seed)
     if section.generated is not None:
@@ -52,7 +52,7 @@ def read_data(section: DataSection, folder: Path | None, seed: int) -> Data:
     return Data(train.pairs, valid.pairs, train.skipped + valid.skipped)
 
 
-def read_training(section: DataSection, folder: Path | None, seed: int) -> Pairs:
+def read_training(section: DataSettings, folder: Path | None, seed: int) -> Pairs:
     """Those of them that are learnt from."""
     if section.generated is not None:
         made = section.generated
@@ -61,7 +61,7 @@ def read_training(section: DataSection, folder: Path | None, seed: int) -> Pairs
 
 
 def _read_all(
-    name: str, each: tuple[FilesSection, ...], section: DataSection, folder: Path | None
+    name: str, each: tuple[CorpusSettings, ...], section: DataSettings, folder: Path | None
 ) -> Pairs:
     """The pairs of several corpora one after the other, each with what is said of its corpus."""
     found = Pairs()
@@ -84,7 +84,7 @@ def _read_all(
     return found
 
 
-def corpus(files: FilesSection, section: DataSection, folder: Path | None) -> Corpus:
+def corpus(files: CorpusSettings, section: DataSettings, folder: Path | None) -> Corpus:
     """The corpus of one section, as files."""
     base = folder or Path()
     if files.tsv is not None:
@@ -210,7 +210,7 @@ def prepare_resumed(
     """A trainer that goes on where the run in `folder` stopped; `configuration` may change what is free to change."""
     run = Run.open(folder)
     if configuration is not None:
-        changed = configurations.differences(run.configuration, configuration)
+        changed = settings.differences(run.configuration, configuration)
         if changed:
             raise ConfigurationError(
                 f"{folder}: a resumed training keeps its configuration; these differ: "

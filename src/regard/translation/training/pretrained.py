@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.translation.configuration import Configuration
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
+from regard.translation.settings import Configuration
 from regard.translation.text.corpora import Pair
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.training import checkpoints

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from regard.errors import CheckpointError, CorruptedError
 from regard.translation import checksums
-from regard.translation.configuration import TrainingSection
+from regard.translation.settings import TrainingSettings
 from regard.translation.training.schedule import PLATEAU_PATIENCE
 
 VERSION = 1
@@ -65,7 +65,7 @@ class Progress:
         sums = (*self.since, 0.0, 0.0, 0.0)
         self.since = [sums[0] + loss * tokens, sums[1] + tokens, sums[2] + seconds]
 
-    def count_validation(self, score: float, settings: TrainingSection) -> bool:
+    def count_validation(self, score: float, settings: TrainingSettings) -> bool:
         """Count a validation of the present step; whether its score is better than all before."""
         better = self.best_score is None or score > self.best_score
         if better:

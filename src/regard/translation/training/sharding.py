@@ -11,9 +11,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from regard.translation.configuration import TrainingSection
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.models.transformer import Transformer
+from regard.translation.settings import TrainingSettings
 from regard.translation.training.guiding import Guide
 from regard.translation.training.processes import Processes
 from regard.translation.training.step import Learner, optimiser_of
@@ -31,7 +31,7 @@ class ShardedLearner(Learner):
         self,
         model: TranslationModel,
         optimiser: torch.optim.Optimizer,
-        settings: TrainingSection,
+        settings: TrainingSettings,
         processes: Processes,
         guide: Guide | None = None,
     ) -> None:

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from regard.errors import TrainingError
-from regard.translation.configuration import TrainingSection
 from regard.translation.models.protocol import TranslationModel
+from regard.translation.settings import TrainingSettings
 from regard.translation.training import memory
 from regard.translation.training.epochs import Part
 from regard.translation.training.guiding import Guide
@@ -28,7 +28,7 @@ class Update(NamedTuple):
     tokens: int
 
 
-def optimiser_of(settings: TrainingSection, module: nn.Module) -> torch.optim.Optimizer:
+def optimiser_of(settings: TrainingSettings, module: nn.Module) -> torch.optim.Optimizer:
     """The configured optimiser for all weights of a module."""
     kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
     return kind(
@@ -48,7 +48,7 @@ class Learner:
         self,
         model: TranslationModel,
         optimiser: torch.optim.Optimizer,
-        settings: TrainingSection,
+        settings: TrainingSettings,
         processes: Processes,
         guide: Guide | None = None,
     ) -> None:

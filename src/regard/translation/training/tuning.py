@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.translation.configuration import TrainingSection
+from regard.translation.settings import TrainingSettings
 from regard.translation.training import measuring, memory
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.events import Observer
@@ -17,7 +17,7 @@ from regard.translation.training.step import Learner
 
 def settle(
     progress: Progress,
-    settings: TrainingSection,
+    settings: TrainingSettings,
     learner: Learner,
     epochs: Epochs,
     processes: Processes,

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from regard.errors import DataError, TrainingError
 from regard.translation import checksums
-from regard.translation.configuration import DataSection
 from regard.translation.runs import Run
+from regard.translation.settings import DataSettings
 
 CORPORA = "corpora.json"
 
 
-def sums(section: DataSection, data: Path | None) -> dict[str, str]:
+def sums(section: DataSettings, data: Path | None) -> dict[str, str]:
     """The sha256 of each file by the name that the configuration has for it. A pipe has none: it is read only once."""
     links = (each.links for each in section.training if each.links is not None)
     paths = {name: (data or Path()) / name for name in (*section.names, *links)}

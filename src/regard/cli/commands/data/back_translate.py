@@ -91,8 +91,8 @@ def back_translate(
 
     from regard.translation.backtranslation.filtering import PairFilter
     from regard.translation.backtranslation.work import Work
-    from regard.translation.configuration.data import check_tag
     from regard.translation.decoding.search import Search
+    from regard.translation.settings.data import check_tag
     from regard.translation.text.corpora import opened
 
     given = {

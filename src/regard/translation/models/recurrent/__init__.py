@@ -1,6 +1,6 @@
 """The recurrent encoder-decoder of Bahdanau, Luong and Sutskever."""
 
-from regard.translation.configuration import RecurrentSettings
+from regard.translation.settings import RecurrentSettings
 
 from .model import RecurrentModel
 

@@ -12,8 +12,8 @@ from regard.attention.heads import MultiHeadAttention
 from regard.attention.looks.look import Look
 from regard.attention.memory.heads import HeadMemory
 from regard.attention.scores import Score, build, prepare
-from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.source import Source
+from regard.translation.settings.recurrent import RecurrentSettings
 
 __all__ = ["CrossAttention", "HeadsAttention", "OneAttention", "new_attention"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.attention import new_attention
 from regard.translation.models.recurrent.decoder import Decoder, Hidden, Queries, Words
 from regard.translation.models.recurrent.linear import new_linear
 from regard.translation.models.recurrent.source import DecoderState, Source
+from regard.translation.settings.recurrent import RecurrentSettings
 
 __all__ = ["BahdanauDecoder"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.cells import CellState
 from regard.translation.models.recurrent.linear import new_linear
+from regard.translation.settings.recurrent import RecurrentSettings
 
 __all__ = ["Bridge"]
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.translation.configuration.recurrent import CellName
+from regard.translation.settings.recurrent import CellName
 
 __all__ = ["Cell", "CellState", "GRUCell", "LSTMCell", "cells", "new_cell"]
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from regard.attention.blocks.dropout import Dropout, keep
 from regard.attention.looks.look import Look
 from regard.attention.memory.heads import HeadMemory
-from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.attention import CrossAttention
 from regard.translation.models.recurrent.cells import CellState, cells, new_cell
 from regard.translation.models.recurrent.linear import new_linear
 from regard.translation.models.recurrent.source import DecoderState, Source
+from regard.translation.settings.recurrent import RecurrentSettings
 
 __all__ = ["Decoder", "FixedVectorDecoder", "new_output_projection"]
 

@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.blocks.dropout import Dropout
-from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.cells import Cell, CellState, cells, new_cell
 from regard.translation.models.recurrent.packing import Packing
+from regard.translation.settings.recurrent import RecurrentSettings
 
 __all__ = ["Encoder"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.translation.configuration.recurrent import RecurrentSettings
 from regard.translation.models.recurrent.attention import new_attention
 from regard.translation.models.recurrent.decoder import (
     Decoder,
@@ -16,6 +15,7 @@ from regard.translation.models.recurrent.decoder import (
 )
 from regard.translation.models.recurrent.linear import new_linear
 from regard.translation.models.recurrent.source import DecoderState, Source
+from regard.translation.settings.recurrent import RecurrentSettings
 
 __all__ = ["LuongDecoder"]
 

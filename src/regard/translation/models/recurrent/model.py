@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from regard.attention.blocks.dropout import Dropout
 from regard.attention.looks.look import Look
-from regard.translation.configuration.recurrent import AttentionName, RecurrentSettings
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.recurrent.bahdanau import BahdanauDecoder
 from regard.translation.models.recurrent.bridge import Bridge
@@ -17,6 +16,7 @@ from regard.translation.models.recurrent.encoder import Encoder
 from regard.translation.models.recurrent.luong import LuongDecoder
 from regard.translation.models.recurrent.packing import Packing
 from regard.translation.models.recurrent.source import DecoderState, Source
+from regard.translation.settings.recurrent import AttentionName, RecurrentSettings
 
 __all__ = ["RecurrentModel"]
 

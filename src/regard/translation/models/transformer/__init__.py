@@ -1,9 +1,9 @@
 """The Transformer: settings, layers, what its decoder remembers, and the model."""
 
-from regard.translation.configuration.transformer import TransformerSettings
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
 from regard.translation.models.transformer.model import Transformer
 from regard.translation.models.transformer.state import TransformerEncoded, TransformerState
+from regard.translation.settings.transformer import TransformerSettings
 
 __all__ = [
     "DecoderLayer",

@@ -11,9 +11,9 @@ from regard.attention.blocks import Residual, TransformerBlock
 from regard.attention.heads import HeadMemory, MultiHeadAttention
 from regard.attention.masks import causal
 from regard.attention.positions import Rotary
-from regard.translation.configuration.transformer import TransformerSettings
 from regard.translation.models.protocol import Looks
 from regard.translation.models.transformer.state import Sources, TransformerEncoded
+from regard.translation.settings.transformer import TransformerSettings
 
 
 class Watched:

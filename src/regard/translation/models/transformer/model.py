@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from regard.attention.blocks import Dropout, new_norm
 from regard.attention.looks.look import Look
 from regard.attention.positions import Alibi, RelativeBias, sinusoidal
-from regard.translation.configuration.transformer import TransformerSettings
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
 from regard.translation.models.transformer.planned import permission
@@ -18,6 +17,7 @@ from regard.translation.models.transformer.state import (
     TransformerEncoded,
     TransformerState,
 )
+from regard.translation.settings.transformer import TransformerSettings
 
 # What is drawn with the variance of an embedding.
 _SMALL = ("positions", "output.weight", "encoder_bias.weight", "decoder_bias.weight")

@@ -10,9 +10,9 @@ from regard.attention.blocks import ACTIVATIONS, Dropout, FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import ScaledDot
-from regard.translation.configuration.transformer import TransformerSettings
 from regard.translation.models.hooks import every, hooked
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
+from regard.translation.settings.transformer import TransformerSettings
 
 if TYPE_CHECKING:
     from regard.translation.models.transformer.model import Transformer

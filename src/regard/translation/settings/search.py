@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from regard.errors import ConfigurationError
-from regard.translation.configuration.section import Section
+from regard.translation.settings.base import Settings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class SearchSettings(Section):
+class SearchSettings(Settings):
     """How a trained model searches for a translation by default. Options of a command change it for one call."""
 
     beam: Annotated[int, Field(ge=1, le=1000)] = 5

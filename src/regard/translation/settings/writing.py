@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from regard.translation.configuration.training import FREE_ON_RESUME
-from regard.translation.configuration.whole import Configuration
+from regard.translation.settings.configuration import Configuration
+from regard.translation.settings.training import FREE_ON_RESUME
 
 
 def dump(configuration: Configuration) -> str:

@@ -13,7 +13,7 @@ Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Section(BaseModel):
+class Settings(BaseModel):
     """A table of the file: unknown keys are refused, types are not converted.
 
     The string below a field describes its key in the reference page.

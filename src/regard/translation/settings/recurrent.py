@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from regard.translation.configuration.section import Rate, Section, Small, Width
+from regard.translation.settings.base import Rate, Settings, Small, Width
 
 CellName = Literal["gru", "lstm"]
 AttentionName = Literal["bahdanau", "luong", "none"]
 
 
-class RecurrentSettings(Section):
+class RecurrentSettings(Settings):
     """A recurrent encoder-decoder with attention (arXiv 1409.0473, 1508.04025)."""
 
     kind: Literal["recurrent"] = "recurrent"

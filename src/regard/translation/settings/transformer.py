@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from regard.translation.configuration.section import Count, Rate, Section, Small, Width
+from regard.translation.settings.base import Count, Rate, Settings, Small, Width
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Tied = Literal["none", "embeddings", "target", "three_way"]
 
 
-class TransformerSettings(Section):
+class TransformerSettings(Settings):
     """A Transformer (arXiv 1706.03762)."""
 
     kind: Literal["transformer"] = "transformer"

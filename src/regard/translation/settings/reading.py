@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from regard import files
 from regard.errors import ConfigurationError
-from regard.translation.configuration.faults import explain
-from regard.translation.configuration.whole import Configuration
+from regard.translation.settings.configuration import Configuration
+from regard.translation.settings.messages import explain
 
 LARGEST_FILE = 1_000_000
 # tomllib takes quadratic time over a key of many parts.

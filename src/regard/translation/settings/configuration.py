@@ -6,26 +6,26 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from regard.translation.configuration.data import DataSection, PretrainedSection, TokenizerSection
-from regard.translation.configuration.recurrent import RecurrentSettings
-from regard.translation.configuration.search import SearchSettings
-from regard.translation.configuration.section import Section
-from regard.translation.configuration.training import TrainingSection
-from regard.translation.configuration.transformer import TransformerSettings
+from regard.translation.settings.base import Settings
+from regard.translation.settings.data import DataSettings, PretrainedSettings, TokenizerSettings
+from regard.translation.settings.recurrent import RecurrentSettings
+from regard.translation.settings.search import SearchSettings
+from regard.translation.settings.training import TrainingSettings
+from regard.translation.settings.transformer import TransformerSettings
 
 
-class Configuration(Section):
+class Configuration(Settings):
     """Everything a training needs to know."""
 
     version: Literal[1] = 1
     """The version of this format."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """The seed of all random numbers."""
-    data: DataSection
-    tokenizer: TokenizerSection = TokenizerSection()
+    data: DataSettings
+    tokenizer: TokenizerSettings = TokenizerSettings()
     model: Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]
-    pretrained: PretrainedSection | None = None
-    training: TrainingSection = TrainingSection()
+    pretrained: PretrainedSettings | None = None
+    training: TrainingSettings = TrainingSettings()
     search: SearchSettings = SearchSettings()
 
     @model_validator(mode="after")

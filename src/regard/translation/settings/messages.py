@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from regard.translation.configuration.tables import MODELS, TABLES
+from regard.translation.settings.tables import MODELS, TABLES
 
 _NUMBER = re.compile(r"\[\d+\]$")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from regard.translation.configuration import reference
-from regard.translation.configuration.tables import TABLES
+from regard.translation.settings import reference
+from regard.translation.settings.tables import TABLES
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def test_the_committed_page_is_the_generated_one():

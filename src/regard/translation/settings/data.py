@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from regard.translation.configuration.section import Count, Section
+from regard.translation.settings.base import Count, Settings
 
 Column = Annotated[int, Field(ge=0, le=1000)]
 _TAG = re.compile("[a-z][a-z0-9_-]{0,31}")
@@ -25,7 +25,7 @@ def check_tag(tag: str) -> None:
         )
 
 
-class FilesSection(Section):
+class CorpusSettings(Settings):
     """One corpus, a TSV file or two files line by line. `data.train` and `data.valid` take one or several."""
 
     tsv: str | None = None
@@ -52,7 +52,7 @@ class FilesSection(Section):
     """A file of word links, line for line, for `[training.guide]`. For training corpora."""
 
     @model_validator(mode="after")
-    def _one_form(self) -> FilesSection:
+    def _one_form(self) -> CorpusSettings:
         if (self.tsv is None) == (self.source is None) or (self.source is None) != (
             self.target is None
         ):
@@ -83,14 +83,14 @@ def _form(files: Any) -> str:
 
 
 # A table, or an array of tables.
-Files = Annotated[
-    Annotated[FilesSection, Tag("one")]
-    | Annotated[tuple[FilesSection, ...], Field(strict=False, min_length=1), Tag("several")],
+Corpora = Annotated[
+    Annotated[CorpusSettings, Tag("one")]
+    | Annotated[tuple[CorpusSettings, ...], Field(strict=False, min_length=1), Tag("several")],
     Discriminator(_form),
 ]
 
 
-class GeneratedSection(Section):
+class GeneratedSettings(Settings):
     """A corpus that is generated from the seed, without files."""
 
     task: Literal["reverse", "dates"]
@@ -103,18 +103,18 @@ class GeneratedSection(Section):
     """Test pairs."""
 
 
-class DataSection(Section):
+class DataSettings(Settings):
     """The corpora."""
 
     source_language: str = "source"
     """The name of the source language."""
     target_language: str = "target"
     """The name of the target language."""
-    train: Files | None = None
+    train: Corpora | None = None
     """The training corpus: a table, or an array of tables (`[[data.train]]`)."""
-    valid: Files | None = None
+    valid: Corpora | None = None
     """The validation corpus: a table, or an array of tables."""
-    generated: GeneratedSection | None = None
+    generated: GeneratedSettings | None = None
     """A generated corpus, in place of `train` and `valid`."""
     source_column: Column = 0
     """The column of the source in tables, counted from 0."""
@@ -126,7 +126,7 @@ class DataSection(Section):
     """Whose data these are; the model card names them."""
 
     @model_validator(mode="after")
-    def _one_form(self) -> DataSection:
+    def _one_form(self) -> DataSettings:
         if self.generated is None and (self.train is None or self.valid is None):
             raise ValueError("give `data.train` and `data.valid`, or `data.generated`")
         if self.generated is not None and (self.train is not None or self.valid is not None):
@@ -137,7 +137,7 @@ class DataSection(Section):
         return self
 
     @model_validator(mode="after")
-    def _valid_is_of_the_same_kind(self) -> DataSection:
+    def _valid_is_of_the_same_kind(self) -> DataSettings:
         known = self.target_languages
         if len(known) > 1 and (odd := [name for name in known if not _LANGUAGE.fullmatch(name)]):
             raise ValueError(
@@ -158,12 +158,12 @@ class DataSection(Section):
         return self
 
     @property
-    def training(self) -> tuple[FilesSection, ...]:
+    def training(self) -> tuple[CorpusSettings, ...]:
         """The corpora to learn from."""
         return _each(self.train)
 
     @property
-    def validation(self) -> tuple[FilesSection, ...]:
+    def validation(self) -> tuple[CorpusSettings, ...]:
         """The corpora to choose by."""
         return _each(self.valid)
 
@@ -190,11 +190,11 @@ class DataSection(Section):
         own = dict.fromkeys(files.tag for files in self.training if files.tag is not None)
         return (*map(language_tag, self._tagged_languages()), *own)
 
-    def target_of(self, files: FilesSection) -> str:
+    def target_of(self, files: CorpusSettings) -> str:
         """The language that a corpus is translated into."""
         return files.target_language or self.target_language
 
-    def tags_of(self, files: FilesSection) -> tuple[str, ...]:
+    def tags_of(self, files: CorpusSettings) -> tuple[str, ...]:
         """The tags before every source of a corpus: that of the target language, if there are several, and its own."""
         own = () if files.tag is None else (files.tag,)
         return (*self.tags_to(self.target_of(files)), *own)
@@ -216,13 +216,13 @@ def language_tag(language: str) -> str:
     return f"2{language}"
 
 
-def _each(files: FilesSection | tuple[FilesSection, ...] | None) -> tuple[FilesSection, ...]:
+def _each(files: CorpusSettings | tuple[CorpusSettings, ...] | None) -> tuple[CorpusSettings, ...]:
     if files is None:
         return ()
     return files if isinstance(files, tuple) else (files,)
 
 
-class PretrainedSection(Section):
+class PretrainedSettings(Settings):
     """Word vectors to begin with: files in the text format of word2vec and fastText, or safetensors."""
 
     source: str | None = None
@@ -233,7 +233,7 @@ class PretrainedSection(Section):
     """Whether the embeddings that have a file keep its vectors during training."""
 
     @model_validator(mode="after")
-    def _of_something(self) -> PretrainedSection:
+    def _of_something(self) -> PretrainedSettings:
         if self.source is None and self.target is None:
             raise ValueError("give `source`, `target` or both: files of word vectors")
         return self
@@ -244,7 +244,7 @@ class PretrainedSection(Section):
         return [name for name in (self.source, self.target) if name is not None]
 
 
-class TokenizerSection(Section):
+class TokenizerSettings(Settings):
     """How text is cut into word pieces."""
 
     kind: Literal["unigram", "bpe"] = "unigram"
@@ -271,7 +271,7 @@ class TokenizerSection(Section):
         return value
 
     @model_validator(mode="after")
-    def _sampling_needs_unigram(self) -> TokenizerSection:
+    def _sampling_needs_unigram(self) -> TokenizerSettings:
         if self.sampling and self.kind != "unigram":
             raise ValueError('sampling needs kind = "unigram": BPE has one segmentation of a word')
         return self

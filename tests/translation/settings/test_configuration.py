@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import regard.translation
 from regard.errors import ConfigurationError
-from regard.translation import configuration as configurations
-from regard.translation.configuration import Configuration, differences, dump, parse, read
+from regard.translation.settings import Configuration, differences, dump, parse, read
 
 LEAST = """
 [data]
@@ -19,7 +19,7 @@ generated = {task = "dates"}
 [model]
 kind = "transformer"
 """
-CONFIGS = Path(configurations.__file__).parents[1] / "configs"
+CONFIGS = Path(regard.translation.__file__).parent / "configs"
 
 
 def fault(text: str, *changes: str) -> str:

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from regard.translation.configuration.section import Count, NotNegative, Rate, Section, Small
+from regard.translation.settings.base import Count, NotNegative, Rate, Settings, Small
 
 
-class GuideSection(Section):
+class GuideSettings(Settings):
     """Guided attention: teaches one attention of the decoder the word links of the training corpora."""
 
     layer: Annotated[int, Field(ge=0, lt=1000)] = 0
@@ -28,7 +28,7 @@ class GuideSection(Section):
     """The weight of a linked piece in the loss; a target word has weight 1."""
 
 
-class TrainingSection(Section):
+class TrainingSettings(Settings):
     """How a model is trained."""
 
     max_steps: Annotated[int, Field(ge=0, le=1_000_000_000)] = 10_000
@@ -89,7 +89,7 @@ class TrainingSection(Section):
     """Whether several processes each keep only a part of the weights, gradients and moments (FSDP2)."""
     tensorboard: bool = False
     """Whether scalars for TensorBoard are written into the run folder."""
-    guide: GuideSection | None = None
+    guide: GuideSettings | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -100,7 +100,7 @@ class TrainingSection(Section):
         return table
 
     @model_validator(mode="after")
-    def _ends(self) -> TrainingSection:
+    def _ends(self) -> TrainingSettings:
         if not self.max_steps and not self.max_epochs:
             raise ValueError("give max_steps, max_epochs or both: 0 is no limit")
         return self
