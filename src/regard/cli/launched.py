@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,6 +16,13 @@ from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from regard.translation.training.processes import Processes
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """The words after `regard`, as they were typed."""
+
+    arguments: tuple[str, ...] = ()
 
 
 def command(arguments: Sequence[str]) -> str:

@@ -27,7 +27,8 @@ from regard.cli.commands import (
     translate,
 )
 from regard.cli.group import Group
-from regard.cli.options import Invocation
+from regard.cli.launched import Invocation
+from regard.cli.options.groups import grouped
 from regard.cli.output import streams
 from regard.cli.signals import Interrupted
 from regard.errors import ConfigurationError, RegardError
@@ -73,16 +74,16 @@ def _regard(
         print(context.get_help())
 
 
-app.command(epilog=translate.EXAMPLES)(translate.translate)
-app.command(epilog=train.EXAMPLES)(train.train)
-app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-app.command(epilog=align.EXAMPLES)(align.align)
+app.command(epilog=translate.EXAMPLES)(grouped(translate.translate))
+app.command(epilog=train.EXAMPLES)(grouped(train.train))
+app.command(epilog=evaluate.EXAMPLES)(grouped(evaluate.evaluate))
+app.command(epilog=align.EXAMPLES)(grouped(align.align))
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
-app.command(epilog=look.EXAMPLES)(look.look)
-app.command(epilog=export.EXAMPLES)(export.export)
-app.command(epilog=shortlist.EXAMPLES)(shortlist.shortlist)
-app.command(epilog=models.EXAMPLES)(models.models)
+app.command(epilog=look.EXAMPLES)(grouped(look.look))
+app.command(epilog=export.EXAMPLES)(grouped(export.export))
+app.command(epilog=shortlist.EXAMPLES)(grouped(shortlist.shortlist))
+app.command(epilog=models.EXAMPLES)(grouped(models.models))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

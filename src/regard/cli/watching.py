@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import options
+from regard.cli.options.checks import check_writable
 from regard.cli.output import drawing, report, streams
 from regard.errors import ConfigurationError, DataError, RegardError
 
@@ -127,7 +127,7 @@ def _check(out: Path) -> None:
     from regard.viewing import figures
 
     if _is_page(out):
-        options.check_writable(out)
+        check_writable(out)
         return
     if out.suffix.lower().removeprefix(".") in figures.FORMATS and not out.is_dir():
         raise ConfigurationError(

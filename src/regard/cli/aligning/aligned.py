@@ -1,12 +1,15 @@
-"""A model as an aligner of words: which attention it reads, and what is said of that."""
+"""The attention that links words, the aligner that reads it, and gold links."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from regard.cli import options
+import typer
+
+from regard.cli.options.model import ModelOptions
 from regard.cli.output import report
 from regard.errors import ConfigurationError, DataError
 
@@ -16,44 +19,64 @@ if TYPE_CHECKING:
     from regard.translation.translator import Translator
 
 
+class LinkMethod(StrEnum):
+    argmax = "argmax"
+    mutual = "mutual"
+    threshold = "threshold"
+    grow_diagonal = "grow-diagonal"
+
+
 @dataclass(frozen=True)
-class Asked:
-    """What of a choice was asked for; None where it was not."""
+class LinkOptions:
+    """Which attention links words, and how; None where the model's own choice stays."""
 
-    layer: int | None = None
-    head: int | None = None
-    shift: bool | None = None
-    balance: bool | None = None
-    method: str | None = None
-    threshold: float | None = None
+    layer: Annotated[int | None, typer.Option(help="One layer of the decoder, from 0.")] = None
+    head: Annotated[int | None, typer.Option(help="One head of it, from 0.")] = None
+    shift: Annotated[
+        bool | None,
+        typer.Option(
+            "--shift/--no-shift",
+            help="Read the step that has just read a target word, or the one that writes it.",
+        ),
+    ] = None
+    balance: Annotated[
+        bool | None,
+        typer.Option("--balance/--no-balance", help="Let source words compete for target words."),
+    ] = None
+    method: Annotated[
+        LinkMethod | None, typer.Option(help="How weights become links; see docs/align.md.")
+    ] = None
+    threshold: Annotated[
+        float | None, typer.Option(help="The weight that makes a link, with --method threshold.")
+    ] = None
 
+    @property
     def changes(self) -> dict[str, Any]:
-        """The fields of a `Choice` that were asked for."""
+        """The fields of a `Choice` that were given. Two models are needed to grow the diagonal: that is none."""
         rows = None if self.shift is None else "read" if self.shift else "written"
+        grown = self.method in (None, LinkMethod.grow_diagonal)
         given = {
             "layer": self.layer,
             "head": self.head,
             "rows": rows,
             "balanced": self.balance,
-            "method": self.method,
+            "method": None if grown else str(self.method),
             "threshold": self.threshold,
         }
         return {name: value for name, value in given.items() if value is not None}
 
 
-def open_aligner(
-    model: str, device: str, asked: Asked | None = None, to: str | None = None
-) -> Aligner:
-    """The aligner of a model, by what was asked for, else by what was chosen for it, else as is usual.
+def open_aligner(model: ModelOptions, links: LinkOptions | None = None) -> Aligner:
+    """The aligner of a model: by the options, else by the choice kept with it, else by the usual one.
 
-    Which of these it is goes to standard error.
+    A note on standard error says which of these it is.
     """
     from regard.translation.aligning.aligner import Aligner
     from regard.translation.aligning.choice import Choice, find, taught, usual
 
-    changes = (asked or Asked()).changes()
+    changes = {} if links is None else links.changes
     Choice(**{"layer": 0, **changes})  # refuses what is out of range before a model is opened
-    translator = options.open_translator(model, device, to)
+    translator = model.open()
     kept = find(translator.run)
     learnt = taught(translator.run.configuration)
     base = kept.choice if kept else learnt or usual(_layers(translator))
@@ -69,7 +92,7 @@ def open_aligner(
     else:
         why = f"chosen by {kept.gold}, AER {kept.aer:.1f} there"
         why += "" if kept.current else ", for other weights than these: choose again"
-    report.note(f"{model}: {choice}; {why}")
+    report.note(f"{model.model}: {choice}; {why}")
     return Aligner(translator.model, translator.tokenizers, choice)
 
 

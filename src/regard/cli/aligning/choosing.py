@@ -6,8 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli import options
 from regard.cli.aligning import aligned
+from regard.cli.options.checks import check_writable
+from regard.cli.options.model import ModelOptions
 from regard.cli.output import report
 
 if TYPE_CHECKING:
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
 
 
 def choose(
-    model: str,
+    model: ModelOptions,
     path: Path,
     lines: tuple[Path, Path] | None,
     flip: bool,
     limit: int | None,
     store: bool,
     format: report.Format,
-    device: str,
-    to: str | None = None,
 ) -> None:
     """Try all, print the table, and keep the best in the model's folder."""
     from regard.translation import runs
@@ -34,10 +33,10 @@ def choose(
 
     gold = aligned.read_gold(path, flip=flip, limit=limit, lines=lines)
     pairs = aligned.gold_words(gold, path)
-    translator = options.open_translator(model, device, to)
+    translator = model.open()
     place = translator.run.folder / runs.ALIGNMENT
     if store:
-        options.check_writable(place)
+        check_writable(place)
     found = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)
     if format == report.Format.json:
         print(report.as_json(_as_object(found, len(gold))))

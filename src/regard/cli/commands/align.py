@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import options
 from regard.cli.aligning import aligned, choosing
+from regard.cli.aligning.aligned import LinkMethod, LinkOptions
 from regard.cli.options import corpora
+from regard.cli.options.checks import check_picture
+from regard.cli.options.model import ModelOptions
 from regard.cli.output import drawing, report, streams
 from regard.errors import ConfigurationError, DataError
 
@@ -33,14 +34,8 @@ _CHUNK = 256
 Words = list[str]
 
 
-class Method(StrEnum):
-    argmax = "argmax"
-    mutual = "mutual"
-    threshold = "threshold"
-    grow_diagonal = "grow-diagonal"
-
-
 def align(
+    *,
     source: Annotated[
         str | None, typer.Argument(metavar="SOURCE", help="A file of sentences, one a line.")
     ] = None,
@@ -50,33 +45,14 @@ def align(
     text: Annotated[
         bool, typer.Option("--text", help="SOURCE and TARGET are a sentence each, not files.")
     ] = False,
-    model: options.Model = options.DEFAULT_MODEL,
-    to: options.To = None,
+    model: ModelOptions,
     reverse_model: Annotated[
         str | None,
         typer.Option(
             metavar="NAME|DIR", help="A model the other way round, for --method grow-diagonal."
         ),
     ] = None,
-    layer: Annotated[int | None, typer.Option(help="One layer of the decoder, from 0.")] = None,
-    head: Annotated[int | None, typer.Option(help="One head of it, from 0.")] = None,
-    shift: Annotated[
-        bool | None,
-        typer.Option(
-            "--shift/--no-shift",
-            help="Read the step that has just read a target word, or the one that writes it.",
-        ),
-    ] = None,
-    balance: Annotated[
-        bool | None,
-        typer.Option("--balance/--no-balance", help="Let source words compete for target words."),
-    ] = None,
-    method: Annotated[
-        Method | None, typer.Option(help="How weights become links; see docs/align.md.")
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="The weight that makes a link, with --method threshold.")
-    ] = None,
+    links: LinkOptions,
     format: Annotated[
         report.Format, typer.Option(help='Pharaoh\'s "0-0 1-2", or JSON, a line each.')
     ] = report.Format.text,
@@ -99,20 +75,18 @@ def align(
     store: Annotated[
         bool, typer.Option("--store/--no-store", help="With --choose: keep what was found.")
     ] = True,
-    device: options.Device = "cpu",
 ) -> None:
     """Force a model to write given translations, and link each word to the one it looked at.
 
     Words are what white space keeps apart. Each link is SOURCE-TARGET, counted from 0.
     """
     streams.output()
-    asked = aligned.Asked(
-        layer, head, shift, balance, _directional(method, reverse_model), threshold
-    )
+    if links.method is LinkMethod.grow_diagonal and reverse_model is None:
+        raise ConfigurationError("--method grow-diagonal: give --reverse-model as well")
     if (source is None) != (target is None):
         raise ConfigurationError("SOURCE and TARGET belong together: give both")
     if choose is not None:
-        if asked.changes() or reverse_model or text or out:
+        if links.changes or reverse_model or text or out:
             raise ConfigurationError(
                 "--choose tries every layer, head and method of one model: give no others, no --text, no --out"
             )
@@ -121,21 +95,20 @@ def align(
         lines = None
         if source is not None and target is not None:
             lines = corpora.found(Path(source)), corpora.found(Path(target))
-        choosing.choose(model, corpora.found(choose), lines, flip, limit, store, format, device, to)
+        choosing.choose(model, corpora.found(choose), lines, flip, limit, store, format)
         return
     if source is None or target is None:
         raise ConfigurationError("give SOURCE and TARGET, two files of lines, or --choose GOLD")
     if flip or limit is not None or not store:
         raise ConfigurationError("--flip, --limit and --no-store belong to --choose")
     if out is not None:
-        from regard.viewing import figures
-
-        figures.format_of(out)
-        options.check_writable(out)
+        check_picture(out)
     pairs = _texts(source, target) if text else _lines(source, target)
-    forward = aligned.open_aligner(model, device, asked, to)
-    backward = None if reverse_model is None else aligned.open_aligner(reverse_model, device)
-    _print(forward, backward, pairs, format, out, f"{Path(model).name}: word links")
+    forward = aligned.open_aligner(model, links)
+    backward = None
+    if reverse_model is not None:
+        backward = aligned.open_aligner(ModelOptions(reverse_model, device=model.device))
+    _print(forward, backward, pairs, format, out, f"{Path(model.model).name}: word links")
 
 
 def _print(
@@ -148,7 +121,7 @@ def _print(
 ) -> None:
     """A line of links for each pair; a picture of the only one."""
     unread = 0
-    for some in _chunks(pairs):
+    while some := list(islice(pairs, _CHUNK)):
         if out is not None and len(some) > 1:
             raise ConfigurationError("--out draws one pair: use --text, or files of one line")
         for one, links in _link(forward, backward, some):
@@ -160,14 +133,6 @@ def _print(
         report.note(f"{unread} words lie beyond what the model reads of a sentence: without links")
 
 
-def _directional(method: Method | None, reverse_model: str | None) -> str | None:
-    if method == Method.grow_diagonal:
-        if reverse_model is None:
-            raise ConfigurationError("--method grow-diagonal: give --reverse-model as well")
-        return None
-    return None if method is None else method.value
-
-
 def _texts(source: str, target: str) -> Iterator[tuple[Words, Words]]:
     from regard.translation.aligning.words import words_of
 
@@ -175,9 +140,9 @@ def _texts(source: str, target: str) -> Iterator[tuple[Words, Words]]:
 
 
 def _lines(source: str, target: str) -> Iterator[tuple[Words, Words]]:
-    """The pairs of two files, each read twice: an unequal count is told before the first link.
+    """The pairs of two files. Each file is read twice, so that unequal counts are reported before the first link.
 
-    What can be read only once, such as a pipe, is kept.
+    The lines of a file that can be read only once, such as a pipe, are kept in memory.
     """
     from regard.translation.aligning.words import words_of
     from regard.translation.text.corpora import read_lines
@@ -200,17 +165,6 @@ def _lines(source: str, target: str) -> Iterator[tuple[Words, Words]]:
         )
     both = zip_longest(lines(0), lines(1), fillvalue="")
     return ((words_of(ours), words_of(theirs)) for ours, theirs in both)
-
-
-def _chunks(pairs: Iterator[tuple[Words, Words]]) -> Iterator[list[tuple[Words, Words]]]:
-    chunk: list[tuple[Words, Words]] = []
-    for pair in pairs:
-        chunk.append(pair)
-        if len(chunk) == _CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 def _link(

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from regard.cli import options
 from regard.cli.evaluating import linking, testsets
-from regard.cli.evaluating.testsets import Searching, TestSet
+from regard.cli.evaluating.testsets import System, TestSet
 from regard.cli.options import corpora
+from regard.cli.options.checks import check_writable
+from regard.cli.options.model import ModelOptions, SpeedOptions
+from regard.cli.options.search import SearchOptions
 from regard.cli.output import report
 from regard.cli.output.doubts import Doubts
 from regard.errors import ConfigurationError
@@ -28,32 +30,15 @@ Examples:
 
 
 def evaluate(
-    model: options.Model = options.DEFAULT_MODEL,
-    to: options.To = None,
+    *,
+    model: ModelOptions,
     hypotheses: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Score these translations (or links), one a line."),
     ] = None,
-    source: options.SourceFile = None,
-    target: options.TargetFile = None,
-    tsv: Annotated[Path | None, typer.Option(metavar="FILE", help="Both, in columns.")] = None,
-    source_column: Annotated[
-        int | None, typer.Option(help="Column of --tsv, from 0. [default: as in the training]")
-    ] = None,
-    target_column: Annotated[
-        int | None, typer.Option(help="Column of --tsv, from 0. [default: as in the training]")
-    ] = None,
-    generated: Annotated[
-        bool,
-        typer.Option("--generated", help="The held-out part of the data the model's task makes."),
-    ] = False,
-    beam: options.Beam = None,
-    length_penalty: options.LengthPenalty = None,
-    coverage_penalty: options.CoveragePenalty = None,
-    no_repeat_ngram: options.NoRepeatNgram = None,
-    batch_tokens: options.BatchTokens = None,
-    quantization: options.Quantization = None,
-    shortlist: options.Shortlist = False,
+    test: TestSet,
+    search: SearchOptions,
+    speed: SpeedOptions,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the translations there, too.")
     ] = None,
@@ -77,58 +62,46 @@ def evaluate(
     format: Annotated[
         report.Format, typer.Option(help="For people, or JSON.")
     ] = report.Format.text,
-    device: options.Device = "cpu",
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, TER and exact matches, by sacreBLEU.
 
     Every line counts, an empty one too. A file that is not here is looked for in REGARD_DATA.
     """
-    searching = Searching(
-        beam,
-        length_penalty,
-        coverage_penalty,
-        no_repeat_ngram,
-        batch_tokens,
-        quantization,
-        shortlist,
-    )
-    searching.check()
+    search.check()
+    system = System(model, search, speed)
     if hypotheses is not None:
         hypotheses = corpora.found(hypotheses)
     if alignments is not None:
-        if tsv or generated or searching.given or out or baseline:
+        if test.tsv or test.generated or system.given or out or baseline:
             raise ConfigurationError("--alignments scores links: give no options of translations")
-        linking.evaluate(
-            corpora.found(alignments), model, hypotheses, (source, target), flip, format, device, to
-        )
+        gold = corpora.found(alignments)
+        linking.evaluate(gold, model, hypotheses, (test.source, test.target), flip, format)
         return
     if flip:
         raise ConfigurationError("--flip belongs to --alignments")
     if hypotheses is not None:
-        searching.refuse(baseline)
-    given = TestSet(source, target, tsv, source_column, target_column, generated)
-    given.check(translated=hypotheses is not None)
+        system.refuse(baseline)
+    test.check(translated=hypotheses is not None)
     if out is not None:
         if hypotheses is not None:
             raise ConfigurationError("--out writes translations: --hypotheses has them already")
-        options.check_writable(out)
+        check_writable(out)
 
     from regard.translation.evaluation import significance
     from regard.translation.evaluation.scores import measure
 
     significance.check(resamples, seed)
-    pairs, doubts = given.files(), None
+    doubts = None
     if hypotheses is not None:
-        pairs = given.with_translations() if pairs is None else pairs
+        pairs = test.pairs()
         texts, how = testsets.translations_in(hypotheses, len(pairs)), str(hypotheses)
     else:
-        translator = options.open_translator(
-            model, device, to, shortlist=shortlist, stored=quantization
-        )
-        pairs = given.of(translator, model) if pairs is None else pairs
+        read = test.files()
+        translator = model.open(speed)
+        pairs = test.pairs(translator, model.model) if read is None else read
         doubts = Doubts(translator.longest)
-        texts = testsets.translate(translator, pairs, searching, doubts)
-        how = searching.told(translator.search)
+        texts = testsets.translate(translator, pairs, search, doubts)
+        how = system.described(translator.search)
     if out is not None:
         testsets.write(texts, out)
     if doubts is not None:
@@ -138,13 +111,12 @@ def evaluate(
     found = None
     if baseline is not None:
         significance.check(resamples, seed, len(references))
-        others = testsets.translations_of(baseline, pairs, searching, device, to)
+        others = testsets.translations_of(baseline, pairs, system)
         found = significance.compare(texts, others, references, resamples=resamples, seed=seed)
     empty = sum(not pair.target or (hypotheses is None and not pair.source) for pair in pairs)
     if format == report.Format.json:
         print(report.as_json(testsets.as_object(scores, found, baseline, empty, how, doubts)))
         return
-    report.say(f"{len(pairs)} sentence pairs, {empty} with an empty side; {how}")
-    report.say(str(scores))
+    report.say(f"{len(pairs)} sentence pairs, {empty} with an empty side; {how}\n{scores}")
     if found is not None:
         report.say(testsets.compared(found, str(baseline)))

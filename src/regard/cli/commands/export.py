@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli import options
+from regard.cli.options.model import DEFAULT_MODEL, Model, open_translator
 from regard.cli.output import report
 from regard.errors import ConfigurationError
 
@@ -36,7 +36,7 @@ class Quantization(StrEnum):
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the result.")],
     to: Annotated[Form, typer.Option(help="What for: the engine, or Marian at Hugging Face.")],
-    model: options.Model = options.DEFAULT_MODEL,
+    model: Model = DEFAULT_MODEL,
     quantization: Annotated[
         Quantization | None,
         typer.Option(help="Of ctranslate2: how weights are stored. [default: float32]"),
@@ -52,7 +52,7 @@ def export(
             f"--quantization {quantization}: is for --to ctranslate2: leave it out"
         )
     _check_one_target(model)
-    translator = options.open_translator(model, "cpu")
+    translator = open_translator(model, "cpu")
     if to is Form.ctranslate2:
         from regard.interop import ctranslate2
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import options, watching
+from regard.cli import watching
+from regard.cli.options.checks import check_sentences, check_writable
+from regard.cli.options.model import DEFAULT_MODEL, ModelOptions
 from regard.cli.output import drawing, report, streams
 from regard.errors import ConfigurationError, DataError
 
@@ -33,18 +35,18 @@ class Attention(StrEnum):
     decoder = "decoder"
 
 
-class Theme(StrEnum):
+class Background(StrEnum):
     light = "light"
     dark = "dark"
 
 
 def look(
+    *,
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="One sentence.")] = None,
     target: Annotated[
         str | None, typer.Option(help="A translation to look along, instead of the model's own.")
     ] = None,
-    model: options.Model = options.DEFAULT_MODEL,
-    to: options.To = None,
+    model: ModelOptions,
     attention: Annotated[
         Attention,
         typer.Option(help="The decoder's of the source, or that of the encoder or decoder itself."),
@@ -67,10 +69,9 @@ def look(
         ),
     ] = None,
     theme: Annotated[
-        Theme | None,
+        Background | None,
         typer.Option(help="Light or dark. [default: light; in a terminal as it says it is]"),
     ] = None,
-    device: options.Device = "cpu",
 ) -> None:
     """Draw what each word looked at: queries down, keys across.
 
@@ -78,18 +79,17 @@ def look(
     terminal shows one layer (the last one, unless told), the mean of its heads or one of them.
     """
     if watch is not None:
-        _refuse(
-            {
-                "TEXT": text is not None,
-                "--target": target is not None,
-                "--model": model != options.DEFAULT_MODEL,
-                "--to": to is not None,
-                "--attention": attention != Attention.cross,
-                "--pieces": pieces,
-                "--device": device != "cpu",
-            }
-        )
-        watching.show(watch, layer, head, out, theme or Theme.light)
+        others = {
+            "TEXT": text is not None,
+            "--target": target is not None,
+            "--model": model.model != DEFAULT_MODEL,
+            "--to": model.to is not None,
+            "--attention": attention != Attention.cross,
+            "--pieces": pieces,
+            "--device": model.device != "cpu",
+        }
+        _refuse(others)
+        watching.show(watch, layer, head, out, theme or Background.light)
         return
     if text is None:
         raise ConfigurationError(
@@ -97,18 +97,18 @@ def look(
         )
     if out is not None:
         _check_name(out)
-        options.check_writable(out)
+        check_writable(out)
     from regard.viewing.labels import isolated
 
     streams.output()
-    options.check_sentences([text], "give the sentence itself")
+    check_sentences([text], "give the sentence itself")
     sentence = streams.argument(text)
-    translator = options.open_translator(model, device, to)
+    translator = model.open()
     given = None if target is None else streams.argument(target)
     translation = translator.look(sentence, given)
     if not translation.source_pieces:
         raise DataError("TEXT is empty: there is nothing to look at")
-    found = drawing.layers(translation, attention, whole_words=not pieces, model=_name(model))
+    found = drawing.layers(translation, attention, whole_words=not pieces, model=_name(model.model))
     if out is None and layer is None:
         layer = max(found)
     chosen = drawing.choose(found, layer, head)
@@ -118,8 +118,8 @@ def look(
         drawing.print_alignment(drawing.mean_of_heads(heads), theme)
     else:
         both = f"{isolated(sentence)} → {isolated(translation.text)}"
-        subtitle = f"{_name(model)}: {drawing.WHO[attention]}"
-        _save(chosen, out, theme or Theme.light, both, subtitle)
+        subtitle = f"{_name(model.model)}: {drawing.WHO[attention]}"
+        _save(chosen, out, theme or Background.light, both, subtitle)
         report.say(f"wrote {out}")
 
 
@@ -146,7 +146,7 @@ def _name(model: str) -> str:
     return Path(model).name or model
 
 
-def _save(chosen: _Chosen, out: Path, theme: Theme, title: str, subtitle: str) -> None:
+def _save(chosen: _Chosen, out: Path, theme: Background, title: str, subtitle: str) -> None:
     from regard.viewing import multiples, page, pictures
 
     panels = [(layer, head, one) for layer, heads in chosen.items() for head, one in heads]

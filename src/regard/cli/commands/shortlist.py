@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import options
 from regard.cli.options import corpora
+from regard.cli.options.checks import check_whole, check_writable
+from regard.cli.options.corpora import CorpusOptions
+from regard.cli.options.model import DEFAULT_MODEL, Model
 from regard.cli.output import report
 from regard.errors import ConfigurationError
 
@@ -27,17 +29,15 @@ Examples:
 
 
 def shortlist(
+    *,
     files: Annotated[
         list[Path] | None,
         typer.Argument(
             metavar="FILES", help="Tables of sentence pairs. [default: what the model learnt from]"
         ),
     ] = None,
-    model: options.Model = options.DEFAULT_MODEL,
-    source: options.SourceFile = None,
-    target: options.TargetFile = None,
-    source_column: options.Column = 0,
-    target_column: options.Column = 1,
+    model: Model = DEFAULT_MODEL,
+    corpus: CorpusOptions,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -56,14 +56,13 @@ def shortlist(
     REGARD_DATA.
     """
     for name, count in (("--each", each), ("--always", always)):
-        if not 1 <= count <= 10_000:
-            raise ConfigurationError(f"{name} {count}: use a whole number, 1 to 10,000")
-    corpus = bool(files or source or target)
-    if not files and (source_column, target_column) != (0, 1):
+        check_whole(name, count, 1, 10_000)
+    named = bool(files or corpus.source or corpus.target)
+    if not files and (corpus.source_column, corpus.target_column) != (0, 1):
         raise ConfigurationError(
             "--source-column and --target-column are for FILES: leave them out"
         )
-    if corpus and data is not None:
+    if named and data is not None:
         raise ConfigurationError("--data is for what the model learnt from: give it, or files")
 
     from regard.translation.opening import open_runs
@@ -74,16 +73,9 @@ def shortlist(
     from regard.translation.training import memory
 
     (run,), tokenizers = open_runs(model)
-    options.check_writable(run.folder / SHORTLIST)
-    if corpus:
-        given = corpora.named(
-            files or [],
-            [source] if source else [],
-            [target] if target else [],
-            source_column,
-            target_column,
-        )
-        pairs = [pair for each_file in given for pair in read_pairs(each_file).pairs]
+    check_writable(run.folder / SHORTLIST)
+    if named:
+        pairs = [pair for one in corpus.corpora(files) for pair in read_pairs(one).pairs]
     else:
         pairs = _learnt_from(run, data)
     with memory.told("while learning which words translate which", "the number of pairs"):

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import card, launched, options, shipped
+from regard.cli import card, launched, shipped
 from regard.cli.options import corpora
+from regard.cli.options.model import Device, check_device
 from regard.cli.output import report
 from regard.cli.signals import Signals
 from regard.errors import ConfigurationError, DataError, ModelError
@@ -87,7 +88,7 @@ def train(
         bool,
         typer.Option("--tensorboard", help="Write scalars for TensorBoard into the run folder."),
     ] = False,
-    device: options.Device = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Train a translator.
 
@@ -101,7 +102,7 @@ def train(
         )
     asked = [*(changes or ()), *(["training.tensorboard=true"] if tensorboard else [])]
     with Signals() as signals, ExitStack() as stack:
-        options.check_device(device)
+        check_device(device)
         from regard.translation.training import allocation
         from regard.translation.training import processes as joining
 

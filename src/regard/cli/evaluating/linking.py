@@ -1,4 +1,4 @@
-"""`regard evaluate --alignments`: how right word links are."""
+"""`regard evaluate --alignments`: the errors of word links."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from pathlib import Path
 
 from regard.cli.aligning import aligned
 from regard.cli.options import corpora
+from regard.cli.options.model import ModelOptions
 from regard.cli.output import report
 from regard.errors import ConfigurationError, DataError
 
 
 def evaluate(
     path: Path,
-    model: str,
+    model: ModelOptions,
     hypotheses: Path | None,
     lines: tuple[Path | None, Path | None],
     flip: bool,
     format: report.Format,
-    device: str,
-    to: str | None = None,
 ) -> None:
     """Score a file of links, or those that a model makes of the gold's sentences."""
     from regard.translation.evaluation.alignment import diagonal_links, measure_alignment
@@ -38,7 +37,7 @@ def evaluate(
             raise DataError(f"{hypotheses} has {len(found)} lines, {path} {len(gold)}")
     else:
         words = aligned.gold_words(gold, path)
-        found = [one.links for one in aligned.open_aligner(model, device, to=to).align(words)]
+        found = [one.links for one in aligned.open_aligner(model).align(words)]
     scores = measure_alignment(found, gold.sure, gold.possible)
     diagonal = None
     if gold.words is not None:

@@ -1,15 +1,19 @@
-"""A test set as it is named on the command line, its translations, and what is said of them."""
+"""`regard evaluate`: the test set, its translations, and the tables of its scores."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from regard.cli import options
+import typer
+
 from regard.cli.options import corpora
+from regard.cli.options.checks import check_whole
+from regard.cli.options.model import ModelOptions, SpeedOptions, WeightType
+from regard.cli.options.search import SearchOptions
 from regard.cli.output import report, streams
 from regard.cli.output.doubts import Doubts
 from regard.errors import ConfigurationError, DataError
@@ -22,26 +26,37 @@ if TYPE_CHECKING:
     from regard.translation.text.corpora import Pair
     from regard.translation.translator import Translator
 
-# More at a time than a stream has: sentences of like length share a batch.
+# More sentences at a time than of a stream, so that more sentences of similar length share a batch.
 _CHUNK = 1024
 _TITLES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
 @dataclass(frozen=True)
 class TestSet:
-    """The options that name one."""
+    """The options that name a test set."""
 
-    __test__ = False  # it is no test, whatever pytest thinks of its name
+    __test__ = False  # pytest takes it for a test otherwise
 
-    source: Path | None
-    target: Path | None
-    tsv: Path | None
-    source_column: int | None
-    target_column: int | None
-    generated: bool
+    source: Annotated[Path | None, typer.Option(metavar="FILE", help="Sentences, one a line.")] = (
+        None
+    )
+    target: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Their translations, line for line.")
+    ] = None
+    tsv: Annotated[Path | None, typer.Option(metavar="FILE", help="Both, in columns.")] = None
+    source_column: Annotated[
+        int | None, typer.Option(help="Column of --tsv, from 0. [default: as in the training]")
+    ] = None
+    target_column: Annotated[
+        int | None, typer.Option(help="Column of --tsv, from 0. [default: as in the training]")
+    ] = None
+    generated: Annotated[
+        bool,
+        typer.Option("--generated", help="The held-out part of the data the model's task makes."),
+    ] = False
 
     def check(self, *, translated: bool) -> None:
-        """Raises `ConfigurationError` unless it is named in one way.
+        """Raises `ConfigurationError` unless the test set is named in one way.
 
         Args:
             translated: there are translations already, so that the sources are not needed.
@@ -53,11 +68,8 @@ class TestSet:
             raise ConfigurationError("--generated needs a model: give --target with --hypotheses")
         if parallel and (self.target is None or (self.source is None and not translated)):
             raise ConfigurationError("--source and --target belong together: give both")
-        for name in ("source_column", "target_column"):
-            column = getattr(self, name)
-            if column is not None and not 0 <= column <= 1000:
-                option = "--" + name.replace("_", "-")
-                raise ConfigurationError(f"{option} {column}: use a whole number, 0 to 1000")
+        for side, column in (("source", self.source_column), ("target", self.target_column)):
+            check_whole(f"--{side}-column", column or 0, 0, 1000)
 
     def files(self) -> list[Pair] | None:
         """The pairs of --source and --target; None where they are named otherwise."""
@@ -73,20 +85,18 @@ class TestSet:
         source = corpora.found(self.source)
         return _usable(read_aligned(Parallel(source, target)), f"{source} and {target}")
 
-    def with_translations(self) -> list[Pair]:
-        """The pairs of --tsv without a model to ask for its columns."""
-        return self._table(0, 1)
-
-    def of(self, translator: Translator, model: str) -> list[Pair]:
-        """The pairs of --tsv or --generated, as the model was trained."""
-        configuration = translator.run.configuration
-        if self.generated:
-            return _generated(configuration, model)
-        return self._table(configuration.data.source_column, configuration.data.target_column)
-
-    def _table(self, source: int, target: int) -> list[Pair]:
+    def pairs(self, translator: Translator | None = None, model: str = "") -> list[Pair]:
+        """The pairs; columns and generated data are by default those of a model's training."""
         from regard.translation.text.corpora import Tsv, read_aligned
 
+        if (read := self.files()) is not None:
+            return read
+        source, target = 0, 1
+        if translator is not None:
+            configuration = translator.run.configuration
+            if self.generated:
+                return _generated(configuration, model)
+            source, target = configuration.data.source_column, configuration.data.target_column
         if self.tsv is None:
             raise ConfigurationError("give --source and --target, or --tsv, or --generated")
         source = source if self.source_column is None else self.source_column
@@ -96,36 +106,22 @@ class TestSet:
 
 
 @dataclass(frozen=True)
-class Searching:
-    """The options that say how a test set is translated, where a model's own settings are not meant."""
+class System:
+    """The options that say how a test set is translated."""
 
-    beam: int | None = None
-    length_penalty: float | None = None
-    coverage_penalty: float | None = None
-    no_repeat_ngram: int | None = None
-    batch_tokens: int | None = None
-    quantization: options.Stored | None = None
-    shortlist: bool = False
+    model: ModelOptions
+    search: SearchOptions
+    speed: SpeedOptions
 
     @property
     def given(self) -> list[str]:
-        """The options that were given."""
-        named = {
-            name: value
-            for name, value in vars(self).items()
-            if value is not None and value is not False
-        }
+        """The options that change a model's own settings."""
+        values = {**vars(self.search), **vars(self.speed)}
+        named = [name for name, value in values.items() if value is not None and value is not False]
         return [f"--{name.replace('_', '-')}" for name in named]
 
-    def check(self) -> None:
-        """Raises `ConfigurationError` for what is out of range, before a model is opened."""
-        from regard.translation.decoding.search import Search
-
-        options.check_batch_tokens(self.batch_tokens)
-        self.of(Search())
-
     def refuse(self, baseline: str | None) -> None:
-        """Raises `ConfigurationError` for what means nothing to translations in a file, nor to another model."""
+        """Raises `ConfigurationError` for options of translating that are used neither here nor by a baseline."""
         others = baseline is not None and not corpora.found(Path(baseline)).is_file()
         for option in self.given:
             if not others or option in ("--quantization", "--shortlist"):
@@ -133,27 +129,16 @@ class Searching:
                     f"{option} is for translating: --hypotheses are translated already"
                 )
 
-    def of(self, own: Search) -> Search:
-        """A model's own settings with the changes."""
-        changes = {
-            "beam": self.beam,
-            "length_penalty": self.length_penalty,
-            "coverage_penalty": self.coverage_penalty,
-            "no_repeat_ngram": self.no_repeat_ngram,
-        }
-        named = {name: value for name, value in changes.items() if value is not None}
-        return own.changed(**named)
-
-    def told(self, own: Search) -> str:
-        """The search in words: the beam always, of the rest what was asked for."""
+    def described(self, own: Search) -> str:
+        """The search in words: the beam, and each setting that was given."""
         penalties = [
             f"{name.replace('_', ' ')} {value:g}"
-            for name, value in vars(self).items()
-            if name.endswith(("_penalty", "_ngram")) and value is not None
+            for name, value in self.search.changes.items()
+            if name != "beam"
         ]
-        stored = [self.quantization] if self.quantization is options.Stored.int8 else []
-        listed = ["shortlist"] if self.shortlist else []
-        return ", ".join([f"beam {self.of(own).beam}", *penalties, *stored, *listed])
+        int8 = ["int8"] if self.speed.quantization is WeightType.int8 else []
+        listed = ["shortlist"] if self.speed.shortlist else []
+        return ", ".join([f"beam {self.search.of(own).beam}", *penalties, *int8, *listed])
 
 
 def translations_in(path: Path, count: int) -> list[str]:
@@ -167,27 +152,23 @@ def translations_in(path: Path, count: int) -> list[str]:
     return texts
 
 
-def translations_of(
-    system: str, pairs: Sequence[Pair], searching: Searching, device: str, to: str | None = None
-) -> list[str]:
-    """Another system's translations: the lines of a file, or those of a model."""
-    path = corpora.found(Path(system))
+def translations_of(name: str, pairs: Sequence[Pair], system: System) -> list[str]:
+    """The translations of another system: the lines of a file, or those of a model."""
+    path = corpora.found(Path(name))
     if path.is_file():
         return translations_in(path, len(pairs))
     if not any(pair.source for pair in pairs):
-        raise ConfigurationError(f"--baseline {system}: a model needs the sources: give --source")
-    return translate(options.open_translator(system, device, to), pairs, searching)
+        raise ConfigurationError(f"--baseline {name}: a model needs the sources: give --source")
+    return translate(replace(system.model, model=name).open(), pairs, system.search)
 
 
 def translate(
     translator: Translator,
     pairs: Sequence[Pair],
-    searching: Searching,
+    search: SearchOptions,
     doubts: Doubts | None = None,
 ) -> list[str]:
-    """The translations of the sources by a model; `doubts` is told about each."""
-    from regard.translation.translator import BATCH_TOKENS
-
+    """The translations of the sources by a model; adds each to `doubts`."""
     sources = [pair.source for pair in pairs]
     texts: list[str] = []
     chunks: Iterable[list[str]] = streams.chunks(sources, _CHUNK)
@@ -197,10 +178,9 @@ def translate(
 
         number = (len(sources) + _CHUNK - 1) // _CHUNK
         chunks = track(chunks, "translating", number, console=Console(stderr=True), transient=True)
-    search = searching.of(translator.search)
-    most = searching.batch_tokens or BATCH_TOKENS
+    own = search.of(translator.search)
     for chunk in chunks:
-        found = translator.translate(chunk, search=search, batch_tokens=most)
+        found = translator.translate(chunk, search=own, **search.batches)
         texts += [translation.text for translation in found]
         if doubts is not None:
             doubts.add(found)

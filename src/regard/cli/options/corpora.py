@@ -1,12 +1,16 @@
-"""Corpora as they are named on the command line, and where they lie."""
+"""Options that name corpora, and the search for their files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from regard.cli.options.checks import check_whole
 from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -57,29 +61,43 @@ def _scattered(names: Sequence[str], places: Sequence[Path]) -> str:
     )
 
 
-def named(
-    tables: list[Path],
-    sources: list[Path],
-    targets: list[Path],
-    source_column: int,
-    target_column: int,
-) -> list[Corpus]:
-    """The corpora of tables, or of pairs of files. Raises `ConfigurationError` unless they are named in one way."""
-    from regard.translation.text.corpora import Parallel, Tsv
+@dataclass(frozen=True)
+class CorpusOptions:
+    """Sentence pairs: the columns of tables, or pairs of files."""
 
-    if bool(tables) == bool(sources or targets):
-        raise ConfigurationError("give FILES, or --source and --target")
-    if len(sources) != len(targets):
-        raise ConfigurationError(
-            f"{len(sources)} --source and {len(targets)} --target: give one of each for every split"
-        )
-    columns = ("--source-column", source_column, 0), ("--target-column", target_column, 1)
-    for name, column, default in columns:
-        if not 0 <= column <= 1000:
-            raise ConfigurationError(f"{name} {column}: use a whole number, 0 to 1000")
-        if sources and column != default:
-            raise ConfigurationError(f"{name} {column}: is for FILES: two files have no columns")
-    if tables:
-        return [Tsv(found(path), source_column, target_column) for path in tables]
-    pairs = zip(map(found, sources), map(found, targets), strict=True)
-    return [Parallel(ours, theirs) for ours, theirs in pairs]
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Sentences, one a line; again for each further file."),
+    ] = None
+    target: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Their translations, in the order of --source."),
+    ] = None
+    source_column: Annotated[int, typer.Option(help="Column of FILES, from 0.")] = 0
+    target_column: Annotated[int, typer.Option(help="Column of FILES, from 0.")] = 1
+
+    def corpora(self, tables: Sequence[Path] | None) -> list[Corpus]:
+        """The corpora of tables, or of pairs of files.
+
+        Raises `ConfigurationError` unless they are named in one of these ways.
+        """
+        from regard.translation.text.corpora import Parallel, Tsv
+
+        sources, targets = self.source or [], self.target or []
+        if bool(tables) == bool(sources or targets):
+            raise ConfigurationError("give FILES, or --source and --target")
+        if len(sources) != len(targets):
+            raise ConfigurationError(
+                f"{len(sources)} --source and {len(targets)} --target: give one of each for every split"
+            )
+        columns = (self.source_column, 0), (self.target_column, 1)
+        for name, (column, default) in zip(("source", "target"), columns, strict=True):
+            check_whole(f"--{name}-column", column, 0, 1000)
+            if sources and column != default:
+                raise ConfigurationError(
+                    f"--{name}-column {column}: is for FILES: two files have no columns"
+                )
+        if tables:
+            return [Tsv(found(path), self.source_column, self.target_column) for path in tables]
+        pairs = zip(map(found, sources), map(found, targets), strict=True)
+        return [Parallel(ours, theirs) for ours, theirs in pairs]

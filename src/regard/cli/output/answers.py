@@ -1,4 +1,4 @@
-"""What is printed of a translation: lines of text, or of JSON."""
+"""Translations as lines of text or of JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
 from regard.cli.output import streams
@@ -19,13 +18,8 @@ _COLOURS = ((0.25, "bold red"), (0.5, "red"), (0.75, "yellow"))
 Show = Callable[[Sequence["Word"]], str]
 
 
-class Format(StrEnum):
-    text = "text"
-    json = "json"
-
-
-class Answers(ABC):
-    """How translations are written."""
+class LineFormat(ABC):
+    """A format of translations: lines of text for each sentence."""
 
     @abstractmethod
     def lines(self, translation: Translation, number: int) -> Iterator[str]:
@@ -33,7 +27,7 @@ class Answers(ABC):
 
 
 @dataclass(frozen=True)
-class Columns(Answers):
+class Columns(LineFormat):
     """Columns kept apart by tabs: number, score, text and alignment, of which only the text is always there."""
 
     nbest: int = 1
@@ -52,7 +46,7 @@ class Columns(Answers):
 
 
 @dataclass(frozen=True)
-class JsonLines(Answers):
+class JsonLines(LineFormat):
     """One object a sentence, strict JSON (RFC 8259) in UTF-8 and on one line."""
 
     nbest: int = 1
@@ -61,26 +55,26 @@ class JsonLines(Answers):
     def lines(self, translation: Translation, number: int) -> Iterator[str]:
         answer = {
             "source": translation.source,
-            **self._told(translation),
+            **self._fields(translation),
             "unknown": translation.unknown,
             "unseen": translation.unseen,
             "repeats": translation.repeats,
             "unfinished": translation.unfinished,
         }
         if self.nbest > 1:
-            answer["nbest"] = [self._told(one) for one in translation.alternatives[: self.nbest]]
-        # JSON allows line ends of Unicode and a terminal's controls within a string; what reads it by lines, or shows
-        # it, would obey them.
+            answer["nbest"] = [self._fields(one) for one in translation.alternatives[: self.nbest]]
+        # JSON strings may hold line ends of Unicode and control characters, which programs that read lines, and
+        # terminals, would obey.
         yield streams.printable(json.dumps(answer, ensure_ascii=False, allow_nan=False))
 
-    def _told(self, one: Candidate | Translation) -> dict[str, Any]:
-        told: dict[str, Any] = {
+    def _fields(self, one: Candidate | Translation) -> dict[str, Any]:
+        fields: dict[str, Any] = {
             "translation": one.text,
             "score": one.score,
             "log_probability": one.log_probability,
             "words": [{"word": word.text, "confidence": word.confidence} for word in one.words],
         }
-        return {**told, "alignment": pharaoh(one.alignment)} if self.alignment else told
+        return {**fields, "alignment": pharaoh(one.alignment)} if self.alignment else fields
 
 
 def pharaoh(links: Iterable[tuple[int, int]]) -> str:

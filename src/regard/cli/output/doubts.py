@@ -17,7 +17,7 @@ _SPACE = "▁"
 
 
 @dataclass
-class Places:
+class LineCounts:
     """How many lines, and the first few of them: a stream may have no end."""
 
     count: int = 0
@@ -35,7 +35,7 @@ class Places:
 
 
 @dataclass
-class Parts:
+class TextCounts:
     """How many parts of the text, and the first few different ones."""
 
     count: int = 0
@@ -66,9 +66,9 @@ class Doubts:
     longest: int
     unit: str = "line"
     seen: int = 0
-    _unknown: Parts = field(default_factory=Parts)
-    _unseen: Parts = field(default_factory=Parts)
-    _places: dict[str, Places] = field(default_factory=dict)
+    _unknown: TextCounts = field(default_factory=TextCounts)
+    _unseen: TextCounts = field(default_factory=TextCounts)
+    _places: dict[str, LineCounts] = field(default_factory=dict)
 
     def add(self, translations: Iterable[Translation]) -> None:
         for one in translations:
@@ -82,7 +82,7 @@ class Doubts:
             }
             for name, is_so in noticed.items():
                 if is_so:
-                    self._places.setdefault(name, Places()).add(self.seen)
+                    self._places.setdefault(name, LineCounts()).add(self.seen)
             self._unknown.add(one.unknown)
             self._unseen.add(map(_shown, one.unseen))
 
@@ -120,8 +120,8 @@ class Doubts:
                 f"stopped there: {self._told('unfinished')}"
             )
 
-    def _at(self, name: str) -> Places:
-        return self._places.get(name, Places())
+    def _at(self, name: str) -> LineCounts:
+        return self._places.get(name, LineCounts())
 
     def _told(self, name: str) -> str:
         return self._at(name).told(self.unit)

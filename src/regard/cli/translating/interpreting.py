@@ -1,4 +1,4 @@
-"""Text in, translations out, a bounded part of it at a time."""
+"""Translate a stream, a bounded part of it at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from regard.cli.output.answers import Answers
+from regard.cli.output.answers import LineFormat
 from regard.cli.output.doubts import Doubts
 
 if TYPE_CHECKING:
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Interpreter:
-    """A translator at work between two streams.
+    """Translates one stream into another.
 
     Attributes:
-        translator: who translates.
-        settings: what `Translator.translate` is given each time.
-        out: where translations are written.
-        seed: of sampling; each part of the text has the one after it.
-        doubts: what was noticed about the translations.
+        translator: a translator, or an engine with the same methods.
+        settings: the arguments of each call of `Translator.translate`.
+        out: the stream that translations are written to.
+        seed: the seed of sampling for the first part of the text; each later part has the next number.
+        doubts: counts of doubtful translations.
     """
 
     translator: Translator | Served
@@ -38,13 +38,13 @@ class Interpreter:
     def lines(
         self,
         chunks: Iterable[list[str]],
-        answers: Answers,
-        *,
+        form: LineFormat,
         prefix: str | None = None,
+        *,
         own_prefixes: bool = False,
         draw: bool = False,
     ) -> None:
-        """Each line is a sentence; with `own_prefixes` followed by a tab and how its translation begins."""
+        """Each line is a sentence; with `own_prefixes`, a tab and the beginning of its translation follow."""
         for chunk in chunks:
             texts, begun = chunk, prefix if prefix is None else [prefix] * len(chunk)
             if own_prefixes:
@@ -52,14 +52,14 @@ class Interpreter:
                 texts, begun = [text for text, _, _ in columns], [words for _, _, words in columns]
             for translation in self._translate(texts, prefix=begun):
                 self.doubts.add([translation])
-                for line in answers.lines(translation, self.doubts.seen):
+                for line in form.lines(translation, self.doubts.seen):
                     self.out.write(line + "\n")
                 if draw:
                     _draw(translation)
             self.out.flush()
 
     def paragraphs(self, chunks: Iterable[list[str]]) -> None:
-        """Each chunk is text to be cut into sentences; what is between them is written as it is."""
+        """Each chunk is text of several sentences; the white space between them is kept."""
         from regard.translation.text import sentences
 
         self.doubts.unit = "sentence"

@@ -1,13 +1,12 @@
-"""`regard translate --engine ctranslate2`: what is asked of that engine, and what it has no answer to."""
+"""`regard translate --engine ctranslate2`: an engine with the methods of a translator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import options
+from regard.cli.options.model import WeightType, open_translator
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,14 +15,9 @@ if TYPE_CHECKING:
     from regard.translation.translator import Translation
 
 
-class EngineName(StrEnum):
-    regard = "regard"
-    ctranslate2 = "ctranslate2"
-
-
 @dataclass
 class Served:
-    """An engine that is asked as a translator is."""
+    """An engine with the methods of a translator that the command calls."""
 
     engine: Engine
     source_language: str
@@ -37,9 +31,9 @@ class Served:
         return self.engine.search
 
     def translate(
-        self, texts: Sequence[str], *, search: Search, **nothing: Any
+        self, texts: Sequence[str], *, search: Search, **unused: Any
     ) -> list[Translation]:
-        """Settings besides the search are those that were refused before they got here."""
+        """The command has refused all other settings already."""
         return self.engine.translate(
             texts,
             beam=search.beam,
@@ -49,19 +43,7 @@ class Served:
         )
 
 
-def refuse(others: dict[str, bool]) -> None:
-    """Raises `ConfigurationError` naming the first that only our own search can do."""
-    for option, given in others.items():
-        if given:
-            raise ConfigurationError(
-                f"--engine ctranslate2 and {option} do not go together: that engine gives texts and their "
-                "scores; leave --engine out"
-            )
-
-
-def served(
-    models: Sequence[str], to: str | None, stored: options.Stored, paragraphs: bool
-) -> Served:
+def served(models: Sequence[str], to: str | None, weights: WeightType, paragraphs: bool) -> Served:
     """The engine of a bundled model, a run or an exported folder.
 
     Raises:
@@ -85,5 +67,5 @@ def served(
                 "name the model it was made of"
             )
         return Served(Engine(models[0]), "")
-    translator = options.open_translator(models, "cpu", to)
-    return Served(cache.cached_engine(translator, stored.value), translator.source_language)
+    translator = open_translator(models, "cpu", to)
+    return Served(cache.cached_engine(translator, weights.value), translator.source_language)

@@ -6,6 +6,7 @@ import typer
 
 from regard.cli.commands.data import back_translate, check, split
 from regard.cli.group import Group
+from regard.cli.options.groups import grouped
 
 app = typer.Typer(
     cls=Group,
@@ -26,6 +27,8 @@ def _data(context: typer.Context) -> None:
         print(context.get_help())
 
 
-app.command(epilog=check.EXAMPLES)(check.check)
-app.command(name="back-translate", epilog=back_translate.EXAMPLES)(back_translate.back_translate)
-app.command(epilog=split.EXAMPLES)(split.split)
+app.command(epilog=check.EXAMPLES)(grouped(check.check))
+app.command("back-translate", epilog=back_translate.EXAMPLES)(
+    grouped(back_translate.back_translate)
+)
+app.command(epilog=split.EXAMPLES)(grouped(split.split))

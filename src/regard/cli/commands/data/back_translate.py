@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import launched, options
+from regard.cli import launched
 from regard.cli.options import corpora
+from regard.cli.options.checks import check_writable
+from regard.cli.options.model import Device, To, open_translator
+from regard.cli.options.search import SamplingOptions, SearchOptions
 from regard.cli.output import report, streams
 from regard.cli.signals import Signals
 from regard.errors import ConfigurationError
@@ -35,6 +38,7 @@ _EVERY = 15.0
 
 
 def back_translate(
+    *,
     context: typer.Context,
     text: Annotated[
         Path,
@@ -48,22 +52,16 @@ def back_translate(
             "--model",
             "-m",
             metavar="NAME|DIR",
-            help="Who translates them into the source language.",
+            help="The model that translates them into the source language.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The new table of sentence pairs.")],
-    to: options.To = None,
+    to: To = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a table that is not finished.")
+        bool, typer.Option("--resume", help="Continue a table that is not finished.")
     ] = False,
-    beam: options.Beam = None,
-    length_penalty: options.LengthPenalty = None,
-    no_repeat_ngram: options.NoRepeatNgram = None,
-    sample: options.Sample = False,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    seed: Annotated[int | None, typer.Option(help="Of --sample. [default: 1]")] = None,
+    search: SearchOptions,
+    sampling: SamplingOptions,
     longest: Annotated[int, typer.Option(help="Leave out sentences of more pieces.")] = 250,
     ratio: Annotated[
         float,
@@ -72,39 +70,25 @@ def back_translate(
     tag: Annotated[
         str, typer.Option(metavar="NAME", help="The tag of the configuration that is printed.")
     ] = "bt",
-    batch_tokens: Annotated[
-        int, typer.Option(help="Pieces x beam computed at a time; less takes less memory.")
-    ] = 8192,
-    device: options.Device = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Translate monolingual text back: a table of synthetic sources and real targets.
 
-    Repeated, empty and long sentences are left out, and pairs that are no translations by their looks. Ctrl-C
-    finishes what is being translated and ends; --resume goes on. A file that is not here is looked for in REGARD_DATA.
+    Repeated, empty and long sentences are left out, and pairs whose lengths are too different for translations. Ctrl-C
+    finishes the current batch and ends; --resume continues. Without --seed, sampling uses seed 1. A file that is not
+    here is looked for in REGARD_DATA.
     """
-    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    options.check_drawing(drawing, seed, sample)
-    options.check_batch_tokens(batch_tokens)
-    options.check_writable(out)
+    sampling.check()
+    search.check(**sampling.changes)
+    check_writable(out)
     text = corpora.found(text)
     streams.output()
 
     from regard.translation.backtranslation.filtering import PairFilter
     from regard.translation.backtranslation.work import Work
-    from regard.translation.decoding.search import Search
     from regard.translation.settings.data import check_tag
     from regard.translation.text.corpora import opened
 
-    given = {
-        "beam": beam,
-        "length_penalty": length_penalty,
-        "no_repeat_ngram": no_repeat_ngram,
-        "sampling": sample or None,
-        **drawing,
-    }
-    changes = {name: value for name, value in given.items() if value is not None}
-    # What is out of range or missing is refused before a model is opened.
-    Search(**changes)  # type: ignore[arg-type]
     PairFilter(longest, ratio)
     try:
         check_tag(tag)
@@ -113,16 +97,16 @@ def back_translate(
     if not _is_read_once(text):
         opened(text).close()
     with Signals() as signals:
-        translator = options.open_translator(model, device, to)
+        translator = open_translator(model, device, to)
         work = Work(
             text,
             out,
             translator,
-            translator.search.changed(**changes),
-            seed=1 if seed is None else seed,
+            search.of(translator.search, **sampling.changes),
+            seed=1 if sampling.seed is None else sampling.seed,
             longest=longest,
             ratio=ratio,
-            batch_tokens=batch_tokens,
+            **search.batches,
         )
         with signals.saving(), _progress(text) as show:
             outcome, tally = work.run(resume=resume, should_stop=signals.stop, progress=show)

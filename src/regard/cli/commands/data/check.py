@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import options
-from regard.cli.options import corpora
+from regard.cli.options.checks import check_picture
+from regard.cli.options.corpora import CorpusOptions
 from regard.cli.output import drawing, report
 from regard.errors import ConfigurationError
 
@@ -28,22 +28,14 @@ Examples:
 
 
 def check(
+    *,
     files: Annotated[
         list[Path] | None,
         typer.Argument(
             metavar="FILES", help="Tables of tab-separated columns: train, valid, test."
         ),
     ] = None,
-    source: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Sentences, one a line; once for each split."),
-    ] = None,
-    target: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Their translations, in the order of --source."),
-    ] = None,
-    source_column: options.Column = 0,
-    target_column: options.Column = 1,
+    corpus: CorpusOptions,
     model: Annotated[
         str | None,
         typer.Option(
@@ -71,14 +63,11 @@ def check(
     Exit code 0 with whatever warnings, 1 when there are errors: what would stop a training.
     A file that is not here is looked for in REGARD_DATA.
     """
-    splits = corpora.named(files or [], source or [], target or [], source_column, target_column)
+    splits = corpus.corpora(files)
     if not 1 < ratio <= 1000:
         raise ConfigurationError(f"--ratio {ratio:g}: use a number above 1, at most 1000")
     if out is not None:
-        from regard.viewing import figures
-
-        figures.format_of(out)
-        options.check_writable(out)
+        check_picture(out)
 
     from regard.translation.text.checking.corpus import check as check_corpus
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import options
-from regard.cli.options import corpora
+from regard.cli.options.checks import check_parent, check_whole
+from regard.cli.options.corpora import CorpusOptions
 from regard.cli.output import report
-from regard.errors import ConfigurationError, DataError, RegardError
+from regard.errors import DataError, RegardError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,15 +26,13 @@ Examples:
 
 
 def split(
+    *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the parts.")],
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="FILES", help="Tables of tab-separated columns, taken together."),
     ] = None,
-    source: options.SourceFile = None,
-    target: options.TargetFile = None,
-    source_column: options.Column = 0,
-    target_column: options.Column = 1,
+    corpus: CorpusOptions,
     valid: Annotated[int, typer.Option(help="Pairs to choose models by.")] = 1000,
     test: Annotated[int, typer.Option(help="Pairs to measure them with.")] = 1000,
     seed: Annotated[int, typer.Option(help="Of the draw.")] = 1,
@@ -46,26 +44,17 @@ def split(
     here is looked for in REGARD_DATA.
     """
     for name, count in (("--valid", valid), ("--test", test)):
-        if not 0 <= count <= 10_000_000:
-            raise ConfigurationError(f"{name} {count}: use a whole number, 0 to 10,000,000")
-    if not 0 <= seed < 2**63:
-        raise ConfigurationError(f"--seed {seed}: use a whole number, 0 to 2^63 - 1")
+        check_whole(name, count, 0, 10_000_000)
+    check_whole("--seed", seed, 0, 2**63 - 1)
     _check_new(out)
 
     from regard.translation.text import splitting
     from regard.translation.text.corpora import read_pairs
 
-    given = corpora.named(
-        files or [],
-        [source] if source else [],
-        [target] if target else [],
-        source_column,
-        target_column,
-    )
     found: list[Pair] = []
     empty = 0
-    for corpus in given:
-        own = read_pairs(corpus)
+    for one in corpus.corpora(files):
+        own = read_pairs(one)
         found += own.pairs
         empty += own.skipped
     if not found:
@@ -85,7 +74,7 @@ def _check_new(out: Path) -> None:
     """Raises `RegardError` when no new folder can be made there: before the work, not after it."""
     if os.path.lexists(out):
         raise RegardError(f"{out}: is there already: choose a new folder")
-    options.check_parent(out)
+    check_parent(out)
 
 
 def _write(out: Path, parts: dict[str, Sequence[Pair]]) -> None:

@@ -1,0 +1,63 @@
+"""Checks of options before any work: combinations, numbers, sentences and files to write."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from regard.errors import ConfigurationError, RegardError
+
+
+def exclude(option: str, others: Mapping[str, bool], why: str) -> None:
+    """Raises `ConfigurationError` that names the first of the others that was given beside an option."""
+    for other, given in others.items():
+        if given:
+            raise ConfigurationError(f"{option} and {other} do not go together: {why}")
+
+
+def check_whole(option: str, value: int, least: int, most: int) -> None:
+    """Raises `ConfigurationError` for a number out of range."""
+    if not least <= value <= most:
+        top = {2**31: "2^31", 2**63 - 1: "2^63 - 1", 1000: "1000"}.get(most, f"{most:,}")
+        raise ConfigurationError(f"{option} {value}: use a whole number, {least} to {top}")
+
+
+def check_sentences(texts: Sequence[str], advice: str) -> None:
+    """Raises `ConfigurationError` for the name of a file where a sentence is expected."""
+    for text in texts:
+        if os.path.isfile(text):
+            name = shlex.quote(text)
+            raise ConfigurationError(f"TEXT {name} is the name of a file: {advice.format(name)}")
+
+
+def check_picture(out: Path) -> None:
+    """Raises `RegardError` when no picture can be written there."""
+    from regard.viewing import figures
+
+    figures.format_of(out)
+    check_writable(out)
+
+
+def check_writable(path: Path) -> None:
+    """Raises `RegardError` when no file can be written there."""
+    try:
+        if path.is_dir():
+            raise RegardError(f"{path}: is a folder, expected the name of a file")
+        check_parent(path)
+        if path.exists() and not path.is_file():
+            raise RegardError(f"{path}: is no file that can be replaced")
+    except (OSError, ValueError) as fault:
+        raise RegardError(f"{path}: cannot be written: {fault}") from None
+
+
+def check_parent(path: Path) -> None:
+    """Raises `RegardError` when nothing new can be made in the folder of this path."""
+    folder = path.parent
+    if folder.exists() and not folder.is_dir():
+        raise RegardError(f"{path}: cannot be written: {folder} is a file, not a folder")
+    if not folder.is_dir():
+        raise RegardError(f"{path}: cannot be written: there is no folder {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise RegardError(f"{path}: cannot be written: permission denied in {folder}")

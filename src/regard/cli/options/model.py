@@ -1,0 +1,109 @@
+"""Options that choose a model, its target language and its device; how weights are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli import shipped
+from regard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.translation.translator import Translator
+
+DEFAULT_MODEL = "es-en"
+
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME|DIR",
+        help="A bundled model's name or a run folder.",
+        autocompletion=shipped.complete_model,
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to", metavar="LANGUAGE", help="The language to translate into, of a model of several."
+    ),
+]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="Where to compute: cpu, cuda, cuda:1, mps.")
+]
+
+
+class WeightType(StrEnum):
+    """How weights are stored while they are used."""
+
+    float32 = "float32"
+    int8 = "int8"
+
+
+@dataclass(frozen=True)
+class SpeedOptions:
+    """Options that make translating quicker and may change words."""
+
+    quantization: Annotated[
+        WeightType | None,
+        typer.Option(
+            help="How weights are stored: int8 is quicker and changes some words. [default: float32]"
+        ),
+    ] = None
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist",
+            help="Choose among the words that `regard shortlist` has learnt for each sentence: quicker.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """One model on one device."""
+
+    model: Model = DEFAULT_MODEL
+    to: To = None
+    device: Device = "cpu"
+
+    def open(self, speed: SpeedOptions | None = None) -> Translator:
+        return open_translator(self.model, self.device, self.to, speed)
+
+
+def open_translator(
+    model: str | Sequence[str],
+    device: str,
+    to: str | None = None,
+    speed: SpeedOptions | None = None,
+) -> Translator:
+    """The translator of a name or folder, or of several together.
+
+    Raises `ConfigurationError` when this machine has no such device.
+    """
+    from regard.translation.translator import Translator
+
+    speed = speed or SpeedOptions()
+    check_device(device)
+    translator = Translator.open(model, device, to, shortlist=speed.shortlist)
+    if speed.quantization is WeightType.int8:
+        from regard.translation.models.rounding import round_products
+
+        round_products(translator.model)
+    return translator
+
+
+def check_device(name: str) -> None:
+    """Raises `ConfigurationError` when this machine has no such device."""
+    import torch
+
+    try:
+        torch.empty(0, device=torch.device(name))
+    except (RuntimeError, AssertionError, NotImplementedError) as fault:
+        why = str(fault).strip().splitlines()[0][:200] if str(fault).strip() else "not available"
+        raise ConfigurationError(f"--device {name}: cannot be used here: {why}") from None

@@ -1,0 +1,107 @@
+"""Options of a search and of sampling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.options.checks import check_whole
+from regard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.translation.decoding.search import Search
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Changes of a model's own search; None where it stays."""
+
+    beam: Annotated[
+        int | None, typer.Option(help="Hypotheses kept; 1 is greedy. [default: the model's own]")
+    ] = None
+    length_penalty: Annotated[
+        float | None, typer.Option(help="Alpha of ((5 + n) / 6)^alpha; more favours length.")
+    ] = None
+    coverage_penalty: Annotated[
+        float | None,
+        typer.Option(help="Beta: more favours translations that looked at the whole sentence."),
+    ] = None
+    no_repeat_ngram: Annotated[
+        int | None,
+        typer.Option(
+            help="No sequence of so many pieces may occur twice in a translation: stops loops. "
+            "[default: the model's own]"
+        ),
+    ] = None
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Pieces x beam computed at a time; less takes less memory. [default: 8192]"
+        ),
+    ] = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields of a `Search` that were given."""
+        return _given(self, "batch_tokens")
+
+    @property
+    def batches(self) -> dict[str, Any]:
+        """The arguments of a translation beside the search."""
+        return {} if self.batch_tokens is None else {"batch_tokens": self.batch_tokens}
+
+    def of(self, own: Search, **more: Any) -> Search:
+        """A model's own search with the changes."""
+        return own.changed(**{**self.changes, **more})
+
+    def check(self, **more: Any) -> None:
+        """Raises `ConfigurationError` for numbers out of range, before a model is opened."""
+        from regard.translation.decoding.search import Search
+
+        if self.batch_tokens is not None:
+            check_whole("--batch-tokens", self.batch_tokens, 1, 2**31)
+        self.of(Search(), **more)
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """Sampling instead of a search."""
+
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw words by chance instead of the likeliest.")
+    ] = False
+    temperature: Annotated[
+        float | None, typer.Option(help="Of --sample: below 1 bolder, above 1 more even.")
+    ] = None
+    top_k: Annotated[int | None, typer.Option(help="Of --sample: among so many words.")] = None
+    top_p: Annotated[
+        float | None, typer.Option(help="Of --sample: among the fewest words of this probability.")
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Of --sample: the same seed draws the same words.")
+    ] = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields of a `Search` that were given."""
+        sampling = {"sampling": True} if self.sample else {}
+        return {**sampling, **_given(self, "sample", "seed")}
+
+    def check(self) -> None:
+        """Raises `ConfigurationError` for an option that needs --sample, and for a seed out of range."""
+        for name, value in _given(self, "sample").items():
+            if not self.sample:
+                option = "--" + name.replace("_", "-")
+                raise ConfigurationError(f"{option} {value}: is for sampling: add --sample")
+        if self.seed is not None:
+            check_whole("--seed", self.seed, 0, 2**63 - 1)
+
+
+def _given(options: object, *without: str) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(options).items()
+        if value is not None and name not in without
+    }
