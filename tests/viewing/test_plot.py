@@ -56,9 +56,9 @@ def test_a_translation_is_drawn_with_its_own_words() -> None:
     [
         (TRANSLATED, {"name": "decoder.7.cross"}, ValueError, "no look 'decoder.7.cross': there"),
         (Translation("a", "b"), {}, ValueError, "there are none: translate with looks=True"),
-        (TRANSLATED, {"queries": ["a"]}, TypeError, "its own words: leave out queries"),
-        (TRANSLATED, {"reduce": "max"}, TypeError, "its own words: leave out reduce"),
-        (LOOK, {"name": "decoder.0.cross"}, TypeError, "a look is a single one"),
+        (TRANSLATED, {"queries": ["a"]}, TypeError, "queries is only for a look"),
+        (TRANSLATED, {"reduce": "max"}, TypeError, "reduce is only for a look"),
+        (LOOK, {"name": "decoder.0.cross"}, TypeError, "which is only for a translation"),
         (LOOK[0], {"queries": ["a"]}, ShapeError, "pass one for each query"),
         (WEIGHTS, {}, TypeError, "got a Tensor: pass a look or a translation"),
         (LOOK, {"theme": "grey"}, ValueError, "grey"),

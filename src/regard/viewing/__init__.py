@@ -1,5 +1,4 @@
-"""What people look at: pictures, terminal drawings and pages of what attention looked at.
+"""Pictures, terminal drawings and pages of attention weights.
 
-The wing reads looks and readings and changes nothing. Matplotlib and rich are imported where
-something is drawn, so that importing this package costs nothing.
+Matplotlib and rich are imported by the functions that draw, so importing this package is quick.
 """

@@ -26,14 +26,14 @@ class HasWeights(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """What each query read of each key: weights, with a label for every row and column.
+    """Weights with a label for each query and key.
 
     Args:
         weights: (queries, keys), a tensor or an array; kept as a float64 array on the CPU.
-        queries: the words that look, one a row.
-        keys: the words that are looked at, one a column.
-        title: what the picture is called.
-        readable: (queries, keys), which keys each query may read; None where nothing was masked.
+        queries: a word for each row.
+        keys: a word for each column.
+        title: the title of the picture.
+        readable: (queries, keys), which keys each query may read; None if no key is masked.
 
     Raises:
         ValueError: the labels or `readable` do not fit the weights, or a weight is not a finite number.
@@ -67,7 +67,9 @@ class Alignment:
             )
         if not np.isfinite(weights).all():
             row, column = np.argwhere(~np.isfinite(weights))[0]
-            raise ValueError(f"weight [{row}, {column}] is {weights[row, column]}: not a number")
+            raise ValueError(
+                f"weight [{row}, {column}] is {weights[row, column]}: expected a finite number"
+            )
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "queries", list(self.queries))
         object.__setattr__(self, "keys", list(self.keys))
@@ -75,8 +77,7 @@ class Alignment:
     def words(self) -> Alignment:
         """Merge subwords into words: sum the weights over keys, average them over queries.
 
-        A row that summed to 1 still does: a word is read as often as its pieces together, and
-        reads what its pieces read on average. Merging twice changes nothing.
+        Rows that summed to 1 still do. Merging twice changes nothing.
 
         >>> alignment = Alignment(np.eye(3), ["▁a", "▁b", "c"], ["▁x", "y", "</s>"]).words()
         >>> alignment.keys, alignment.weights.tolist()
@@ -95,18 +96,18 @@ class Alignment:
 
     @property
     def masked(self) -> Float[np.ndarray, "queries keys"]:
-        """The weights as a masked array, without those of keys that must not be read."""
+        """The weights as a masked array, in which keys that may not be read are masked."""
         return np.ma.masked_array(self.weights, False if self.readable is None else ~self.readable)
 
     @property
     def has_masked(self) -> bool:
-        """Whether there is a key that some query must not read."""
+        """Whether there is a key that some query may not read."""
         return self.readable is not None and not self.readable.all()
 
     def scale(self) -> tuple[float, float]:
-        """The ends of the colour scale: from 0 to the first of 1, 0.5, 0.2, 0.1 ... that fits.
+        """The ends of the colour scale: from 0 to the smallest of 1, 0.5, 0.2, 0.1 ... that fits.
 
-        Round ends make pictures comparable; weights that are no shares (plain scores) widen it.
+        Round ends make pictures comparable. Scores below 0 or above 1 extend the scale.
 
         >>> Alignment(np.array([[0.3, 0.25]]), ["a"], ["x", "y"]).scale()
         (0.0, 0.5)
@@ -127,14 +128,10 @@ def by_head(
     """One alignment for each head of a look over one sentence.
 
     Args:
-        look: its weights have shape (heads, queries, keys), (1, heads, queries, keys) or
-            (queries, keys).
+        look: of shape ([1,] [heads,] queries, keys).
         queries: one label for each query.
         keys: one label for each key.
-        title: the title of each; "head N" (from 0) is added where there are several heads.
-
-    Returns:
-        The alignments, in the order of the heads.
+        title: the title of each; "head N" (from 0) is added if there are several heads.
 
     Raises:
         ValueError: the look covers several sentences, or the labels do not fit.
@@ -158,9 +155,9 @@ def by_head(
 
 
 def mean(alignments: Sequence[Alignment], *, title: str | None = None) -> Alignment:
-    """The mean of alignments with the same words, as of the heads of one layer.
+    """The mean of alignments with the same words, such as the heads of one layer.
 
-    A cell is masked where it is masked in all of them.
+    A cell is masked if it is masked in all of them.
 
     Raises:
         ValueError: there are none, or their words differ.
@@ -186,7 +183,7 @@ def _headed(title: str, head: int) -> str:
 
 
 def _readable(look: HasWeights, shape: tuple[int, ...], heads: int) -> Sequence[np.ndarray | None]:
-    """For each head which keys may be read; None where the look knows of no mask."""
+    """For each head, which keys may be read; None if the look has no mask."""
     known = look.readable() if hasattr(look, "readable") else None
     if known is None:
         return [None] * heads
@@ -201,7 +198,7 @@ def _array(weights: Any) -> Float[np.ndarray, "..."]:
 
 
 def round_up(value: float) -> float:
-    """The first of 1, 2, 5, 10 times a power of ten that is no less; 1 for nothing.
+    """The smallest of 1, 2 or 5 times a power of ten that is not below the value; 1 for 0.
 
     >>> [round_up(value) for value in (0.0, 0.02, 0.118, 0.97)]
     [1.0, 0.02, 0.2, 1.0]

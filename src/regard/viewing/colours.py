@@ -1,14 +1,17 @@
-"""One sequential scale of colours for pictures, terminal and page, in a light and a dark theme.
+"""One sequential colour scale for pictures, terminal and page, in a light and a dark theme.
 
-The scale starts at the paper of its theme and moves steadily away from it, so that no weight is
-no ink: the larger the weight the darker on light paper, the brighter on dark paper. Between its
-anchors it is mixed in OKLab (Björn Ottosson, 2020), where equal steps look equal.
+The scale starts near the background colour. A larger weight is darker on a light background and
+brighter on a dark one. Colours between the anchors are interpolated in OKLab (Björn Ottosson,
+2020), where equal steps look equal.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.colors import ListedColormap
 
 ThemeName = Literal["light", "dark"]
 Colour = tuple[float, float, float]
@@ -18,7 +21,7 @@ _WHITE, _BLACK = "#ffffff", "#080b10"
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a picture: its paper, its ink, and the anchors of its scale."""
+    """The colours of a picture: background (paper), text (ink), and the anchors of its scale."""
 
     paper: str
     ink: str
@@ -28,10 +31,7 @@ class Theme:
     anchors: tuple[str, ...]
 
     def shade(self, share: float) -> Colour:
-        """The colour at a share of the scale, as red, green and blue from 0 to 1.
-
-        Args:
-            share: from 0 (nothing) to 1 (the scale's end); what lies outside is clamped.
+        """The colour at a share of the scale, from 0 to 1; values outside are clamped.
 
         >>> THEMES["light"].shade(0.0) == rgb(THEMES["light"].anchors[0])
         True
@@ -45,10 +45,16 @@ class Theme:
         return _from_oklab(tuple(a + part * (b - a) for a, b in zip(before, after, strict=True)))
 
     def ink_on(self, share: float) -> str:
-        """The colour in which to write upon a shade: white or black, whichever shows more."""
+        """The text colour on a shade: white or black, the one with more contrast."""
         shade = luminance(self.shade(share)) + 0.05
         over, under = 1.05 / shade, shade / (luminance(rgb(_BLACK)) + 0.05)
         return _WHITE if over > under else _BLACK
+
+    def colormap(self) -> ListedColormap:
+        """The scale for matplotlib; masked cells are transparent."""
+        from matplotlib.colors import ListedColormap
+
+        return ListedColormap([self.shade(step / 255) for step in range(256)], bad="none")
 
 
 THEMES: dict[str, Theme] = {
@@ -72,11 +78,7 @@ THEMES: dict[str, Theme] = {
 
 
 def theme(name: str) -> Theme:
-    """The theme of that name.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The theme of this name; a ValueError if there is none."""
     if name not in THEMES:
         raise ValueError(f"unknown theme {name!r}: choose from {', '.join(THEMES)}")
     return THEMES[name]
@@ -94,7 +96,7 @@ def hexadecimal(colour: Colour) -> str:
 
 
 def luminance(colour: Colour) -> float:
-    """How bright a colour is, from 0 to 1 (WCAG 2.2, relative luminance)."""
+    """The relative luminance of a colour, from 0 to 1 (WCAG 2.2)."""
     red, green, blue = (_linear(part) for part in colour)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 

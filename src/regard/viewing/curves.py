@@ -1,4 +1,4 @@
-"""The curves of a training, drawn from the lines it wrote to metrics.jsonl."""
+"""The curves of a training, drawn from its metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import DataError
 from regard.viewing import colours, figures
-from regard.viewing.lettering import style
+from regard.viewing.lettering import legend, plain_axes, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ Points = list[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a training measured: (step, value) pairs, each list in the order of the steps."""
+    """The measurements of a training: (step, value) pairs in the order of the steps."""
 
     loss: Points = field(default_factory=list)
     validation_loss: Points = field(default_factory=list)
@@ -33,13 +33,10 @@ class Metrics:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Metrics:
-        """Read a file of metrics, each line one JSON object with its kind and step.
+        """Read the metrics.jsonl of a run, each line a JSON object with a kind and a step.
 
-        A resumed training makes some steps again: from where the steps go back, the new ones
-        count. A line cut off by a kill is left out, and so is a value that is no number.
-
-        Args:
-            path: the metrics.jsonl of a run.
+        A resumed training repeats some steps: the later measurement of a step counts. Incomplete
+        lines and values that are not finite numbers are ignored.
 
         Raises:
             DataError: the file cannot be read, or no line of it is a measurement.
@@ -70,15 +67,7 @@ class Metrics:
 
 
 def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "") -> Figure:
-    """Draw loss, validation BLEU, learning rate and speed over the steps of a training.
-
-    Args:
-        path: the metrics.jsonl of a run.
-        theme: "light" or "dark".
-        title: what the picture is called.
-
-    Returns:
-        The figure; `figures.save` writes it to a file.
+    """Draw loss, validation BLEU, learning rate and speed from the metrics.jsonl of a run.
 
     Raises:
         DataError: the file cannot be read, or no line of it is a measurement.
@@ -97,7 +86,7 @@ def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "")
         _line(losses, metrics.loss, pale, "training", look)
         _line(losses, metrics.validation_loss, look.accent, "validation", look)
         if metrics.loss and metrics.validation_loss:
-            _legend(losses, look)
+            legend(losses, look)
         _panel(scores, "Validation BLEU", look)
         _line(scores, metrics.bleu, look.accent, "BLEU", look)
         _mark_best(scores, metrics.bleu, look)
@@ -139,37 +128,22 @@ def _panel(axes: Axes, name: str, look: colours.Theme) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title(name, loc="left", pad=8, **style(look, 9.5))
-    axes.set_facecolor(look.paper)
-    axes.grid(axis="y", color=look.rule, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelsize=8, labelcolor=look.faint, labelbottom=True)
+    plain_axes(axes, look)
+    axes.tick_params(labelbottom=True)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:.0f}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    for side in ("top", "left", "right"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(look.rule)
 
 
 def _line(axes: Axes, points: Points, colour: str, name: str, look: colours.Theme) -> None:
     if not points:
-        axes.text(
-            0.5,
-            0.5,
-            "not measured yet",
-            transform=axes.transAxes,
-            ha="center",
-            **style(look, 8, look.faint),
-        )
+        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "center"}
+        axes.text(0.5, 0.5, "not measured yet", **place, **style(look, 8, look.faint))
         return
     steps, values = zip(*points, strict=True)
     dots = "o" if len(points) == 1 else ""
     axes.plot(steps, values, color=colour, linewidth=1.4, label=name, marker=dots, markersize=4)
-
-
-def _legend(axes: Axes, look: colours.Theme) -> None:
-    axes.legend(frameon=False, fontsize=8, labelcolor=look.faint, loc="upper right")
 
 
 def _mark_best(axes: Axes, points: Points, look: colours.Theme) -> None:

@@ -1,4 +1,4 @@
-"""A figure that a notebook shows without `%matplotlib inline`."""
+"""A figure that a notebook displays without `%matplotlib inline`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from regard.viewing import figures
 
 
 class DisplayedFigure(Figure):
-    """A figure of matplotlib's with a picture of its own for notebooks; pyplot does not know it."""
+    """A matplotlib figure that renders itself for notebooks, independently of pyplot."""
 
     def _repr_png_(self) -> bytes:
         return figures.render(self, "png", dots_per_inch=100)

@@ -1,4 +1,4 @@
-"""Figures saved as png, svg or pdf: atomically, and byte for byte the same every time."""
+"""Save figures as png, svg or pdf. Equal figures give equal files."""
 
 from __future__ import annotations
 
@@ -23,19 +23,12 @@ FORMATS = ("png", "svg", "pdf")
 def save(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 200) -> Path:
     """Write a figure in the format that the file's name ends in.
 
-    Warns of characters that no installed font has: a png or pdf shows them as boxes.
-
-    Args:
-        figure: what `pictures`, `multiples` or `curves` drew.
-        path: ends in .png, .svg or .pdf; a file that is there is replaced.
-        dots_per_inch: resolution of a png, and of what is not vectors in the others.
-
-    Returns:
-        The path.
+    An existing file is replaced, or kept if writing fails. A warning lists the characters that no
+    installed font has, which a png or pdf shows as boxes.
 
     Raises:
-        ConfigurationError: the name ends in no format that is known.
-        OSError: the file cannot be written; one that was there is untouched.
+        ConfigurationError: the name does not end in .png, .svg or .pdf.
+        OSError: the file cannot be written.
     """
     ending = format_of(path)
     content = render(figure, ending, dots_per_inch=dots_per_inch)
@@ -46,10 +39,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 2
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """The format that a file's name asks for: to be called before work is spent on a figure.
-
-    Raises:
-        ConfigurationError: it is none of `FORMATS`.
+    """The format of a file name, or a ConfigurationError. Call it before a figure is computed.
 
     >>> format_of("picture.PNG")
     'png'
@@ -62,9 +52,9 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 
 def render(figure: Figure, ending: str, *, dots_per_inch: int = 200) -> bytes:
-    """The bytes of a figure: no dates, no random names, so that equal figures are equal files.
+    """The bytes of a figure, without dates and random names, so that equal figures are equal files.
 
-    The text of an svg is text: whoever shows it chooses fonts for characters that this machine lacks.
+    The text of an svg remains text: the program that shows it chooses the fonts.
     """
     import matplotlib
 
@@ -88,7 +78,7 @@ def render(figure: Figure, ending: str, *, dots_per_inch: int = 200) -> bytes:
 
 
 def missing(figure: Figure) -> str:
-    """A sentence about the characters of a figure that no installed font has; "" where none lack."""
+    """A message about the characters of a figure that no installed font has; "" if there are none."""
     from matplotlib.text import Text
 
     return fonts.missing(each.get_text() for each in figure.findobj(Text))
@@ -96,7 +86,7 @@ def missing(figure: Figure) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without matplotlib's warning for each single character that no font has."""
+    """Suppress matplotlib's warning for each character that no font has."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*[Gg]lyph.*")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")

@@ -1,4 +1,4 @@
-"""Fonts that have the characters of a text, out of those installed on this machine."""
+"""Installed fonts that have the characters of a text."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PREFERRED = (
     "WenQuanYi Zen Hei",
     "Arial Unicode MS",
 )
-_NO_GLYPH = {"Cc", "Cf", "Mn", "Me", "Zs", "Zl", "Zp"}  # boxes of these are not drawn or not missed
+_NO_GLYPH = {"Cc", "Cf", "Mn", "Me", "Zs", "Zl", "Zp"}  # categories that need no glyph
 _NAMED = 5
 
 
 @functools.lru_cache(4096)
 def families(text: str) -> tuple[str, ...]:
-    """DejaVu Sans, then the families that have the characters it lacks, the preferred ones first."""
+    """DejaVu Sans, then families with the characters that it lacks, preferred families first."""
     chosen, wanted = [FIRST], _needed(text) - _characters(FIRST)
     for family in _installed() if wanted else ():
         found = wanted & _characters(family)
@@ -41,7 +41,7 @@ def families(text: str) -> tuple[str, ...]:
 
 
 def missing(texts: Iterable[str]) -> str:
-    """A sentence about the characters that no installed font has; "" where there are none."""
+    """A message about the characters that no installed font has; "" if there are none."""
     lacking = {
         character: None for text in texts for character in text if ord(character) in _lacking(text)
     }
@@ -66,7 +66,7 @@ def _needed(text: str) -> frozenset[int]:
 
 @functools.cache
 def _installed() -> dict[str, str]:
-    """The file of each family's upright font of normal weight, the preferred families first."""
+    """The file of the upright font of normal weight of each family, preferred families first."""
     from matplotlib import font_manager
 
     upright = {
@@ -74,7 +74,7 @@ def _installed() -> dict[str, str]:
         for font in font_manager.fontManager.ttflist
         if font.style == "normal"
         and font.weight in (400, "normal", "regular")
-        and "lastresort" not in font.name.lower().replace(" ", "")  # has a box for everything
+        and "lastresort" not in font.name.lower().replace(" ", "")  # draws a box for each character
     }
     order = {family: place for place, family in enumerate((FIRST, *_PREFERRED))}
     return dict(sorted(upright.items(), key=lambda item: (order.get(item[0], len(order)), item)))
@@ -82,7 +82,7 @@ def _installed() -> dict[str, str]:
 
 @functools.cache
 def _characters(family: str) -> frozenset[int]:
-    """The characters of a family; none of a font that matplotlib cannot draw, such as bitmaps."""
+    """The characters of a family; none for a font that matplotlib cannot draw, such as a bitmap."""
     from matplotlib import font_manager
 
     try:

@@ -1,4 +1,4 @@
-"""Words made safe to show: nothing invisible, nothing that reorders, nothing endless."""
+"""Words made safe to show: no invisible or reordering characters, and a limited length."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ _JOINERS = "\u200c\u200d"  # part of ordinary Persian and of emoji
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _MARKS = {"Mn", "Me"}
 _MOST_MARKS = 8
+_NUMBERED = 0.095  # smaller weights are drawn without a number
 _ISOLATE, _END = "\u2068", "\u2069"  # first strong isolate, pop directional isolate
 
 
 def visible(text: str) -> str:
-    r"""Write controls, bidi overrides and lone surrogates as escapes.
+    r"""Replace controls, bidi overrides and lone surrogates by escapes; keep 8 marks on a letter.
 
-    Isolates of `isolated` stay where each has its end: they change the order of nothing around them.
-
-    Args:
-        text: any string, also one with lone surrogates.
-
-    Returns:
-        The text with such characters as escapes, and no more than 8 marks upon one letter.
+    Complete pairs of isolates, as `isolated` writes them, are kept: they do not reorder other text.
 
     >>> visible("safe\u202etxt.exe\n")
     'safe\\u202etxt.exe\\n'
@@ -42,15 +37,15 @@ def visible(text: str) -> str:
 
 
 def isolated(text: str) -> str:
-    """The text, visible, between isolates: its direction is its own, whatever stands beside it.
+    """The visible text between isolates, so that neighbouring text does not change its direction.
 
-    An Arabic sentence keeps its full stop where a Latin one follows (Unicode UAX 9, section 2.7).
+    An Arabic sentence keeps its full stop if a Latin one follows (Unicode UAX 9, section 2.7).
     """
     return f"{_ISOLATE}{visible(text)}{_END}"
 
 
 def _paired(text: str) -> set[int]:
-    """The places of isolates with an end, and of those ends."""
+    """The positions of isolates that are closed, and of the characters that close them."""
     opened: list[int] = []
     paired: set[int] = set()
     for place, character in enumerate(text):
@@ -62,7 +57,7 @@ def _paired(text: str) -> set[int]:
 
 
 def cells(text: str) -> int:
-    """Columns that a text takes in a terminal: 2 for a wide character, 0 for a mark.
+    """The number of terminal columns of a text: 2 for a wide character, 0 for a mark.
 
     >>> cells("家e\u0301")
     3
@@ -71,7 +66,7 @@ def cells(text: str) -> int:
 
 
 def shorten(text: str, width: int, ellipsis: str = "…") -> str:
-    """Crop a text to a width in terminal columns, with an ellipsis where something is gone.
+    """Crop a text to a width in terminal columns; a cropped text ends with an ellipsis.
 
     >>> shorten("Donaudampfschiff", 6)
     'Donau…'
@@ -87,6 +82,11 @@ def shorten(text: str, width: int, ellipsis: str = "…") -> str:
         if taken <= room:
             kept = place + 1
     return text
+
+
+def percent(weight: float) -> str:
+    """A weight in percent without the sign; "" below 10%."""
+    return f"{100 * weight:.0f}" if weight >= _NUMBERED else ""
 
 
 def _cells_of(character: str) -> int:

@@ -1,4 +1,4 @@
-"""How long the sentences of a corpus are: a histogram for each split."""
+"""Histograms of the sentence lengths of a corpus, one for each split."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.viewing import colours, figures
 from regard.viewing.labels import shorten, visible
-from regard.viewing.lettering import style
+from regard.viewing.lettering import legend, plain_axes, style
 from regard.viewing.pictures import write_title
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _WIDTH, _PANEL, _EDGE = 8.0, 2.2, 0.55  # inches
 _BINS, _SHOWN = 60, 0.995
 _LONGEST_NAME = 90
 
-# How many sentences have each length, by the name of a side.
+# For each side, such as a language, the number of sentences of each length.
 Sides = Mapping[str, Mapping[int, int]]
 
 
@@ -31,19 +31,16 @@ def histograms(
     unit: str = "words",
     title: str = "",
 ) -> Figure:
-    """Draw the lengths of each split's sides over one another, as shares of its sentences.
+    """Draw the sentence lengths of the sides of each split, as shares of its sentences.
 
-    All panels have one scale. It ends where 99.5% of the sentences of every side do; what is longer
-    is counted in the last bin, which then is marked "and more".
+    All panels have one scale. It covers 99.5% of the sentences of each side. Longer sentences are
+    counted in the last bin, which is then marked "and more".
 
     Args:
-        splits: a name, and for each side how many sentences have each length.
+        splits: names, and for each side the number of sentences of each length.
         theme: "light" or "dark".
-        unit: what lengths are counted in.
-        title: what the picture is called.
-
-    Returns:
-        The figure; `figures.save` writes it to a file.
+        unit: the unit of a length.
+        title: the title of the picture.
 
     Raises:
         ValueError: there is no split, or no such theme.
@@ -86,17 +83,11 @@ def _panel(axes: Axes, name: str, pair: Sides, look: colours.Theme, width: int, 
     sentences = max((sum(lengths.values()) for lengths in pair.values()), default=0)
     heading = f"{shorten(visible(name), _LONGEST_NAME)}: {sentences:,} pairs"
     axes.set_title(heading, loc="left", pad=6, **style(look, 9, text=heading))
-    axes.set_facecolor(look.paper)
-    axes.grid(axis="y", color=look.rule, linewidth=0.6)
-    axes.set_axisbelow(True)
+    plain_axes(axes, look)
     axes.set_xlim(0.5, edges[-1])
     axes.set_ylim(bottom=0)
-    axes.tick_params(length=0, labelsize=8, labelcolor=look.faint)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
-    for place in ("top", "left", "right"):
-        axes.spines[place].set_visible(False)
-    axes.spines["bottom"].set_color(look.rule)
-    axes.legend(frameon=False, fontsize=8, labelcolor=look.faint, loc="upper right")
+    legend(axes, look)
 
 
 def _share(lengths: Mapping[int, int], part: float) -> int:

@@ -1,4 +1,4 @@
-"""Words in figures: literal, in fonts that are there, and only where there is room for them."""
+"""Text in figures: without markup, in installed fonts, cropped to the available space."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ GAP = 0.08  # inches between a word and its row or column
 HATCH, MASKED = "/////", "hatched: masked, may not be read"
 _LONGEST_LABEL = 24
 
+Box = tuple[float, float, float, float]
+
 
 def style(
     look: colours.Theme, size: float, colour: str | None = None, *, text: str = ""
 ) -> dict[str, Any]:
-    """The style of a text: literal (a $ is a $), in fonts that have its characters."""
+    """The style of a text: no mathematical markup ($), in fonts that have its characters."""
     return {
         "fontsize": size,
         "color": colour or look.ink,
@@ -31,14 +33,39 @@ def style(
     }
 
 
+def type_size(cell: float, smallest: float, largest: float) -> float:
+    """The type size in points for the label of a cell of this height in inches."""
+    return min(largest, max(smallest, 72 * cell * 0.72))
+
+
+def plain_axes(axes: Axes, look: colours.Theme) -> None:
+    """Axes with horizontal grid lines and no frame but the line below."""
+    axes.set_facecolor(look.paper)
+    axes.grid(axis="y", color=look.rule, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, labelsize=8, labelcolor=look.faint)
+    for side in ("top", "left", "right"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(look.rule)
+
+
+def legend(axes: Axes, look: colours.Theme) -> None:
+    axes.legend(frameon=False, fontsize=8, labelcolor=look.faint, loc="upper right")
+
+
+def as_shares(box: Box, width: float, height: float) -> Box:
+    """Left, bottom, width and height in inches as shares of a figure of this size."""
+    return box[0] / width, box[1] / height, box[2] / width, box[3] / height
+
+
 def label(text: str) -> str:
-    """A word as it stands beside a picture."""
+    """A word as a label of a row or column."""
     return shorten(visible(text), _LONGEST_LABEL)
 
 
 @functools.lru_cache(4096)
 def measure(text: str, points: float, weight: str = "normal") -> float:
-    """The width of a text in inches, in the fonts that it will be drawn in."""
+    """The width of a text in inches, in the fonts that `style` chooses."""
     from matplotlib.backends import backend_agg
     from matplotlib.font_manager import FontProperties
 
@@ -51,7 +78,7 @@ def measure(text: str, points: float, weight: str = "normal") -> float:
 
 
 def fitted(title: str, inches: float) -> str:
-    """A title, visible, cropped to a width where it is written in bold letters of 11 points."""
+    """A visible title, cropped to a width in bold type of 11 points."""
     whole = title = visible(title)
     columns = len(whole)
     while measure(title, 11.0, "bold") > inches and columns > 1:
@@ -67,7 +94,7 @@ def write_queries(
     points: float,
     look: colours.Theme,
 ) -> None:
-    """Words to the left of the rows of axes whose unit is one cell."""
+    """Write words to the left of the rows. One unit of the axes is one cell."""
     width, height = inches
     left = -GAP / width * _span(axes.get_xlim())
     for place in _said(len(words), height, points):
@@ -85,7 +112,7 @@ def write_keys(
     *,
     slanted: bool = True,
 ) -> None:
-    """Words above the columns: slanted where cells are wide enough, else upright."""
+    """Write words above the columns, at 45 degrees if slanted, else vertically."""
     width, height = inches
     up = -GAP / height * _span(axes.get_ylim())
     angle: dict[str, Any] = {"rotation": 45 if slanted else 90, "rotation_mode": "anchor"}
@@ -101,7 +128,7 @@ def _span(limits: tuple[float, float]) -> float:
 
 
 def _said(count: int, inches: float, points: float) -> range:
-    """The places whose words have room: all, or every second, third ... where cells are tiny."""
+    """The positions whose words are written: all, or every second, third ... if cells are small."""
     step = 1
     while inches / count * step * 72 < points and step < count:
         step += 1

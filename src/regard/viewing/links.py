@@ -1,4 +1,4 @@
-"""Word links on the weights they were read off."""
+"""Word links drawn on the attention weights."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def linked(alignment: Alignment, links: Iterable[tuple[int, int]], theme: str = "light") -> Figure:
-    """A heat map of weights, with a frame round each cell whose words are linked.
+    """A heat map of weights, with a frame around each cell whose words are linked.
 
     Args:
         alignment: weights of target words (down) over source words (across).
-        links: (source, target) positions in them, from 0.
+        links: (source, target) positions, from 0.
         theme: "light" or "dark".
 
     Raises:
-        ValueError: a link to a word that is not there, or no such theme.
+        ValueError: a link has no such word, or there is no such theme.
     """
     from matplotlib.patches import Rectangle
 

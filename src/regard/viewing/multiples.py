@@ -1,4 +1,4 @@
-"""All layers and heads at once: one small heat map each, layers down and heads across."""
+"""A small heat map for each layer and head, layers down and heads across."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from regard.viewing import colours, figures
 from regard.viewing.alignment import Alignment, scale_of
 from regard.viewing.labels import shorten, visible
-from regard.viewing.lettering import GAP, MASKED, label, measure, style, write_keys, write_queries
+from regard.viewing.lettering import (
+    GAP,
+    MASKED,
+    Box,
+    as_shares,
+    label,
+    measure,
+    style,
+    type_size,
+    write_keys,
+    write_queries,
+)
 from regard.viewing.pictures import BAR, EDGE, NOTE, draw_bar, paint, write_note, write_title
 
 if TYPE_CHECKING:
@@ -32,21 +43,18 @@ def small_multiples(
 ) -> Figure:
     """Draw many alignments on one colour scale, so that equal colours mean equal weights.
 
-    Words stand to the left of the first head and above the first layer; a layer with other keys
-    than the layer above has its own.
+    Words are written to the left of the first head and above the first layer. A layer with other
+    keys than the layer above has words of its own.
 
     Args:
-        panels: (layer, head, alignment); a number is shown as "layer 0" or "head 0", a string as
-            it is. Layers and heads keep the order in which they come.
+        panels: (layer, head, alignment) in the order to draw; a number is shown as "layer 0" or
+            "head 0", a string as it is.
         theme: "light" or "dark".
-        title: what the whole picture is called.
-        subtitle: written smaller below it, such as the model and the attention.
-
-    Returns:
-        The figure; `figures.save` writes it to a file.
+        title: the title of the picture.
+        subtitle: a smaller line below the title, such as the model and the attention.
 
     Raises:
-        ValueError: there are no panels, two for one place, or no such theme.
+        ValueError: there are no panels, two of one layer and head, or no such theme.
     """
     from regard.viewing.displayed import DisplayedFigure
 
@@ -62,7 +70,7 @@ def small_multiples(
         bar_height = min(1.6, layout.height - 2 * EDGE - 0.4)
         left, top = layout.width - EDGE - BAR - 0.42, layout.top
         place = (left, layout.height - top - bar_height, BAR, bar_height)
-        draw_bar(figure.add_axes(layout.shares(place)), look, scale)
+        draw_bar(figure.add_axes(as_shares(place, layout.width, layout.height)), look, scale)
         if title or subtitle:
             write_title(figure, title, look, subtitle)
         if layout.masked:
@@ -72,7 +80,7 @@ def small_multiples(
 
 @dataclass(frozen=True)
 class _PanelLayout:
-    """Where each panel goes; lengths in inches, `top` measured downwards."""
+    """Positions and sizes of the panels in inches; `top` is measured downwards."""
 
     layers: list[int | str]
     heads: list[int | str]
@@ -129,18 +137,15 @@ class _PanelLayout:
     def height(self) -> float:
         return self.top + sum(self.above) + sum(self.panel_heights) + EDGE + NOTE * self.masked
 
-    def box(self, row: int, column: int) -> tuple[float, float, float, float]:
+    def box(self, row: int, column: int) -> Box:
         left = self.left + column * (self.panel_widths + _BETWEEN)
         down = self.top + sum(self.above[: row + 1]) + sum(self.panel_heights[: row + 1])
         height = self.panel_heights[row]
-        return self.shares((left, self.height - down, self.panel_widths, height))
-
-    def shares(self, box: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-        left, bottom, width, height = box
-        return left / self.width, bottom / self.height, width / self.width, height / self.height
+        inches = (left, self.height - down, self.panel_widths, height)
+        return as_shares(inches, self.width, self.height)
 
     def write_around(self, axes: Axes, row: int, column: int, look: colours.Theme) -> None:
-        """The words of a panel at the edge, and the names of its layer and head."""
+        """Write the words and the names of layer and head beside a panel at the edge."""
         alignment = self.placed[row, column]
         inches = (self.panel_widths, self.panel_heights[row])
         if self.above[row] > _BETWEEN:
@@ -163,19 +168,13 @@ class _PanelLayout:
 
 
 def _side(words: int, together: float, panels: int) -> float:
-    """The side of a panel of so many words, of so many panels beside one another."""
+    """The side of a panel with this number of words, of this number of panels in a row."""
     ordinary = min(_SIDE, words * _CELL, together / panels)
     return min(max(ordinary, words * _SMALLEST_CELL), max(ordinary, _LIMIT / panels))
 
 
 def _first(placed: dict[tuple[int, int], Alignment], row: int) -> Alignment:
-    return next(
-        alignment for (line, _), alignment in sorted(placed.items(), key=_place) if line == row
-    )
-
-
-def _place(item: tuple[tuple[int, int], Alignment]) -> tuple[int, int]:
-    return item[0]
+    return placed[min(place for place in placed if place[0] == row)]
 
 
 def _name(kind: str, given: int | str) -> str:
@@ -187,4 +186,4 @@ def _short(word: str) -> str:
 
 
 def _type(cell: float) -> float:
-    return min(_LARGEST_TYPE, max(_SMALLEST_TYPE, 72 * cell * 0.72))
+    return type_size(cell, _SMALLEST_TYPE, _LARGEST_TYPE)

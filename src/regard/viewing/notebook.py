@@ -1,4 +1,4 @@
-"""A translation in a notebook: its two sentences, its word links, and what each word looked at."""
+"""A translation in a notebook: its sentences, its word links and its attention weights."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 from regard.viewing import colours
 from regard.viewing.alignment import Alignment
-from regard.viewing.labels import visible
+from regard.viewing.labels import percent, visible
 from regard.viewing.plot import alignment_of, last_cross
 
 if TYPE_CHECKING:
     from regard.translation.results import Translation
 
 MOST = 40  # words of a side of the table
-_SAID = 0.095
 _HATCH = "background:repeating-linear-gradient(135deg,#8888 0 1px,transparent 1px 5px)"
 _CELL = "width:2.2em;padding:2px;text-align:center;font-size:85%"
 
 
 def html(translation: Translation) -> str:
-    """Markup that needs nothing from outside; every text of the translation in it is escaped."""
+    """Self-contained markup, in which all text of the translation is escaped."""
     parts = [f"{_text(translation.source)} → <b>{_text(translation.text)}</b>"]
     if translation.alignment:
         sources, targets = translation.source.split(), translation.text.split()
@@ -37,7 +36,7 @@ def html(translation: Translation) -> str:
 
 
 def _table(translation: Translation, name: str) -> str:
-    """The weights of one attention, the mean of its heads, in whole words."""
+    """A table of one attention, the mean of its heads, in whole words."""
     alignment = alignment_of(translation, name)
     rows, columns = alignment.weights.shape
     if max(rows, columns) > MOST:
@@ -60,11 +59,10 @@ def _cells(alignment: Alignment, row: int) -> str:
             continue
         share = (weight - low) / (high - low)
         colour = f"background:{colours.hexadecimal(look.shade(share))};color:{look.ink_on(share)}"
-        said = f"{100 * weight:.0f}" if weight >= _SAID else ""
-        cells.append(f'<td style="{_CELL};{colour}">{said}</td>')
+        cells.append(f'<td style="{_CELL};{colour}">{percent(weight)}</td>')
     return "".join(cells)
 
 
 def _text(text: str) -> str:
-    """Of any direction, without a change to what stands beside it."""
+    """Escaped text, isolated so that its direction does not affect its neighbours."""
     return f"<bdi>{escape(visible(text))}</bdi>"

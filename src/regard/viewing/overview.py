@@ -1,4 +1,4 @@
-"""A look of any size as a figure: its map, a panel for each head, all on one scale."""
+"""A look of any size as a figure: a panel with the map of each head, all on one scale."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ def plot(
     keys: Sequence[str] | None = None,
     theme: str = "light",
 ) -> Figure:
-    """Draw a look's map; `look.plot(...)` is the same.
+    """Draw the map of a look; `look.plot(...)` is the same.
 
-    The scale ends at a round number, which its bar shows. Cells that no query may read are hatched;
-    of a cell of several weights, those at its corners and its value decide.
+    The colour scale ends at a round number. Masked cells are hatched; a cell of several weights
+    counts as masked if its value is 0 and the weights at its corners are masked.
 
     Args:
         look: any look; only its map is computed.
-        height: rows of a map, at most.
-        width: columns of a map, at most.
+        height: the largest number of rows of a map.
+        width: the largest number of columns of a map.
         rows: the window's queries; None for all.
         columns: the window's keys; None for all.
         reduce: "mean" or "max" of the weights in a cell.
-        entry: the batch entry to draw, by its leading axes; a panel for each below it.
-        title: what the figure is called; None for `look.caption.title`.
+        entry: indices of the leading batch axes; each remaining batch entry has a panel.
+        title: the title of the figure; None for `look.caption.title`.
         queries: a word for each query of the look; None for their positions.
         keys: a word for each key of the look; None for their positions.
         theme: "light" or "dark".
 
     Returns:
-        The figure, with axes in positions of queries and keys. A notebook shows it.
+        The figure, whose axes are positions of queries and keys. A notebook displays it.
 
     Raises:
         ShapeError: there are more than 16 panels, or none, or not a word for each query or key.
@@ -73,8 +73,6 @@ def plot(
     >>> [axes.get_title() for axes in plot(look).axes[:2]]
     ['0', '1']
     """
-    from matplotlib.colors import ListedColormap
-
     from regard.viewing.displayed import DisplayedFigure
 
     paper = colours.theme(theme)
@@ -104,8 +102,11 @@ def plot(
     tall = ceil(len(cells) / wide)
     low, high = float(cells.min()), float(cells.max())
     scale = {"vmin": -round_up(-low) if low < 0 else 0.0, "vmax": round_up(high)}
-    shades = ListedColormap([paper.shade(step / 255) for step in range(256)], bad="none")
-    drawing: dict[str, Any] = {"cmap": shades, "aspect": "auto", "interpolation": "nearest"}
+    drawing: dict[str, Any] = {
+        "cmap": paper.colormap(),
+        "aspect": "auto",
+        "interpolation": "nearest",
+    }
     with figures.quiet():
         inches = (1 + sides[1].inches * wide, 0.4 + sides[0].inches * tall)
         figure = DisplayedFigure(figsize=inches, layout="constrained", facecolor=paper.paper)
@@ -137,7 +138,7 @@ def plot(
 
 @dataclass(frozen=True)
 class _Side:
-    """The queries or keys of a map: positions where they are neighbours, else one mark for each."""
+    """The ticks of an axis: positions if they are consecutive, else a label for each."""
 
     first: int
     count: int
@@ -146,7 +147,7 @@ class _Side:
 
     @classmethod
     def of(cls, kind: str, window: Tensor, own: Tensor, words: Sequence[str] | None) -> _Side:
-        """Of the queries or keys in a window, whose own positions these are."""
+        """For the queries or keys of a window: indices in the look, positions, and words if given."""
         count = max(1, len(window))
         if words is not None:
             named = list(words)
@@ -161,7 +162,7 @@ class _Side:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """A cell has its position in its middle."""
+        """The ends of the axis. The middle of a cell is at its position."""
         return self.first - 0.5, self.first + self.count - 0.5
 
     @property
@@ -169,7 +170,7 @@ class _Side:
         return max(SIDE, WORD * min(self.count, MOST_WORDS)) if self.words else SIDE
 
     def mark(self, axis: Axis, look: colours.Theme, rotation: int = 0) -> None:
-        """Ticks at whole positions, or at words."""
+        """Set the ticks, at whole positions or at words."""
         from matplotlib.ticker import MaxNLocator
 
         if self.words and self.marks is not None:

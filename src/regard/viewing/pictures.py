@@ -1,4 +1,4 @@
-"""An alignment as a heat map: queries down, keys across, the words of both around it."""
+"""An alignment as a heat map: queries down, keys across, with the words of both."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from regard.viewing import colours, figures
-from regard.viewing.labels import visible
+from regard.viewing.labels import percent, visible
 from regard.viewing.lettering import (
     GAP,
     HATCH,
     MASKED,
+    Box,
+    as_shares,
     fitted,
     label,
     measure,
     style,
+    type_size,
     write_keys,
     write_queries,
 )
@@ -31,24 +34,20 @@ _SMALLEST_CELL, _LIMIT = 0.1, 24.0  # inches: room for a word that can be read, 
 _LARGEST_TYPE, _SMALLEST_TYPE = 10.0, 6.0  # points
 _MOST_TILES = 2500  # above, the grid is an image: thousands of separate tiles are slow to open
 _MOST_NUMBERED = 16
-_SAID = 0.095
 EDGE, BAR, NOTE = 0.22, 0.11, 0.18  # inches
 
 
 def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True) -> Figure:
     """Draw an alignment as a matplotlib figure; `figures.save` writes it to a file.
 
-    Cells of equal size; long sentences have smaller ones, until words could not be read: then the
-    figure grows, up to 24 inches, from where on words are left out. The colour scale starts at 0
-    and ends at a round number, which its bar shows. Masked cells are hatched.
+    Long sentences get smaller cells, as long as words can be read. Then the figure grows up to 24
+    inches. For longer sentences some words are left out. The colour scale ends at a round number.
+    Masked cells are hatched.
 
     Args:
-        alignment: what to draw.
+        alignment: the weights to draw.
         theme: "light" or "dark".
-        numbers: write weights of 10% and more into the cells, in percent, where there is room.
-
-    Returns:
-        The figure, with its facecolour set.
+        numbers: write weights of 10% and more into the cells, in percent, if there is room.
 
     Raises:
         ValueError: there is no such theme.
@@ -81,12 +80,9 @@ def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True
 def paint(
     axes: Axes, alignment: Alignment, look: colours.Theme, scale: tuple[float, float]
 ) -> None:
-    """The cells alone: tiles with a hairline of paper between them, or an image of many."""
-    from matplotlib.colors import ListedColormap
-
+    """Draw the cells: as separate tiles, or as an image if there are many."""
     rows, columns = alignment.weights.shape
-    shades = ListedColormap([look.shade(step / 255) for step in range(256)], bad="none")
-    colouring: dict[str, Any] = {"cmap": shades, "vmin": scale[0], "vmax": scale[1]}
+    colouring: dict[str, Any] = {"cmap": look.colormap(), "vmin": scale[0], "vmax": scale[1]}
     if rows * columns <= _MOST_TILES:
         width = 0.8 if max(rows, columns) <= 24 else 0.25
         tiles: dict[str, Any] = {"edgecolors": look.paper, "linewidth": width, "antialiased": True}
@@ -103,7 +99,7 @@ def paint(
 
 
 def draw_bar(axes: Axes, look: colours.Theme, scale: tuple[float, float]) -> None:
-    """The colour scale with its ends: percent where weights are shares, else the plain numbers."""
+    """Draw the colour scale, in percent if the weights are between 0 and 1."""
     low, high = scale
     steps = 128
     axes.set(xlim=(0, 1), ylim=(low, high), xticks=[])
@@ -123,7 +119,7 @@ def draw_bar(axes: Axes, look: colours.Theme, scale: tuple[float, float]) -> Non
 
 @dataclass(frozen=True)
 class HeatMapLayout:
-    """Where everything goes, in inches from the lower left corner."""
+    """Positions and sizes in inches, from the lower left corner."""
 
     queries: list[str]
     keys: list[str]
@@ -143,7 +139,7 @@ class HeatMapLayout:
         rows, columns = alignment.weights.shape
         height, width = map(_cell, (rows, columns))
         query_type, key_type = (
-            min(_LARGEST_TYPE, max(_SMALLEST_TYPE, 72 * cell * 0.72)) for cell in (height, width)
+            type_size(cell, _SMALLEST_TYPE, _LARGEST_TYPE) for cell in (height, width)
         )
         queries, keys = [label(q) for q in alignment.queries], [label(k) for k in alignment.keys]
         longest_query = max(measure(query, query_type) for query in queries)
@@ -175,15 +171,12 @@ class HeatMapLayout:
     def height(self) -> float:
         return self.bottom + self.grid_height + self.above + self.title_height + EDGE
 
-    def box(
-        self, left: float, bottom: float, width: float, height: float
-    ) -> tuple[float, float, float, float]:
-        """Inches as the shares of the figure that matplotlib wants."""
-        return left / self.width, bottom / self.height, width / self.width, height / self.height
+    def box(self, left: float, bottom: float, width: float, height: float) -> Box:
+        return as_shares((left, bottom, width, height), self.width, self.height)
 
 
 def _cell(count: int) -> float:
-    """The side of a cell, of so many in a row."""
+    """The side of a cell, for this number of cells in a row."""
     return min(_CELL, max(_LONGEST_SIDE / count, _SMALLEST_CELL), _LIMIT / count)
 
 
@@ -193,14 +186,14 @@ def _write_numbers(axes: Axes, alignment: Alignment, look: colours.Theme) -> Non
         return
     for row, weights in enumerate(alignment.weights.tolist()):
         for column, weight in enumerate(weights):
-            if weight >= _SAID:
+            if number := percent(weight):
                 ink = look.ink_on((weight - low) / (high - low))
                 centred = {"ha": "center", "va": "center_baseline", **style(look, 7.5, ink)}
-                axes.text(column + 0.5, row + 0.5, f"{100 * weight:.0f}", **centred)
+                axes.text(column + 0.5, row + 0.5, number, **centred)
 
 
 def write_title(figure: Figure, title: str, look: colours.Theme, subtitle: str = "") -> None:
-    """The title in the upper left corner and what is below it, cropped to the figure's width."""
+    """Write title and subtitle in the upper left corner, cropped to the figure's width."""
     width, height = figure.get_size_inches()
     at = EDGE / height
     for text, points, colour in ((title, 11.0, look.ink), (subtitle, 9.0, look.faint)):
@@ -212,7 +205,7 @@ def write_title(figure: Figure, title: str, look: colours.Theme, subtitle: str =
 
 
 def write_note(figure: Figure, text: str, look: colours.Theme) -> None:
-    """A line in the lower left corner."""
+    """Write a line in the lower left corner."""
     width, height = figure.get_size_inches()
     low = {"ha": "left", "va": "bottom", **style(look, 7.5, look.faint, text=text)}
     figure.text(EDGE / width, 0.5 * EDGE / height, text, **low)

@@ -1,4 +1,4 @@
-"""Sentencepiece's pieces put together into the words a person reads."""
+"""Join the pieces of sentencepiece into words."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
-    """The range [start, stop) of pieces that each word takes.
+    """The range [start, stop) of the pieces of each word.
 
-    Pieces of which none marks a word's start are words already, and stay as they are.
+    If no piece marks the start of a word, each piece is a word.
 
     >>> spans(["▁hou", "se", "▁is", "</s>"])
     [(0, 2), (2, 3), (3, 4)]
@@ -26,7 +26,7 @@ def spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def join(pieces: Sequence[str]) -> str:
-    """The text of one word's pieces, byte pieces decoded.
+    """The text of the pieces of one word; byte pieces are decoded.
 
     >>> join(["▁caf", "<0xC3>", "<0xA9>"])
     'café'

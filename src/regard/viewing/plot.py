@@ -1,4 +1,4 @@
-"""One door to a figure of anything that has weights."""
+"""`regard.plot`, a figure of a look or of a translation."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ def plot(
     theme: str = "light",
     **how: Any,
 ) -> Figure:
-    """Draw a look, with a panel for each head, or what the words of a translation looked at.
+    """Draw a look, with a panel for each head, or an attention of a translation.
 
-    A notebook shows the figure; `figure.savefig(path)` writes it.
+    A notebook displays the figure; `figure.savefig(path)` writes it.
 
     Args:
         shown: a look, or a translation that was made with ``looks=True``.
-        name: of a translation, the look to draw, one of `translation.looks`; by default the
+        name: the look of the translation to draw, a key of `translation.looks`; by default the
             cross-attention of the last layer.
-        head: the head to draw, the last batch axis; None for a panel for each of a look, and for
-            the mean of a translation's heads.
-        queries: of a look, a word for each query; None for their positions.
-        keys: of a look, a word for each key; None for their positions.
+        head: the head to draw; None for all heads of a look, or the mean of a translation's heads.
+        queries: a word for each query of a look; None for positions.
+        keys: a word for each key of a look; None for positions.
         title: the figure's title.
         theme: "light" or "dark".
-        how: of a look, further arguments of `Look.plot`: `height`, `width`, `rows`, `columns`,
+        how: for a look, further arguments of `Look.plot`: `height`, `width`, `rows`, `columns`,
             `reduce` and `entry`.
 
     Returns:
@@ -48,8 +47,8 @@ def plot(
 
     Raises:
         ValueError: the translation has no such look, or no such theme exists.
-        ShapeError: there are more than 16 panels, or not a word for each query or key.
-        TypeError: it is neither a look nor a translation, or an argument is of the other kind.
+        ShapeError: there are more than 16 panels, or a query or key has no word.
+        TypeError: `shown` is neither a look nor a translation, or an argument is for the other.
 
     >>> import torch, regard
     >>> figure = plot(regard.look(torch.eye(2), torch.eye(2)), queries=["a", "b"], keys=["x", "y"])
@@ -58,7 +57,7 @@ def plot(
     """
     if isinstance(shown, Look):
         if name is not None:
-            raise TypeError(f"name is {name!r}, and a look is a single one: leave it out")
+            raise TypeError(f"name is {name!r}, which is only for a translation: leave it out")
         look = shown if head is None else shown[..., head]
         figure: Figure = look.plot(queries=queries, keys=keys, title=title, theme=theme, **how)
         return figure
@@ -66,7 +65,7 @@ def plot(
         raise TypeError(f"got a {type(shown).__name__}: pass a look or a translation")
     others = [*how, *(["queries"] if queries else []), *(["keys"] if keys else [])]
     if others:
-        raise TypeError(f"a translation is drawn with its own words: leave out {others[0]}")
+        raise TypeError(f"{others[0]} is only for a look, not for a translation: leave it out")
     return heat_map(alignment_of(shown, name, head, title), theme)
 
 
@@ -76,7 +75,7 @@ def alignment_of(
     head: int | None = None,
     title: str | None = None,
 ) -> Alignment:
-    """One look of a translation in whole words; the mean of its heads unless one is asked for.
+    """One look of a translation in whole words: of one head, or the mean of all heads.
 
     Raises:
         ValueError: the translation has no such look.

@@ -1,13 +1,15 @@
-"""An alignment drawn in a terminal: the words of both sentences around a grid of shaded cells."""
+"""Draw an alignment in a terminal: shaded cells with the words of queries and keys."""
 
 from __future__ import annotations
 
 import os
+import textwrap
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from regard.viewing import colours
-from regard.viewing.labels import cells, shorten, visible
+from regard.viewing.labels import cells, percent, shorten, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,21 +19,20 @@ if TYPE_CHECKING:
     from regard.viewing.alignment import Alignment
 
 _WIDEST_KEY, _NARROWEST_KEY, _WIDEST_QUERY = 18, 4, 20
-_SAID = 0.095  # cells of less than 10% stay without their number
 _BLOCKS, _ASCII_BLOCKS, _MASKED = " ░▒▓█", " .:=#", "/"
 
 
 def draw(alignment: Alignment, console: Console, *, theme: str | None = None) -> None:
-    """Print an alignment: queries down, keys across, the larger the weight the stronger the cell.
+    """Print an alignment: queries down, keys across.
 
-    Where the console has no colour, cells are filled with ░▒▓█, and with .:=# where it cannot
-    write those. Masked cells are filled with slashes. Where the console is too narrow, words are
-    cropped first, then keys are left out. Notes below the legend report both.
+    Without colours, cells are filled with ░▒▓█, or with .:=# if the console cannot print those.
+    Masked cells are filled with slashes. On a narrow console words are cropped first, then keys are
+    left out. Notes below the legend report masked cells and missing keys.
 
     Args:
-        alignment: what to draw.
-        console: a rich console; its width, encoding and colours are kept to.
-        theme: "light" or "dark"; by default what the environment says of the terminal.
+        alignment: the weights to draw.
+        console: a rich console, whose width, encoding and colours are used.
+        theme: "light" or "dark"; by default the theme of the terminal, if COLORFGBG gives it.
     """
     from rich.text import Text
 
@@ -61,13 +62,13 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
             f"showing {len(widths)} of {len(keys)} keys: widen the terminal to see the rest"
         )
     for note in notes:
-        for line_of_note in _wrapped(note, console.width):
+        for line_of_note in textwrap.wrap(note, max(console.width, 8)):
             _print(console, Text(line_of_note))
 
 
 @dataclass(frozen=True)
 class _CellStyle:
-    """What this console can show: its colours, its blocks and its characters."""
+    """The colours, blocks and characters that a console can show, and the colour scale."""
 
     encoding: str
     theme: colours.Theme | None
@@ -90,7 +91,7 @@ class _CellStyle:
 
     @property
     def in_percent(self) -> bool:
-        """Whether the weights are shares; plain scores are drawn without numbers."""
+        """Whether the weights are between 0 and 1. Other scores are drawn without numbers."""
         return self.low >= 0 and self.high <= 1
 
     def text(self, label: str) -> str:
@@ -98,18 +99,18 @@ class _CellStyle:
         return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def fill(self, line: Text, weight: float | None, width: int) -> None:
-        """One cell and the gap after it: a weight of 10% or more in percent; None for a masked one."""
+        """Append a cell and a gap. A weight of None is masked."""
         if weight is None:
             faint = "" if self.theme is None else self.theme.faint
             line.append((width - 1) * _MASKED, faint).append(" ")
             return
         share = (weight - self.low) / (self.high - self.low)
-        said = f"{100 * weight:.0f}" if self.in_percent and weight >= _SAID else ""
-        said = said if len(said) < width else ""
+        number = percent(weight) if self.in_percent else ""
+        number = number if len(number) < width else ""
         if self.theme is not None:
-            line.append(_centred(said, width - 1), self._style(share))
+            line.append(_centred(number, width - 1), self._style(share))
         else:
-            spaced = f" {said} " if said and len(said) + 4 < width else said
+            spaced = f" {number} " if number and len(number) + 4 < width else number
             line.append(_centred(spaced, width - 1, self._block(share)))
         line.append(" ")
 
@@ -137,32 +138,18 @@ class _CellStyle:
 
 
 def _column_widths(keys: list[str], room: int) -> list[int]:
-    """The widths of as many columns as there is room for, each with one column of gap."""
+    """The widths of the columns that fit, each with a gap of one character."""
     for widest in range(_WIDEST_KEY, _NARROWEST_KEY - 1, -1):
         widths = [max(3, min(cells(key), widest)) + 1 for key in keys]
         if sum(widths) - 1 <= room:
             return widths
-    return widths[: max(1, _fitting(widths, room))]
-
-
-def _fitting(widths: list[int], room: int) -> int:
-    taken = 0
-    for place, width in enumerate(widths):
-        taken += width
-        if taken - 1 > room:
-            return place
-    return len(widths)
+    fitting = sum(end - 1 <= room for end in accumulate(widths))
+    return widths[: max(1, fitting)]
 
 
 def _centred(text: str, width: int, fill: str = " ") -> str:
     before = (width - cells(text)) // 2
     return fill * before + text + fill * (width - cells(text) - before)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, max(width, 8))
 
 
 def _writes(text: str, encoding: str) -> bool:
@@ -174,7 +161,7 @@ def _writes(text: str, encoding: str) -> bool:
 
 
 def _theme_of_terminal() -> str:
-    """Some terminals say what paper they have: COLORFGBG is "ink;paper", 7 and 15 are white."""
+    """From COLORFGBG, "foreground;background", where 7 and 15 are white; "dark" without it."""
     paper = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return "light" if paper in ("7", "15") else "dark"
 

@@ -1,7 +1,7 @@
-"""The standalone page: one HTML file to hover over, which opens offline and asks for nothing.
+"""The interactive page: one HTML file that needs no network.
 
-A content security policy lets in exactly the script and the style below, by their hashes, and
-nothing from anywhere else. Texts travel as JSON data and reach the page as text, never as markup.
+Its content security policy allows only its own script and style, by their hashes. All words are
+stored as JSON and displayed as text, never as markup.
 """
 
 from __future__ import annotations
@@ -34,21 +34,17 @@ def write(
     *,
     title: str = "",
 ) -> Path:
-    """Write the page to a file, whole or not at all.
+    """Write the page to a file, atomically.
 
     Args:
-        path: where it goes; a file that is there is replaced.
-        alignments: for each layer, by the name it is picked by, the alignment of each head, in the
-            order of the heads from 0, or by the heads' numbers. The page
-            opens on the last layer named after cross attention, else on the last one.
+        path: the file; an existing one is replaced, or kept if writing fails.
+        alignments: for each layer name, the alignments of the heads in order, or by the numbers of
+            the heads. The page opens on the last layer with "cross" in its name, else on the last.
         title: the page's heading.
 
-    Returns:
-        The path.
-
     Raises:
-        ValueError: there is nothing to show, or heads of one layer have different words.
-        OSError: the file cannot be written; one that was there is untouched.
+        ValueError: there are no alignments, or heads of one layer have different words.
+        OSError: the file cannot be written.
     """
     return files.write(path, render(alignments, title=title).encode("utf-8"))
 
@@ -67,7 +63,10 @@ def render(alignments: Layers, *, title: str = "") -> str:
     }
     page = _part("page.html")
     pieces: list[str] = []
-    for mark, part in parts.items():  # in the order of the page: what is put in is not read again
+    for (
+        mark,
+        part,
+    ) in parts.items():  # in the order of the page, so that no inserted text is searched
         before, _, page = page.partition(mark)
         pieces += [before, part]
     return "".join([*pieces, page])
