@@ -9,13 +9,11 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard.errors import ModelError
+from regard.translation.settings.search import Beam, LengthPenalty
 
 _LARGEST_FILE = 64 * 2**20
 
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
-Width = Annotated[int, Field(ge=1, le=65_536)]
-Small = Annotated[int, Field(ge=1, le=1_000)]
-Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Id = Annotated[int, Field(ge=0, le=1_000_000)]
 
 # What generation_config.json says of a search goes before config.json, what it says of ids after it.
@@ -31,8 +29,8 @@ class HuggingFaceConfiguration(BaseModel):
     pad_token_id: Id
     decoder_start_token_id: Id
     eos_token_id: Id
-    num_beams: Annotated[int, Field(ge=1, le=1000)] = 1
-    length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
+    num_beams: Beam = 1
+    length_penalty: LengthPenalty = 1.0
     bad_words_ids: list[list[int]] | None = None
 
     @classmethod

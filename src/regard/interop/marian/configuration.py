@@ -6,16 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from regard.interop.huggingface.configuration import (
-    HuggingFaceConfiguration,
-    Id,
-    Rate,
-    Size,
-    Small,
-    Width,
-)
+from regard.interop.huggingface.configuration import HuggingFaceConfiguration, Id, Size
 from regard.interop.marian.layout import ACTIVATIONS
 from regard.translation.models.transformer import TransformerSettings
+from regard.translation.settings.base import Rate, Small, Width
 from regard.translation.settings.transformer import Tied
 
 _Even = Annotated[Width, Field(multiple_of=2)]

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.interop.huggingface.configuration import (
-    HuggingFaceConfiguration,
-    Id,
-    Rate,
-    Size,
-    Small,
-    Width,
-)
+from regard.interop.huggingface.configuration import HuggingFaceConfiguration, Id, Size
 from regard.translation.models.transformer import TransformerSettings
+from regard.translation.settings.base import Rate, Small, Width
 from regard.translation.settings.transformer import Activation, Tied
 
 # What feed_forward_proj may say: the activation, and whether there is a gate. Their gated GELU is the approximate one.

@@ -1,4 +1,4 @@
-"""A whole configuration, and what must fit between its tables."""
+"""A whole configuration, with the checks between its tables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from regard.translation.settings.base import Settings
-from regard.translation.settings.data import DataSettings, PretrainedSettings, TokenizerSettings
+from regard.translation.settings.data import DataSettings
+from regard.translation.settings.pretrained import PretrainedSettings
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.search import SearchSettings
+from regard.translation.settings.tokenizer import TokenizerSettings
 from regard.translation.settings.training import TrainingSettings
 from regard.translation.settings.transformer import TransformerSettings
 
@@ -46,12 +48,9 @@ class Configuration(Settings):
             )
         if guide is None:
             return self
-        if isinstance(model, TransformerSettings):
-            layers = model.decoder_layers
-        else:
-            layers = 0 if model.attention == "none" else 1
-            if model.scheduled_sampling:
-                raise ValueError("training.guide and model.scheduled_sampling exclude each other")
+        if isinstance(model, RecurrentSettings) and model.scheduled_sampling:
+            raise ValueError("training.guide and model.scheduled_sampling exclude each other")
+        layers = model.attending_layers
         if guide.layer >= layers:
             raise ValueError(
                 f"training.guide.layer = {guide.layer}: the decoder has {layers} layers that look at the source"

@@ -1,4 +1,4 @@
-"""The `[data]` and `[tokenizer]` tables: which text, and into what pieces it is cut."""
+"""The settings of corpora, as in the `[data]` table."""
 
 from __future__ import annotations
 
@@ -220,58 +220,3 @@ def _each(files: CorpusSettings | tuple[CorpusSettings, ...] | None) -> tuple[Co
     if files is None:
         return ()
     return files if isinstance(files, tuple) else (files,)
-
-
-class PretrainedSettings(Settings):
-    """Word vectors to begin with: files in the text format of word2vec and fastText, or safetensors."""
-
-    source: str | None = None
-    """Word vectors of the source embedding."""
-    target: str | None = None
-    """Word vectors of the target embedding."""
-    frozen: bool = False
-    """Whether the embeddings that have a file keep its vectors during training."""
-
-    @model_validator(mode="after")
-    def _of_something(self) -> PretrainedSettings:
-        if self.source is None and self.target is None:
-            raise ValueError("give `source`, `target` or both: files of word vectors")
-        return self
-
-    @property
-    def names(self) -> list[str]:
-        """The files as the configuration names them."""
-        return [name for name in (self.source, self.target) if name is not None]
-
-
-class TokenizerSettings(Settings):
-    """How text is cut into word pieces."""
-
-    kind: Literal["unigram", "bpe"] = "unigram"
-    """How sentencepiece chooses word pieces: a unigram language model, or byte-pair encoding."""
-    vocabulary_size: Annotated[int, Field(ge=8, le=1_000_000)] = 6000
-    """Word pieces of a vocabulary, including 4 special ones, the tags and 256 bytes. A small text gives fewer."""
-    joint: bool = True
-    """Whether source and target share one vocabulary."""
-    character_coverage: Annotated[float, Field(ge=0.98, le=1)] | Literal["auto"] = "auto"
-    """The part of the text whose characters are word pieces of their own; other characters are written
-    as bytes. "auto" is 1 for alphabets, and 0.9995 for a text of more than 1,000 different characters.
-    """
-    sampling: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
-    """Subword regularisation (arXiv 1804.10959): words are cut anew in each pass, with probability proportional to
-    P^sampling. 0 always takes the best segmentation.
-    """
-
-    @field_validator("character_coverage", mode="before")
-    @classmethod
-    def _most_of_the_text(cls, value: Any) -> Any:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value != "auto" and not (number and 0.98 <= value <= 1):
-            raise ValueError('use "auto", or a number from 0.98 to 1')
-        return value
-
-    @model_validator(mode="after")
-    def _sampling_needs_unigram(self) -> TokenizerSettings:
-        if self.sampling and self.kind != "unigram":
-            raise ValueError('sampling needs kind = "unigram": BPE has one segmentation of a word')
-        return self

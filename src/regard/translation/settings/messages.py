@@ -29,7 +29,7 @@ def explain(error: Any, name: str) -> str:
 
 
 def _place(found: Sequence[str | int]) -> list[str]:
-    """The keys that lead to a fault. A union's place names the variant chosen, which is no key of the file."""
+    """The keys that lead to a faulty value, without the names of union members that pydantic puts between them."""
     place = [str(p) for p in found]
     if place[:1] == ["model"]:
         del place[1:2]
@@ -52,7 +52,7 @@ def _cut(text: str) -> str:
 
 
 def _elsewhere(place: list[str], error: Any) -> str:
-    """Said of a key that models of the other kind have; nothing of others."""
+    """The hint for a key that belongs to the other kind of model; empty for all other keys."""
     if place[:-1] != ["model"]:
         return ""
     kind = str(error["loc"][1])

@@ -1,4 +1,4 @@
-"""Configurations in: TOML from a file or a string, with changes from the command line."""
+"""Reads a configuration from TOML, with changes from the command line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def parse(text: str, name: str = "configuration", changes: tuple[str, ...] = ())
 
 
 def _first(errors: Sequence[Any]) -> list[Any]:
-    """Without those that follow from others: a list is short where each of its tables is faulty."""
+    """The errors without those that others cause: pydantic counts a list as too short when its tables are invalid."""
     places = [error["loc"] for error in errors]
     return [
         error

@@ -91,6 +91,11 @@ class RecurrentSettings(Settings):
         return self
 
     @property
+    def attending_layers(self) -> int:
+        """Decoder layers that read the source at each step."""
+        return 0 if self.attention == "none" else 1
+
+    @property
     def memory_width(self) -> int:
         """Width of the encoder's states, both directions side by side."""
         return self.encoder_width * (2 if self.bidirectional else 1)

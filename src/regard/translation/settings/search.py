@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+Beam = Annotated[int, Field(ge=1, le=1000)]
+LengthPenalty = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
+
+
 class SearchSettings(Settings):
     """How a trained model searches for a translation by default. Options of a command change it for one call."""
 
-    beam: Annotated[int, Field(ge=1, le=1000)] = 5
+    beam: Beam = 5
     """Hypotheses that beam search keeps. 1 is greedy search."""
-    length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 1.0
+    length_penalty: LengthPenalty = 1.0
     """Exponent alpha of the length penalty ((5 + n) / 6)^alpha (arXiv 1609.08144). 0 ranks by probability alone."""
     length_ratio: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 2.0
     """Pieces of a translation at most, for each piece of its source and its end; `length_margin` is added."""

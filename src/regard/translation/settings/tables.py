@@ -8,11 +8,11 @@ from regard.translation.settings.data import (
     CorpusSettings,
     DataSettings,
     GeneratedSettings,
-    PretrainedSettings,
-    TokenizerSettings,
 )
+from regard.translation.settings.pretrained import PretrainedSettings
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.search import SearchSettings
+from regard.translation.settings.tokenizer import TokenizerSettings
 from regard.translation.settings.training import GuideSettings, TrainingSettings
 from regard.translation.settings.transformer import TransformerSettings
 

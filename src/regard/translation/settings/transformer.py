@@ -63,6 +63,11 @@ class TransformerSettings(Settings):
     relative_furthest: Count = 128
     """The distance from which on "relative" positions share one bias."""
 
+    @property
+    def attending_layers(self) -> int:
+        """Decoder layers that read the source."""
+        return self.decoder_layers
+
     @model_validator(mode="after")
     def _heads_fit(self) -> TransformerSettings:
         if self.head_width is None and self.width % self.heads:

@@ -1,4 +1,4 @@
-"""Configurations out: as TOML, and as the differences between two of them."""
+"""Writes a configuration as TOML, and lists the differences between two."""
 
 from __future__ import annotations
 
