@@ -104,7 +104,7 @@ def test_the_processes_end_when_torchrun_is_killed(corpus, tmp_path):
         time.sleep(0.05)
     started.kill()
     _, _, err = ended(started)
-    assert err.count("error: torchrun has ended: go on from the newest checkpoint") == 1
+    assert err.count("error: torchrun has ended: continue from the newest checkpoint") == 1
 
 
 @pytest.mark.slow

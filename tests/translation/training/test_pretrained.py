@@ -142,5 +142,5 @@ def test_what_cannot_be_used_leaves_no_folder(tmp_path):
     with pytest.raises(ConfigurationError, match=r"did you mean pretrained\.source"):
         configuration(tmp_path, "pretrained.sources=x")
     start = trainer(tmp_path, run="start")
-    with pytest.raises(ConfigurationError, match="both give the embeddings"):
+    with pytest.raises(ConfigurationError, match="both set the embeddings"):
         prepare(configuration(tmp_path, named), tmp_path / "run", start=start.run)

@@ -1,4 +1,4 @@
-"""Memory that a training has once is not handed back and asked for anew at every step."""
+"""The C library's allocator, set to keep freed memory for the next step."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "
 
 
 def keep() -> bool:
-    """Keep freed memory in this process for the next step, where the C library is GNU's; whether it will.
+    """Keep freed memory in this process, if the C library is GNU's; returns whether it does.
 
-    By default large blocks go back to the system when they are freed, and each page of the next one costs a
-    fault and 4 KiB of zeros: a tenth of a step and more (docs/training.md). For a process whose work is
-    training. Left alone where the environment says how memory is allocated.
+    By default large blocks are returned to the system when they are freed. Each page of the next block then costs a
+    page fault and is filled with zeros, which takes a tenth of a step or more (docs/training.md). Nothing is changed
+    if an environment variable configures the allocator.
     """
     if any(name in os.environ for name in _VARIABLES):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError, TypeError):  # another C library, or none to be asked
+    except (OSError, AttributeError, TypeError):  # another C library
         return False
     wanted = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _LARGEST), (_TOP_PAD, _MORE_AT_A_TIME))
     done = [bool(mallopt(parameter, value)) for parameter, value in wanted]

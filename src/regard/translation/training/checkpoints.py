@@ -1,4 +1,4 @@
-"""Checkpoints: whole or absent, with the sha256 of every file, named by their step."""
+"""Checkpoints: folders named by their step, complete or absent, with the sha256 of every file."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ RANDOM, RANDOM_CUDA = "random.cpu", "random.cuda"
 
 
 def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.Optimizer) -> Path:
-    """Write a checkpoint of this step: into a folder of another name, renamed once it is on the disk.
+    """Write a checkpoint of this step, into a folder that is renamed once it is complete on the disk.
 
-    Raises `TrainingError` for weights that are no numbers, `CheckpointError` for a disk that takes no more.
+    Raises:
+        TrainingError: a weight is not finite.
+        CheckpointError: the files cannot be written.
     """
     state = weights.unique(model)
     for name, tensor in state.items():
@@ -70,9 +72,10 @@ def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.
 def load(
     folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer | None = None
 ) -> Progress:
-    """Give model and optimiser (and the random numbers) the state of a checkpoint.
+    """Restore model, optimiser and random state from a checkpoint.
 
-    Raises `CheckpointError` naming the file that is corrupted, or both versions when the format is another.
+    Raises:
+        CheckpointError: a file is corrupted, or in another format.
     """
     sums = checkpoint_sums(folder)
     progress = progress_file.read(folder / PROGRESS, sums[PROGRESS])
@@ -101,7 +104,7 @@ def load_newest(run: Run, model: nn.Module, optimiser: torch.optim.Optimizer) ->
 
 
 def check_folder(run: Run, lock: Lock | None, step: int) -> None:
-    """Raises `TrainingError` when the run folder was removed, or replaced by that of another training."""
+    """Raise `TrainingError` when the run folder was removed, or replaced by that of another training."""
     whole = os.path.isfile(run.folder / CONFIGURATION)
     if not whole or (lock is not None and not lock.held()):
         raise TrainingError(
@@ -111,7 +114,7 @@ def check_folder(run: Run, lock: Lock | None, step: int) -> None:
 
 
 def clean(run: Run) -> None:
-    """Remove what a killed process never finished. Raises `CheckpointError` where that lies in another folder."""
+    """Remove unfinished files of a killed process. Raises `CheckpointError` if `checkpoints` links elsewhere."""
     try:
         files.subfolder(run.folder / CHECKPOINTS)
     except OSError as fault:
@@ -123,7 +126,7 @@ def clean(run: Run) -> None:
 
 
 def prune(run: Run, keep: set[int]) -> None:
-    """Remove the checkpoints of other steps, and those that were saved again once they were validated."""
+    """Remove the checkpoints of all other steps, and unvalidated ones that have a validated successor."""
     newest = dict(run.checkpoints())
     for step, folder in run.checkpoints():
         if step not in keep or folder != newest[step]:
@@ -133,21 +136,21 @@ def prune(run: Run, keep: set[int]) -> None:
 def mean(folders: list[Path], model: nn.Module) -> dict[str, Tensor]:
     """The mean of the weights of several checkpoints of a model (arXiv 1706.03762, section 6.1).
 
-    Raises `CheckpointError` naming the file that is corrupted.
+    Raises:
+        CheckpointError: a file is corrupted.
     """
-    loaded = [_kept(folder, model) for folder in folders]
+    loaded = []
+    for folder in folders:
+        try:
+            loaded.append(_weights(folder, model))
+        except CorruptedError as fault:
+            raise CorruptedError(
+                f"{fault}: remove {folder}, and --resume chooses without it"
+            ) from None
     return {
         name: (sum(tensors[name].double() for tensors in loaded) / len(loaded)).to(first.dtype)  # type: ignore[union-attr]
         for name, first in loaded[0].items()
     }
-
-
-def _kept(folder: Path, model: nn.Module) -> dict[str, Tensor]:
-    """The weights of a checkpoint that was kept; where it is broken, the error says how to do without it."""
-    try:
-        return _weights(folder, model)
-    except CorruptedError as fault:
-        raise CorruptedError(f"{fault}: remove {folder}, and --resume chooses without it") from None
 
 
 def _weights(folder: Path, model: nn.Module) -> dict[str, Tensor]:
@@ -165,26 +168,26 @@ def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict
         state[RANDOM_CUDA] = torch.cuda.get_rng_state()
     for name, parameter in model.named_parameters():
         for key, value in optimiser.state.get(parameter, {}).items():
-            # safetensors refuses memory shared between names; each entry is a copy of its own.
+            # safetensors refuses tensors that share memory.
             state[f"{key}.{name}"] = torch.as_tensor(value).detach().clone()
     return state
 
 
 def _check_optimiser_shapes(shapes: weights.Shapes, model: nn.Module, path: Path) -> None:
-    """Raise `CheckpointError` naming the first tensor that is missing, unknown or misshapen."""
+    """Raise `CheckpointError` for the first tensor that is missing, unknown or of the wrong shape."""
     if RANDOM not in shapes:
         raise CheckpointError(f"{path}: tensor {RANDOM} is missing")
     expected: dict[str, tuple[int, ...]] = {}
     for name, parameter in model.named_parameters():
         own = {f"{key}.{name}": tuple(parameter.shape) for key in ("exp_avg", "exp_avg_sq")}
         own[f"step.{name}"] = ()
-        if own.keys() & shapes.keys():  # a parameter that was never used has none of them
+        if own.keys() & shapes.keys():  # a parameter that was never used has no state
             expected |= own
     for name in sorted(expected.keys() | shapes.keys() - {RANDOM, RANDOM_CUDA}):
         if name not in shapes:
             raise CheckpointError(f"{path}: tensor {name} is missing")
         if name not in expected:
-            raise CheckpointError(f"{path}: tensor {name} has no place in this training")
+            raise CheckpointError(f"{path}: tensor {name} does not belong to this model")
         if shapes[name] != expected[name]:
             raise CheckpointError(
                 f"{path}: tensor {name} has shape {shapes[name]}, expected {expected[name]}"
@@ -192,7 +195,7 @@ def _check_optimiser_shapes(shapes: weights.Shapes, model: nn.Module, path: Path
 
 
 def _check_optimiser(state: dict[str, Tensor], path: Path) -> None:
-    """Raise `CheckpointError` naming the first tensor that does not hold finite numbers."""
+    """Raise `CheckpointError` for the first tensor that does not hold finite numbers."""
     for name in sorted(state.keys() - {RANDOM, RANDOM_CUDA}):
         if not state[name].is_floating_point():
             raise CheckpointError(
@@ -211,7 +214,7 @@ def _restore_optimiser(
                 restore(state[name])
             except (RuntimeError, TypeError) as fault:
                 raise CheckpointError(
-                    f"{path}: tensor {name} is no state of random numbers: {fault}"
+                    f"{path}: tensor {name} is not a random state: {fault}"
                 ) from None
     for name, parameter in model.named_parameters():
         if f"step.{name}" in state:
@@ -222,5 +225,5 @@ def _restore_optimiser(
 
 
 def _set_cuda(state: Tensor) -> None:
-    if torch.cuda.is_available():  # else a training that began on a GPU goes on without one
+    if torch.cuda.is_available():  # a training that began on a GPU may continue without one
         torch.cuda.set_rng_state(state)

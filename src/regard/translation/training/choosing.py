@@ -1,4 +1,4 @@
-"""Which weights to publish: the best checkpoint's, or the mean of the best ones where that is better."""
+"""The weights to publish: those of the best checkpoint, or the mean of the best ones if that is better."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from regard.translation.training.progress import Progress
 def best_weights(
     run: Run, progress: Progress, model: TranslationModel, score: Callable[[], float]
 ) -> tuple[dict[str, Tensor], str]:
-    """The weights to publish, chosen on the validation set, and what they are in words.
+    """The weights to publish, chosen on the validation set, and their description.
 
     Args:
-        run: the run whose checkpoints there are.
-        progress: which of them were the best, best first.
-        model: what weights are tried in; it has its own again in the end.
-        score: how good the weights are that it has now; larger is better.
+        run: the run with the checkpoints.
+        progress: holds the scores of the best checkpoints.
+        model: is given the mean to score it, and its own weights back.
+        score: returns the score of the weights that the model has now; larger is better.
     """
     kept = dict(run.checkpoints())
     best = [(of, step) for of, step in progress.best if step in kept]

@@ -1,4 +1,4 @@
-"""Passes over a corpus: which batch comes at which place, decided by the seed alone."""
+"""Passes over a corpus: the batches of each pass, and the part of a batch that each process takes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,29 @@ from regard.translation.training.shares import share
 
 @dataclass(frozen=True)
 class Part:
-    """What one process has of a batch: its sentences, and what all processes have together."""
+    """The part of a batch that one process takes.
+
+    Attributes:
+        batch: its sentences.
+        rows: all sentences of the whole batch, as rows of the corpus.
+        target_tokens: of the whole batch.
+        idle: the batch has fewer sentences than there are processes. This process computes a sentence of another one,
+            so that all exchange the same gradients, and counts it with weight 0.
+    """
 
     batch: Batch
     rows: NDArray[np.int64]
     target_tokens: int
-    # There were fewer sentences than processes: the batch only keeps this one in step with the others.
     idle: bool = False
 
 
 class Epochs:
-    """Batches of any pass. Pass n depends on the seed and n only, so that training can go on anywhere.
+    """The batches of all passes. Pass n depends on the seed and n only, so training can resume at any batch.
 
-    Process `rank` of `size` is given its share of each batch; the batches are the same for any number.
+    The batches are the same for any number of processes; process `rank` of `size` takes its part of each.
 
     Attributes:
-        unseen: the source pieces that occur in no batch of any pass.
+        unseen: the source pieces that no batch of any pass contains.
     """
 
     def __init__(
@@ -63,7 +70,7 @@ class Epochs:
         self._epoch = -1
 
     def batches(self, epoch: int) -> int:
-        """How many batches a pass has."""
+        """The number of batches of a pass."""
         self._prepare(epoch)
         return len(self._plan)
 
@@ -78,7 +85,7 @@ class Epochs:
         return Part(batch, rows, int(targets.sum()), idle)
 
     def largest(self) -> Part:
-        """Of the first 50 parts that with the most positions, to measure a step on."""
+        """Of the first 50 parts the one with the most positions."""
         parts = (self.part(0, number) for number in range(min(50, self.batches(0))))
         return max(parts, key=lambda p: p.batch.source.numel() + p.batch.target_in.numel())
 

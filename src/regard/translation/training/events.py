@@ -1,4 +1,4 @@
-"""What a training tells while it runs; commands draw it, scripts may ignore it."""
+"""Events of a training, and the observers that receive them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Stepped:
-    """A step was made. Loss in nats a target token, mean since the last report."""
+    """A report. The loss is in nats a target token, the mean since the last report."""
 
     step: int
     epoch: int
@@ -17,8 +17,7 @@ class Stepped:
     learning_rate: float
     gradient_norm: float
     tokens_per_second: float
-    # The passes of the budget; 0 without `max_epochs`.
-    epochs: int = 0
+    epochs: int = 0  # the passes of the budget; 0 without `max_epochs`
 
 
 class Sample(NamedTuple):
@@ -31,7 +30,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Validated:
-    """The validation set was translated. `score` is what models are chosen by (larger is better)."""
+    """A validation. The model with the largest `score` is the best."""
 
     step: int
     loss: float
@@ -44,23 +43,23 @@ class Validated:
 
 
 class Observer:
-    """Hears of everything; does nothing with it. Override what is of interest."""
+    """Receives all events and ignores them. Override the methods that you need."""
 
     def note(self, text: str) -> None:
-        """Something worth a line."""
+        """Receive a message for the user."""
 
     def stepped(self, event: Stepped, total: int) -> None:
-        """After every `log_every` steps."""
+        """Receive a report, after every `log_every` steps."""
 
     def advanced(self, step: int, total: int) -> None:
-        """After every step."""
+        """Receive the number of a step, after every step."""
 
     def validated(self, event: Validated) -> None:
-        """After every validation."""
+        """Receive a validation."""
 
 
 class Observers(Observer):
-    """Passes on to several what it hears."""
+    """Passes all events on to several observers."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self.observers = observers

@@ -1,4 +1,4 @@
-"""Starting from what another run has learnt: its published weights and tokenizers, a new optimiser and schedule."""
+"""A new run that starts from the published weights and the tokenizers of another run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from regard.translation.settings import Configuration
 from regard.translation.training import checkpoints
 from regard.translation.training.loop import Trainer
 
-# How strongly a model is held back while it learns is no part of what it has learnt.
+# These keys change no shape of a weight.
 _FREE = {"dropout", "scheduled_sampling", "longest"}
 
 
@@ -17,12 +17,12 @@ def fitted(configuration: Configuration, start: Run) -> Configuration:
     """A configuration with the tokenizers of the run that it starts from.
 
     Raises:
-        ConfigurationError: its model has another shape; names every key, and both values.
+        ConfigurationError: its model has another shape.
     """
     old, new = start.configuration.model.model_dump(), configuration.model.model_dump()
-    # Learned positions are weights, sinusoidal ones go as far as needed.
+    # Learned positions are weights; sinusoidal ones may be of any number.
     free = _FREE - ({"longest"} if old.get("positions") == "learned" else set())
-    # Models of two kinds have other keys, too: their kinds say it all.
+    # Two kinds of models have different keys: the message names the kinds only.
     keys = sorted(old.keys() & new.keys() - free) if old["kind"] == new["kind"] else ["kind"]
     changed = [f"model.{k} = {new[k]!r}, there {old[k]!r}" for k in keys if old[k] != new[k]]
     if changed:
@@ -35,14 +35,14 @@ def fitted(configuration: Configuration, start: Run) -> Configuration:
     )
     if tokenizer.sampling and tokenizer.kind != "unigram":
         raise ConfigurationError(
-            f"--from {start.folder}: its tokenizer is BPE, of which tokenizer.sampling = "
-            f"{tokenizer.sampling} can draw nothing: set it to 0"
+            f"--from {start.folder}: its tokenizer is BPE, which "
+            f"cannot sample segmentations (tokenizer.sampling = {tokenizer.sampling}): set it to 0"
         )
     return configuration.model_copy(update={"tokenizer": tokenizer})
 
 
 def check_tags(configuration: Configuration, start: Run, tokenizers: Tokenizers) -> None:
-    """Raises `ConfigurationError` when a corpus has a tag that the tokenizers of the start do not know."""
+    """Raise `ConfigurationError` when the tokenizers of the start lack a tag of a corpus."""
     missing = [tag for tag in configuration.data.tags if tag not in tokenizers.source.tags]
     if missing:
         raise ConfigurationError(
@@ -52,13 +52,12 @@ def check_tags(configuration: Configuration, start: Run, tokenizers: Tokenizers)
 
 
 def begin(trainer: Trainer, start: Run) -> None:
-    """Give a trainer at step 0 the published weights of a run, and save them as its first checkpoint.
+    """Copy the published weights of a run into the model of a trainer at step 0, and save a first checkpoint.
 
-    The checkpoint is there before the run folder counts as one, so that a training killed before its first own
-    checkpoint goes on from these weights and not from fresh ones.
+    A training that is killed before its next checkpoint resumes from this one.
 
     Raises:
-        ModelError: the run has published nothing, or something that is not whole.
+        ModelError: the run has no published model, or a broken one.
     """
     path = start.folder / MODEL
     if not path.is_file():

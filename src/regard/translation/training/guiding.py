@@ -1,4 +1,4 @@
-"""Guided attention: one head learns to look where known word links say, beside learning to translate."""
+"""Guided attention: a second loss trains one head to attend to the words that given links name."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from regard.translation.runs import Tokenizers
 from regard.translation.settings import GuideSettings
 from regard.translation.text.batches import Batch
 from regard.translation.text.corpora import Pair
+from regard.translation.text.subwords import Ragged
 from regard.translation.text.tokenizer import EOS, Tokenizer
 
 _START = "▁"
-# Words and marks where the links tell them apart: each run of letters and digits, each of anything else.
+# With `words = "marks"` a word is a run of letters and digits, or a run of other characters.
 _WORDS_AND_MARKS = re.compile(r"\w+|[^\w\s]+")
 _WORD = re.compile(r"\w")
-# The least weight a logarithm is taken of: a look may be exactly 0 where it ought not.
+# Weights are raised to this before the logarithm: a linked piece may have weight 0.
 _LEAST = 1e-9
 
 
 class Guide:
-    """What a head ought to look at, by the word links of the training pairs.
+    """A loss on the attention of one head, by the word links of the training pairs.
 
     Chen et al. 2016 (arXiv 1607.01628, section 3.1); on one head of a Transformer, Garg et al. 2019 (arXiv
     1909.02074, section 4.2).
 
     Args:
-        section: which head, and how much it counts.
-        pairs: those of the training, with their links; a pair without any teaches nothing.
+        section: the head, and the weight of the loss.
+        pairs: the training pairs with their links; a pair without links adds no loss.
         tokenizers: of the model.
 
     Raises:
-        DataError: something that is no link, or links a word that is not there.
+        DataError: a link is malformed, or names a word that does not exist.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Guide:
     ) -> None:
         self.section = section
         marks = section.words == "marks"
-        # A sampled segmentation cuts words anew each pass, so pieces find their words when a batch comes.
+        # Sampled segmentations differ in each pass, so pieces are assigned to words in each batch.
         self._source, self._target = (
             _Owners(tokenizer, marks) for tokenizer in (tokenizers.source, tokenizers.target)
         )
@@ -57,22 +58,23 @@ class Guide:
         ]
         links = [_links(pair, words) for pair, words in zip(pairs, counts, strict=True)]
         self._words = np.array(counts).reshape(-1, 2)
-        self._ends = np.cumsum([len(each) for each in links])
         self._links = np.concatenate([*links, np.zeros((0, 2), dtype=np.int32)])
+        starts = np.cumsum([0, *map(len, links)])
+        self._numbers = Ragged(np.arange(len(self._links), dtype=np.int32), starts)
 
     @property
     def look(self) -> str:
-        """The name of the look that is taught."""
+        """The name of the attention that the loss is computed from."""
         return f"decoder.{self.section.layer}.cross"
 
     def loss(self, look: Look, batch: Batch) -> Float[Tensor, ""]:
-        """The summed cross-entropy, in nats, between what linked pieces ought to look at and what they do.
+        """The summed cross-entropy, in nats, between the links and the attention weights.
 
-        ``- sum_t sum_s g_ts log a_ts``, ``g_t`` even over the source pieces that piece t of the target is linked to
+        ``- sum_t sum_s g_ts log a_ts``; ``g_t`` is uniform over the source pieces that target piece t is linked to
         """
         head = self.section.head
         weights = look.weights()
-        # Sums over a batch, in half precision, would be good to two digits.
+        # A sum over a batch in half precision would have two correct digits.
         weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
         attention = weights.mean(1) if head is None else weights[:, head]
         linked = self.linked(batch).to(attention.dtype)
@@ -80,35 +82,32 @@ class Guide:
         return -(even * attention.clamp(min=_LEAST).log()).sum()
 
     def linked(self, batch: Batch) -> Bool[Tensor, "batch target source"]:
-        """Which pieces of each pair are linked; the target's are those read or written at each step."""
+        """Which pieces of each pair are linked; target pieces are those read or predicted at each step."""
         target = batch.target_in if self.section.rows == "read" else batch.target_out
         sources, targets = self._source.of(batch.source), self._target.of(target)
         words = torch.zeros(
             len(target), int(targets.max()) + 2, int(sources.max()) + 2, dtype=torch.bool
         )
         row, link = self._of(batch.rows)
-        # A tokenizer may drop a word, a byte order mark alone: nobody knows then which is which.
+        # A tokenizer may drop a word, such as a byte order mark. Then pieces cannot be assigned: the pair is skipped.
         begun = torch.stack([sources.amax(-1), targets.amax(-1)], -1).cpu() + 1
         agreed = (begun == torch.from_numpy(self._words[batch.rows])).all(-1)[row]
         row, link = row[agreed], link[agreed]
         words[row, link[:, 1], link[:, 0]] = True
-        # Pieces of no word have number -1: the last row and column, where nothing is linked.
+        # Pieces of no word have number -1, which indexes the last row or column, where nothing is linked.
         here = torch.arange(len(target))[:, None, None]
         found = words[here, targets.cpu()[:, :, None], sources.cpu()[:, None, :]]
         return found.to(target.device)
 
     def _of(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Of some pairs the links, and which of the pairs each belongs to."""
-        ends = self._ends[rows]
-        starts = np.where(rows > 0, self._ends[rows - 1], 0)
-        counts = ends - starts
-        row = np.repeat(np.arange(len(rows)), counts)
-        place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - starts, counts)
-        return torch.from_numpy(row), torch.from_numpy(self._links[place]).long()
+        """The links of some pairs, and the position in `rows` of the pair of each link."""
+        numbers = self._numbers.take(rows)
+        row = np.repeat(np.arange(len(rows)), numbers.lengths)
+        return torch.from_numpy(row), torch.from_numpy(self._links[numbers.items]).long()
 
 
 def words_of(text: str, marks: bool) -> list[str]:
-    """What links count: what white space keeps apart, or marks as well.
+    """The words that links count: separated by white space, or with `marks` also from punctuation.
 
     >>> words_of("¿Duerme? No...", marks=True)
     ['¿', 'Duerme', '?', 'No', '...']
@@ -126,13 +125,13 @@ def _links(pair: Pair, words: tuple[int, int]) -> NDArray[np.int32]:
         if link[0] >= words[0] or link[1] >= words[1]:
             raise DataError(
                 f'link {link[0]}-{link[1]}: "{pair.source[:60]}" has {words[0]} words and its translation '
-                f"{words[1]}, from 0: see training.guide.words for what is a word"
+                f"{words[1]}, counted from 0: training.guide.words tells how words are separated"
             )
     return np.array(found, dtype=np.int32).reshape(-1, 2)
 
 
 class _Owners:
-    """Which word each piece belongs to, by the pieces alone: sampled segmentations are new in every pass."""
+    """Assigns pieces to words, by the pieces alone."""
 
     def __init__(self, tokenizer: Tokenizer, marks: bool) -> None:
         pieces = tokenizer.pieces(range(len(tokenizer)))
@@ -142,16 +141,16 @@ class _Owners:
         self._kinds = torch.tensor(kinds)
 
     def of(self, ids: Int[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
-        """The number of each piece's word, from 0; -1 for what belongs to none."""
+        """The number of the word of each piece, from 0; -1 for special pieces."""
         begins, kinds = self._begins.to(ids.device)[ids], self._kinds.to(ids.device)[ids]
         before = kinds.roll(1, -1)
         before[:, 0] = 0
-        # A piece that is a space alone is of the kind of what follows it.
+        # A piece that is only a space has no kind of its own.
         turns = (kinds != before) & (kinds > 0) & (before > 0)
         return ((begins | turns).cumsum(-1) - 1).masked_fill(ids <= EOS, -1)
 
 
 def _kind(piece: str) -> int:
-    """1 for letters and digits, 2 for marks, 0 for neither. What is both counts as its first character."""
+    """The kind of the first character: 1 for letters and digits, 2 for others; 0 for a space alone."""
     text = piece.removeprefix(_START)
     return 0 if not text else 1 if _WORD.match(text) else 2

@@ -68,9 +68,9 @@ class Objective(nn.Module):
     """The loss of a model on a batch, in nats, summed over its target tokens.
 
     Args:
-        model: what learns.
-        smoothing: of the targets.
-        guide: what one of its looks learns beside, if anything; its loss is added, by its weight.
+        model: the model that is trained.
+        smoothing: label smoothing of the targets.
+        guide: adds a weighted loss on the attention of one head, if given.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Which arithmetic and how many threads a training uses, chosen by measuring them on the machine.
+"""Chooses the arithmetic and the number of threads of a training by timing them on the machine.
 
-Another program may slow down any trial. So the trials of all settings take turns, and a setting is preferred to a
-simpler one only if it was clearly quicker in nearly every turn: a busy machine leads to float32 and few threads.
+Another program may slow down any trial. So the trials of all settings alternate, and a setting is preferred to a
+simpler one only if it was clearly quicker in nearly every turn. A busy machine gets float32 and few threads.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from regard.translation.training.precision import PRECISIONS, arithmetic, produc
 
 # A setting is clearly quicker than another if it takes less than this share of its time.
 CLEARLY = 0.8
-# A turn for each: a setting that then takes more than so many times as long as the quickest one is not tried again.
+# A limit for each turn: a setting that takes more than this many times as long as the quickest is not tried again.
 HOPELESS = (4.0, 2.0, 2.0, 2.0, 2.0)
-# A training is far slower than measured below this share of the speed, for so many reports in a row.
+# A training is far slower than measured if this many reports in a row are below this share of the speed.
 FAR = 1 / 3
 REPORTS = 3
 
@@ -38,7 +38,7 @@ class Setting(NamedTuple):
         return f"{self.precision} with {self.threads} thread" + ("s" if self.threads > 1 else "")
 
     def within(self, precision: str, threads: int, most: int) -> Setting:
-        """This setting as a resumed training keeps it: a configuration may have fixed another one since.
+        """This setting, changed where a configuration now gives another one or fewer threads are left.
 
         >>> str(Setting("bfloat16", 4).within("auto", 0, most=2))
         'bfloat16 with 2 threads'
@@ -53,13 +53,13 @@ SIMPLEST = Setting("float32", 1)
 
 
 class Measured(NamedTuple):
-    """The setting that was chosen, and the seconds of every trial of each setting."""
+    """The chosen setting, and the seconds of all trials of each setting."""
 
     chosen: Setting
     seconds: dict[Setting, list[float]]
 
     def speeds(self, tokens: int) -> str:
-        """The best speed of each setting, for a batch of so many target tokens.
+        """The best speed of each setting, for a batch of this many target tokens.
 
         >>> Measured(Setting("float32", 1), {Setting("float32", 1): [0.5, 0.25]}).speeds(1000)
         'float32 with 1 thread 4,000'
@@ -89,7 +89,7 @@ def measure(open_settings: Sequence[Setting], trial: Callable[[Setting], float])
 
     Args:
         open_settings: the simplest one first.
-        trial: computes the gradients of one batch with a setting; answers the seconds it took.
+        trial: computes the gradients of one batch with a setting; returns the seconds it took.
     """
     simplest = open_settings[0]
     trial(simplest)  # compiles and allocates
@@ -105,7 +105,7 @@ def measure(open_settings: Sequence[Setting], trial: Callable[[Setting], float])
                 tried.remove(each)
             same = each.precision == simplest.precision
             if same and took > hopeless * min(seconds[simplest]):
-                # So many threads are of as little use in another arithmetic.
+                # This number of threads is as slow in another arithmetic.
                 tried = {other for other in tried if other.threads != each.threads}
     chosen = simplest
     for each in filter(tried.__contains__, open_settings):
@@ -115,13 +115,13 @@ def measure(open_settings: Sequence[Setting], trial: Callable[[Setting], float])
 
 
 def _clearly_quicker(ours: list[float], theirs: list[float]) -> bool:
-    """Whether we were clearly quicker in every turn but one, and in our best."""
+    """Whether the first was clearly quicker in all turns but one, and in the best turn."""
     quicker = sum(own < CLEARLY * other for own, other in zip(ours, theirs, strict=True))
     return quicker >= len(ours) - 1 and min(ours) < CLEARLY * min(theirs)
 
 
 class SlowWatch:
-    """Notices when a training stays far slower than its setting was measured.
+    """Notices when a training stays far slower than measured.
 
     Args:
         setting: the setting of the training.
@@ -133,7 +133,7 @@ class SlowWatch:
         self._slow, self._told = 0, False
 
     def notices(self, tokens_per_second: float) -> bool:
-        """Whether this report completes a row of slow ones; after the first such row always False."""
+        """Whether this report is the last of `REPORTS` slow ones in a row. True only once."""
         if self._told:
             return False
         self._slow = self._slow + 1 if tokens_per_second < FAR * self._expected else 0
@@ -141,7 +141,7 @@ class SlowWatch:
         return self._told
 
     def advice(self, step: int, tokens_per_second: float) -> str:
-        """A note on the speed, and on how to change the setting."""
+        """A message with the speed, and with the options that change the setting."""
         said = (
             f"step {step}: {tokens_per_second:,.0f} tokens/s, but {self._expected:,.0f} were measured with "
             f"{self._setting}: other programs may be using the processors"
@@ -160,7 +160,7 @@ def timed(
     device: torch.device,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Callable[[Setting], float]:
-    """A trial for `measure`: the seconds of a loss, its gradients and `after`. It sets torch's threads."""
+    """A trial for `measure`: times a loss, its gradients and `after`. It sets torch's threads."""
 
     def trial(setting: Setting) -> float:
         torch.set_num_threads(setting.threads)

@@ -1,4 +1,4 @@
-"""What is said when a batch, an optimiser or a model needs more memory than there is."""
+"""Errors for a training that runs out of memory: they name the cause and the keys to lower."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from regard.errors import TrainingError
 from regard.translation.text.batches import Batch
 
-# How the allocators of torch, of CUDA's libraries and of C++ say it.
+# Parts of the messages of the allocators of torch, of CUDA's libraries and of C++.
 _SIGNS = (
     "out of memory",
     "allocate memory",
@@ -24,7 +24,7 @@ _SIGNS = (
 
 
 def ran_out(fault: BaseException) -> bool:
-    """Whether a fault means that memory ran out.
+    """Whether an exception means that memory ran out.
 
     >>> ran_out(MemoryError()), ran_out(RuntimeError("unsupported memory format"))
     (True, False)
@@ -37,7 +37,7 @@ def ran_out(fault: BaseException) -> bool:
 
 @contextmanager
 def told(doing: str, lower: str) -> Iterator[None]:
-    """Say what was being done, and what to lower, when memory runs out in the block."""
+    """Raise `TrainingError` when memory runs out in the block, naming the work (`doing`) and the keys to lower."""
     try:
         yield
     except (MemoryError, RuntimeError) as fault:

@@ -1,4 +1,4 @@
-"""metrics.jsonl: a line for each report and each validation of a run."""
+"""metrics.jsonl: one line for each report and each validation of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write(run: Run, line: dict[str, object]) -> None:
 
 
 def forget(run: Run, step: int, *, unvalidated: bool = False) -> None:
-    """Drop the lines that will be made again: of later steps, and of this step's validation if it is to come."""
+    """Drop the lines of later steps and, if `unvalidated`, of the validation of this step: they will be repeated."""
     path = run.folder / METRICS
     if not path.exists():
         return
@@ -33,7 +33,7 @@ def forget(run: Run, step: int, *, unvalidated: bool = False) -> None:
             if made["step"] <= step and not again:
                 kept.append(line)
         except (ValueError, KeyError, TypeError):
-            continue  # cut off by a kill
+            continue  # a line that was cut off by a kill
     after = "".join(line + "\n" for line in kept).encode()
     if after != before:
         files.write(path, after)

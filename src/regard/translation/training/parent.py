@@ -1,4 +1,4 @@
-"""The end of the process that started this one: torchrun killed by SIGKILL has no time to end its processes."""
+"""Ends a process when its parent has ended: torchrun that is killed by SIGKILL does not end its processes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def end_with_parent(
 
     Args:
         end: called in a thread of its own.
-        interval: seconds between two looks.
-        parent: the id of the parent; another one is that of a process that adopts orphans.
+        interval: seconds between two checks.
+        parent: returns the id of the parent; it changes when the parent has ended.
     """
     first = parent()
 
@@ -34,11 +34,11 @@ def end_with_parent(
 
 
 def end_now(first: bool) -> None:
-    """End this process on the spot, as its parent has ended; the `first` of several says so."""
+    """End this process at once because its parent has ended. The `first` of several processes prints a message."""
     if first:
-        with suppress(OSError):  # standard error may have ended, too
+        with suppress(OSError):  # standard error may be closed, too
             os.write(
                 2,
-                b"error: torchrun has ended: go on from the newest checkpoint with --resume\n",
+                b"error: torchrun has ended: continue from the newest checkpoint with --resume\n",
             )
     os._exit(1)

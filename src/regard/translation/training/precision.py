@@ -1,4 +1,4 @@
-"""The arithmetic a training runs in."""
+"""The arithmetic of a training: float32, float32 with rounded products, or bfloat16."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PRECISIONS = ("float32", "medium", "bfloat16")
 
 @contextmanager
 def products(name: str) -> Iterator[None]:
-    """Let products of float32 be rounded as `name` says, forwards and backwards: only `medium` lets them."""
+    """Allow rounding in products of float32 if `name` is `medium`, and only then. For forward and backward pass."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium" if name == "medium" else "highest")
     try:
@@ -23,9 +23,9 @@ def products(name: str) -> Iterator[None]:
 
 @contextmanager
 def arithmetic(name: str, device: torch.device) -> Iterator[None]:
-    """Run in `float32`, `medium` (float32 whose products may round to bfloat16) or `bfloat16` autocast.
+    """Compute in `float32`, `medium` (float32 whose products may round to bfloat16) or `bfloat16` autocast.
 
-    Autocast is for the way forward, and what it chose holds on the way back; `products` is for both.
+    For the forward pass: the backward pass then uses the same types, and needs `products` only.
     """
     with (
         products(name),

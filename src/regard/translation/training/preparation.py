@@ -1,4 +1,4 @@
-"""From a configuration to a trainer that is ready to go: data, tokenizers, run folder, model."""
+"""Makes a trainer from a configuration: data, tokenizers, run folder and model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from regard.translation.training.validation import Validation
 
 @dataclass(frozen=True)
 class Data:
-    """Sentence pairs to learn from and to choose by, and what was left out on the way."""
+    """Sentence pairs for training and validation, and the number of pairs that were skipped."""
 
     train: list[Pair]
     valid: list[Pair]
@@ -42,7 +42,7 @@ class Data:
 
 
 def read_data(section: DataSettings, folder: Path | None, seed: int) -> Data:
-    """The pairs a configuration asks for; paths are relative to `folder` (or the working folder)."""
+    """The pairs of a configuration; paths are relative to `folder` (or the working folder)."""
     train = read_training(section, folder, seed)
     if section.generated is not None:
         made = section.generated
@@ -53,7 +53,7 @@ def read_data(section: DataSettings, folder: Path | None, seed: int) -> Data:
 
 
 def read_training(section: DataSettings, folder: Path | None, seed: int) -> Pairs:
-    """Those of them that are learnt from."""
+    """The training pairs of a configuration."""
     if section.generated is not None:
         made = section.generated
         return Pairs(generate(made.task, seed, made.train, "train"))
@@ -63,7 +63,7 @@ def read_training(section: DataSettings, folder: Path | None, seed: int) -> Pair
 def _read_all(
     name: str, each: tuple[CorpusSettings, ...], section: DataSettings, folder: Path | None
 ) -> Pairs:
-    """The pairs of several corpora one after the other, each with what is said of its corpus."""
+    """The pairs of several corpora, one after the other, with the tags and the weight of their corpus."""
     found = Pairs()
     for files in each:
         text = corpus(files, section, folder)
@@ -85,7 +85,7 @@ def _read_all(
 
 
 def corpus(files: CorpusSettings, section: DataSettings, folder: Path | None) -> Corpus:
-    """The corpus of one section, as files."""
+    """The corpus files of one section."""
     base = folder or Path()
     if files.tsv is not None:
         source, target = files.source_column, files.target_column
@@ -94,19 +94,19 @@ def corpus(files: CorpusSettings, section: DataSettings, folder: Path | None) ->
             section.source_column if source is None else source,
             section.target_column if target is None else target,
         )
-    if files.source is None or files.target is None:  # the configuration has seen to it
+    if files.source is None or files.target is None:  # the configuration was checked before
         raise ConfigurationError("give either `tsv`, or `source` and `target`")
     return Parallel(base / files.source, base / files.target)
 
 
-# A note names as many of the characters that a vocabulary leaves out.
+# A note lists at most this many characters that are not in the vocabulary.
 _NAMED_CHARACTERS = 40
 
 
 def learn_tokenizers(
     configuration: Configuration, pairs: list[Pair], observer: Observer
 ) -> Tokenizers:
-    """Tokenizers of the training text. The observer hears what of the configuration the text does not fill."""
+    """Learn tokenizers from the training text. The observer gets notes about missing pieces and characters."""
     section = configuration.tokenizer
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
@@ -154,15 +154,15 @@ def prepare(
     processes: Processes | None = None,
     start: Run | None = None,
 ) -> Trainer:
-    """A trainer for a new run in `folder`. Nothing is written before data and configuration have proved usable.
+    """A trainer for a new run in `folder`. Data and configuration are checked before anything is written.
 
     Args:
-        configuration: what to train.
-        folder: the run folder, which the first of the processes makes.
-        data: where the corpora's paths start.
-        observer: who hears of it.
-        processes: those that train together, and the device of this one.
-        start: a run whose published weights and tokenizers to start from.
+        configuration: of the run.
+        folder: the run folder, which the first process makes.
+        data: the folder that the paths of the corpora are relative to.
+        observer: receives notes.
+        processes: the processes that train together, and the device of this one.
+        start: a run whose published weights and tokenizers the training starts from.
     """
     observer, processes = observer or Observer(), processes or Processes()
     run = Run(folder, configuration)
@@ -171,7 +171,9 @@ def prepare(
         _check_no_checkpoints(run)
     if start is not None:
         if configuration.pretrained is not None:
-            raise ConfigurationError("--from and [pretrained]: both give the embeddings: take one")
+            raise ConfigurationError(
+                "--from and [pretrained]: both set the embeddings: give one of them"
+            )
         configuration = finetuning.fitted(configuration, start)
         run = Run(folder, configuration)
     sums = unchanged.sums(configuration.data, data) if processes.first else {}
@@ -207,7 +209,7 @@ def prepare_resumed(
     observer: Observer | None = None,
     processes: Processes | None = None,
 ) -> Trainer:
-    """A trainer that goes on where the run in `folder` stopped; `configuration` may change what is free to change."""
+    """A trainer that continues the run in `folder`; `configuration` may change the keys that are free to change."""
     run = Run.open(folder)
     if configuration is not None:
         changed = settings.differences(run.configuration, configuration)
@@ -229,7 +231,7 @@ def prepare_resumed(
 
 
 def _check_no_checkpoints(run: Run) -> None:
-    """A run that lost its configuration is not written over, and its checkpoints are not taken for new ones."""
+    """Raise `TrainingError` if the folder holds checkpoints of a run that has lost its configuration."""
     newest = run.newest_checkpoint()
     if newest is None:
         return
@@ -243,7 +245,7 @@ def _check_no_checkpoints(run: Run) -> None:
 def _learned_by_the_first(
     configuration: Configuration, pairs: list[Pair], processes: Processes, observer: Observer
 ) -> Tokenizers:
-    """Tokenizers learnt by the first process, for all of them: learning takes memory and time."""
+    """Learn tokenizers in the first process and send them to the others: learning takes memory and time."""
     learnt = learn_tokenizers(configuration, pairs, observer) if processes.first else None
     files = list(learnt.files().values()) if learnt is not None else []
     count = 1 if configuration.tokenizer.joint else 2
@@ -267,7 +269,7 @@ def _trainer(
     sharded = training.shard and processes.size > 1
     if training.shard and not sharded:
         observer.note("training.shard changes nothing: one process holds all of the model")
-    if not sharded:  # what is sharded goes to the device piece by piece
+    if not sharded:  # shards are moved to the device one by one
         model.to(processes.device)
     epochs = Epochs(
         found.train,
@@ -302,10 +304,10 @@ def _guide(configuration: Configuration, pairs: list[Pair], tokenizers: Tokenize
 
 
 def _short_enough(found: Data, tokenizers: Tokenizers, longest: int, observer: Observer) -> Data:
-    """The pairs of which neither side has more than `longest` pieces."""
+    """The pairs in which neither side has more than `longest` pieces."""
 
     def fits(text: str, tokenizer: Tokenizer, tags: int = 0) -> bool:
-        # Every piece is at least a byte: most lines need no second look.
+        # A piece has at least one byte, so most lines need not be tokenized.
         most = longest - tags
         return len(text.encode()) + 1 <= most or len(tokenizer.encode(text)) <= most
 

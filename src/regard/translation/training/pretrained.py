@@ -1,4 +1,4 @@
-"""Embeddings that begin as word vectors of others (Qi et al. 2018, arXiv 1804.06323), piece by piece."""
+"""Embeddings that are initialised by pretrained word vectors (Qi et al. 2018, arXiv 1804.06323)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Matched:
     """Vectors of pieces.
 
     Attributes:
-        ids: the pieces that have one, ascending.
-        vectors: theirs (pieces x width).
-        pieces: how many pieces there are that could have one: those that are text.
-        words: the share of the text's words that have a vector.
+        ids: the pieces that have a vector, ascending.
+        vectors: of these pieces (pieces x width).
+        pieces: the number of pieces that are text, with or without a vector.
+        words: the share of the words of the text that have a vector.
     """
 
     ids: NDArray[np.int64]
@@ -51,9 +51,9 @@ def begin(
     folder: Path | None,
     observer: Observer,
 ) -> None:
-    """Give a new model's embeddings the vectors that `[pretrained]` names, and save it as the first checkpoint.
+    """Set the embeddings of a new model to the vectors that `[pretrained]` names, and save a first checkpoint.
 
-    What has no vector stays as it was drawn.
+    Pieces without a vector keep their random embedding.
 
     Raises:
         DataError: a file cannot be read.
@@ -83,7 +83,7 @@ def begin(
 
 
 def freeze(model: TranslationModel, configuration: Configuration) -> None:
-    """Let the embeddings that began as vectors stay what they are, where `[pretrained]` says so."""
+    """Exclude pretrained embeddings from training, if `[pretrained]` has `frozen = true`."""
     section = configuration.pretrained
     if section is None or not section.frozen:
         return
@@ -95,9 +95,9 @@ def freeze(model: TranslationModel, configuration: Configuration) -> None:
 def match(tokenizer: Tokenizer, counts: Counter[str], found: Vectors) -> Matched:
     """Vectors for pieces.
 
-    A piece that is a whole word has that word's vector, as has punctuation. Another one has the mean over the text's
-    words it occurs in, each as often as it stands there: what Minixhofer et al. 2022 (WECHSEL, arXiv 2112.06598) do
-    with vectors that know no subwords. A word that is not found as it is written is looked for in small letters.
+    A piece that is a whole word or punctuation gets the vector of that word. Any other piece gets the mean vector of
+    the words of the text that contain it, weighted by their counts (Minixhofer et al. 2022, WECHSEL, arXiv 2112.06598).
+    A word that has no vector as it is written is looked up in lower case.
     """
 
     def vector(word: str) -> NDArray[np.float32] | None:
@@ -128,16 +128,16 @@ def match(tokenizer: Tokenizer, counts: Counter[str], found: Vectors) -> Matched
 
 
 def fit(vectors: NDArray[np.float64], table: torch.Tensor) -> torch.Tensor:
-    """Vectors as wide as a table, and as large on average as what was drawn for it.
+    """Vectors with the width of a table, scaled to the root mean square of its random values.
 
-    Wider ones are projected to their first principal directions, which keeps their products best (Eckart and Young
-    1936); narrower ones are given no more than their columns.
+    Wider vectors are projected to their first principal directions, which preserves their products best (Eckart and
+    Young 1936). Narrower ones fill the first columns only.
     """
     width = table.shape[1]
     if vectors.shape[1] > width:
         _, directions = np.linalg.eigh(vectors.T @ vectors)
         directions = directions[:, ::-1][:, :width]
-        # A direction has two signs: the one in which its largest part is positive.
+        # Of the two signs of a direction, take the one that makes its largest component positive.
         largest = np.abs(directions).argmax(0)
         vectors = vectors @ (directions * np.sign(directions[largest, np.arange(width)]))
     size = float(np.sqrt((vectors**2).mean())) if vectors.size else 0.0
@@ -146,7 +146,7 @@ def fit(vectors: NDArray[np.float64], table: torch.Tensor) -> torch.Tensor:
 
 
 def words_of(lines: Iterable[str]) -> Iterator[str]:
-    """The words of text as lists of vectors have them: runs of letters and digits.
+    """The words of a text: runs of letters and digits, as in lists of word vectors.
 
     >>> list(words_of(["L'eau, 20 € !"]))
     ['L', 'eau', '20']
@@ -162,13 +162,13 @@ def _embedding(model: TranslationModel, side: str) -> nn.Embedding:
 
 
 def _forms(tokenizer: Tokenizer, counts: Counter[str]) -> set[str]:
-    """Every word that could be of use: of the text, and the pieces that are words themselves."""
+    """All words that `match` may look up: those of the text, and pieces that are words."""
     pieces = {piece.removeprefix(_SPACE) for piece in tokenizer.pieces(range(len(tokenizer)))}
     return {form for word in (*counts, *pieces) for form in (word, word.lower()) if form}
 
 
 def _set(weight: torch.Tensor, tables: list[tuple[NDArray[np.int64], torch.Tensor]]) -> None:
-    """Give rows their vectors; one that has several (of one table for both languages) has their mean."""
+    """Set rows to their vectors. A row with a vector of each language, in a shared table, gets their mean."""
     if not tables:
         return
     sums, counts = torch.zeros_like(weight), weight.new_zeros(len(weight), 1)

@@ -1,4 +1,4 @@
-"""The processes of one training: what they add up, agree on and hear from the first of them."""
+"""The processes of one training: sums over them, and broadcasts from the first one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from regard.errors import ConfigurationError, TrainingError
 from regard.translation.training.parent import end_now, end_with_parent
 
-# Others wait for the first process to validate or save, however long it takes; a process that
-# ended is noticed by its closed connection, and torchrun ends what is left.
+# The others wait while the first process validates or saves. A process that ended is noticed by its closed
+# connection, and torchrun ends the others.
 _PATIENCE = timedelta(days=365)
 _JOINING = timedelta(minutes=10)
-# Gradients travel in pieces of so many numbers, so that no copy of all of them is made.
+# Gradients are summed in buckets of this many numbers, so that not all of them are copied at once.
 _BUCKET = 1 << 23
 
 
 class Processes:
-    """A training in one process: nothing to add up, nobody to wait for."""
+    """A training in one process: sums and broadcasts return the values of this process."""
 
     rank = 0
     size = 1
@@ -47,36 +47,36 @@ class Processes:
         return self.rank == 0
 
     def sum(self, tensors: Iterable[Tensor]) -> None:
-        """Put into every tensor its sum over the processes, the same bits in each of them."""
+        """Replace every tensor by its sum over the processes. All processes get the same bits."""
 
     def total(self, value: float) -> float:
         """The sum of a number over the processes."""
         return value
 
     def any(self, value: bool) -> bool:
-        """Whether it is so in any process."""
+        """Whether the value is True in any process."""
         return value
 
     def numbers(self, values: Sequence[float]) -> list[float]:
-        """What the first process gave; as many numbers everywhere."""
+        """The numbers of the first process. All processes must pass equally many."""
         return list(values)
 
     def content(self, content: bytes) -> bytes:
-        """What the first process gave."""
+        """The bytes of the first process."""
         return content
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all processes call this."""
 
     def first_to_fail(self) -> bool:
-        """Whether no other process has failed before: one failure is told once, where it happened."""
+        """Whether no other process has failed before: only the first failure is reported."""
         return True
 
     def seed(self, seed: int, step: int) -> int | None:
-        """What the random numbers of a step start from; None where they simply go on.
+        """The random seed of a step; None in a single process, whose random state is part of checkpoints.
 
-        With several processes it is worked out from the configuration's seed, the step and the rank, so
-        that each has draws of its own, and a resumed training those of an uninterrupted one.
+        Several processes derive it from the configuration's seed, the step and the rank. So each draws its own numbers,
+        and a resumed training draws those of an uninterrupted one.
         """
         return None
 
@@ -98,7 +98,7 @@ class Joined(Processes):
             )
 
     def __exit__(self, *fault: object) -> None:
-        # After a failure the others may never come to it: the end of the process closes everything.
+        # After a failure the others may not call this, too, and this would wait: the end of the process cleans up.
         if fault[0] is None:
             dist.destroy_process_group()
 
@@ -140,7 +140,7 @@ class Joined(Processes):
     def first_to_fail(self) -> bool:
         try:
             return int(self._store.add("failures", 1)) == 1
-        except RuntimeError:  # its keeper has ended
+        except RuntimeError:  # the process with the store has ended
             return True
 
     def seed(self, seed: int, step: int) -> int | None:
@@ -149,13 +149,13 @@ class Joined(Processes):
 
 
 def join(device: str = "cpu") -> Processes:
-    """The processes that torchrun started beside this one; a training alone where it did not.
+    """Join the processes that torchrun started, or return a single process if torchrun did not start this one.
 
-    On `cuda` each takes the device of its local rank and gradients travel by NCCL, elsewhere by Gloo.
+    On `cuda` each process takes the GPU of its local rank and communicates by NCCL, on other devices by Gloo.
 
     Raises:
-        ConfigurationError: the device is none that several processes can share out.
-        TrainingError: the others did not come.
+        ConfigurationError: several processes cannot use the device.
+        TrainingError: the processes did not connect.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Processes(device)
@@ -179,7 +179,7 @@ def join(device: str = "cpu") -> Processes:
 
 
 def parted(fault: BaseException) -> bool:
-    """Whether a fault is that of a connection which another process no longer holds."""
+    """Whether an exception means that another process has closed its connection."""
     text = str(fault)
     return isinstance(fault, dist.DistError) or (
         isinstance(fault, RuntimeError) and ("gloo" in text or "onnection" in text)
@@ -187,9 +187,9 @@ def parted(fault: BaseException) -> bool:
 
 
 def alone() -> TrainingError:
-    """What is said of another process that ended without a word."""
+    """The error when another process has ended without an error of its own."""
     return TrainingError(
-        "another process of this training has ended: go on from the newest checkpoint with --resume"
+        "another process of this training has ended: continue from the newest checkpoint with --resume"
     )
 
 

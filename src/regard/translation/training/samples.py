@@ -1,4 +1,4 @@
-"""samples.txt: the translations of a few validation sentences, after every validation of a run."""
+"""samples.txt: translations of a few validation sentences, for every validation of a run."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ def lines(sample: Sample) -> list[str]:
       output     A cat.
     """
     return [
-        # A translation may hold any character, also one that ends a line.
+        # A translation may contain characters that end a line.
         f"  {name:<9}  {' '.join(text.splitlines())}".rstrip()
         for name, text in zip(("source", "reference", "output"), sample, strict=True)
     ]
 
 
 def write(run: Run, step: int, samples: Sequence[Sample]) -> None:
-    """Add the samples of a step; those of this step and later ones, from before an interruption, are dropped.
+    """Add the samples of a step. Samples of this and later steps, from before an interruption, are removed.
 
-    Raises `TrainingError` when the file cannot be written.
+    Raises:
+        TrainingError: the file cannot be written.
     """
     if not samples:
         return

@@ -1,4 +1,4 @@
-"""Models that outgrow one device: every process holds a piece of every weight."""
+"""Sharded training: every process holds a shard of every weight, gradient and moment."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from regard.translation.training.step import Learner, optimiser_of
 
 
 class ShardedLearner(Learner):
-    """Each process holds a piece of every weight, gradient and moment (FSDP2, `fully_shard`).
+    """Shards weights, gradients and moments by FSDP2 (`fully_shard`; Zhao et al. 2023, arXiv 2304.11277).
 
-    A layer of a Transformer is put together when it is its turn, forward and backward, and taken apart after
-    it (Zhao et al. 2023, arXiv 2304.11277); what is in no layer, and a recurrent model, is one such unit. The
-    model given stays whole in the memory of the first process, for checkpoints and validation.
+    The shards of a Transformer layer are gathered when the layer runs, forward and backward, and freed after it. All
+    weights outside layers are gathered together, as are those of a recurrent model. In the first process the given
+    model stays whole, for checkpoints and validation.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ShardedLearner(Learner):
             fully_shard(module, mesh=mesh)
         for module in self.objective.modules():
             if isinstance(module, FSDPModule):
-                # Sums, not means: the loss is divided by the tokens of all processes already.
+                # Gradients are summed, not averaged: the loss is already divided by the tokens of all processes.
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
         self.whole, self._saved = model, optimiser
@@ -53,7 +53,7 @@ class ShardedLearner(Learner):
                 parameter.data = parameter.data.new_empty(0)
 
     def sum_gradients(self) -> None:
-        """They were summed where each piece is held."""
+        """Nothing is left to do: FSDP has summed the gradients of each shard."""
 
     def clip(self, limit: float) -> float:
         return float(_whole(nn.utils.clip_grad_norm_(self.objective.parameters(), limit)))
@@ -61,11 +61,11 @@ class ShardedLearner(Learner):
     @torch.no_grad()
     def gather(self) -> None:
         for own, piece in self._pairs():
-            # Every process takes part in putting together, one keeps the result.
+            # All processes take part in gathering; the first one keeps the result.
             entries = {key: _whole(value) for key, value in self.optimiser.state[piece].items()}
             tensor = _whole(piece.detach())
             if self._processes.first:
-                own.copy_(tensor)  # and not its data, which would not say that it was written to
+                own.copy_(tensor)  # raises the version counter; copying to `.data` would not
                 self._saved.state[own] = {k: value.cpu() for k, value in entries.items()}
 
     def _take_moments(self) -> None:
@@ -89,7 +89,7 @@ def _whole(tensor: Tensor) -> Tensor:
 
 
 def _piece(value: Tensor, like: DTensor) -> Tensor:
-    if not value.dim():  # how many steps were made
+    if not value.dim():  # the step count of the optimiser
         return value.to(like.device)
     placed = value.to(like.device)
     return distribute_tensor(placed, like.device_mesh, like.placements, src_data_rank=None)

@@ -1,4 +1,4 @@
-"""Who of several processes takes which sentences of a batch."""
+"""Which sentences of a batch each of several processes takes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from numpy.typing import NDArray
 
 
 def share(costs: NDArray[np.int64], rank: int, size: int) -> NDArray[np.int64]:
-    """The places in a batch that one of `size` processes takes, in the order of the batch.
+    """The positions in a batch that one of `size` processes takes, in the order of the batch.
 
-    The longest sentence first, each goes to the process with the least so far (Graham 1969, "Bounds on
-    multiprocessing timing anomalies"): no two processes differ by more than the longest sentence, and
-    all together have every sentence once.
+    Each sentence goes to the process that has the fewest tokens so far, the longest sentence first (Graham 1969,
+    "Bounds on multiprocessing timing anomalies"). No two processes differ by more than the longest sentence.
 
     Args:
         costs: tokens of each sentence pair.
-        rank: which process, from 0.
-        size: how many there are.
+        rank: the process, from 0.
+        size: the number of processes.
 
     Example:
         >>> costs = np.array([9, 5, 4, 3, 2])

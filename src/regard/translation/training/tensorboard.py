@@ -1,4 +1,4 @@
-"""What metrics.jsonl holds, as scalars for TensorBoard: `pip install regard[tensorboard]`."""
+"""The numbers of metrics.jsonl as scalars for TensorBoard: `pip install regard[tensorboard]`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FOLDER = "tensorboard"
 
 
 class TensorBoard(Observer):
-    """Writes `training/...` at each report and `validation/...` at each validation into an event file of the run.
+    """Writes scalars `training/...` at each report and `validation/...` at each validation.
 
     Args:
-        folder: the run folder; the event files go to its `tensorboard` folder.
-        step: where the training stands; what an interrupted one wrote of later steps is hidden.
+        folder: the run folder; the event file is written to its `tensorboard` folder.
+        step: the last step that was made; scalars of later steps, from before an interruption, are hidden.
 
     Raises:
         ConfigurationError: tensorboard is not installed.
@@ -41,7 +41,7 @@ class TensorBoard(Observer):
         self._writer.flush()
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Write all scalars to the disk."""
         self._writer.close()
 
     def _write(self, kind: str, event: Stepped | Validated, names: tuple[str, ...]) -> None:
@@ -50,7 +50,7 @@ class TensorBoard(Observer):
 
 
 def check_installed() -> None:
-    """Raises `ConfigurationError` when tensorboard is not installed: before the work, not after it."""
+    """Raise `ConfigurationError` when tensorboard is not installed."""
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError:

@@ -1,7 +1,7 @@
-"""corpora.json: the checksums of the files a run began with, so that none of them changes before it is resumed.
+"""corpora.json: the checksums of the corpora of a run. A run is resumed only with the same corpora.
 
-Another corpus would put the sentences of the remaining passes in another order, and the scores of other validation
-sentences cannot be compared with those that were measured.
+Other training sentences would change the order of the remaining batches. The scores of other validation sentences
+cannot be compared with earlier scores.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ CORPORA = "corpora.json"
 
 
 def sums(section: DataSettings, data: Path | None) -> dict[str, str]:
-    """The sha256 of each file by the name that the configuration has for it. A pipe has none: it is read only once."""
+    """The sha256 of each corpus file, by its name in the configuration. Pipes can be read only once and have none."""
     links = (each.links for each in section.training if each.links is not None)
     paths = {name: (data or Path()) / name for name in (*section.names, *links)}
     found = {}
     for name, path in paths.items():
-        with suppress(OSError):  # which its reader reports
+        with suppress(OSError):  # reading the corpus reports it
             if path.is_file():
                 found[name] = checksums.of(path)
     return found
 
 
 def remember(run: Run, found: dict[str, str]) -> None:
-    """Keep the checksums in the run folder. Raises `TrainingError` when they cannot be written."""
+    """Write the checksums into the run folder. Raises `TrainingError` when that fails."""
     if not found:
         return
     path = run.folder / CORPORA
@@ -42,7 +42,7 @@ def remember(run: Run, found: dict[str, str]) -> None:
 
 
 def check(run: Run, data: Path | None) -> None:
-    """Raises `DataError` naming the first file that is not as it was; runs without corpora.json pass."""
+    """Raise `DataError` for the first file that has changed. Runs without corpora.json are not checked."""
     path = run.folder / CORPORA
     if not path.exists():
         return

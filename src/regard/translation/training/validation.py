@@ -1,4 +1,4 @@
-"""How good the model is on text it does not learn from."""
+"""Validation: loss and scores on sentences that are not trained on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCH_TOKENS = 4096
 
 @dataclass(frozen=True)
 class Quality:
-    """Loss in nats a target token (not smoothed), scores of greedy translations in percent, and some of these."""
+    """Loss in nats a target token (not smoothed), scores of greedy translations in percent, and sample translations."""
 
     loss: float
     bleu: float
@@ -34,16 +34,16 @@ class Quality:
 
     @property
     def numbers(self) -> tuple[float, float, float, float]:
-        """What is measured, without the samples."""
+        """All but the samples."""
         return self.loss, self.bleu, self.chrf, self.exact
 
 
 class Stopped(Exception):
-    """A validation was asked to stop before it had an answer."""
+    """A validation was stopped before its end."""
 
 
 class Validation:
-    """A fixed sample of the validation set: the files may be sorted, so a sample and no slice."""
+    """Validates on a fixed random sample of the validation set."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Validation:
         rows = np.sort(random.permutation(len(pairs))[: sentences or len(pairs)])
         self._pairs = [pairs[i] for i in rows]
         self._tokenizers = tokenizers
-        # Always the same ones, evenly spread over the set.
+        # The samples are always the same ones, evenly spread over the set.
         shown = min(samples, len(self._pairs))
         self._shown = [n * len(self._pairs) // shown for n in range(shown)]
         self._source = Ragged.of(
@@ -71,15 +71,16 @@ class Validation:
 
     @property
     def sentences(self) -> int:
-        """How many sentences are translated."""
+        """The number of sentences that are translated."""
         return len(self._pairs)
 
     def measure(
         self, model: TranslationModel, should_stop: Callable[[], bool] = lambda: False
     ) -> Quality:
-        """Translate the sample greedily and score it; the model's mode is left as it was.
+        """Translate the sentences greedily and score them.
 
-        Raises `Stopped` before the first batch at which `should_stop` says so.
+        Raises:
+            Stopped: `should_stop` returned True before one of the batches.
         """
         device = next(model.parameters()).device
         total, tokens = 0.0, 0

@@ -1,4 +1,4 @@
-"""Word vectors from files of others: the text format of word2vec and fastText, or safetensors; read with suspicion."""
+"""Reads files of word vectors: the text format of word2vec and fastText, or safetensors."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Vectors:
     """The vectors of some words.
 
     Attributes:
-        width: numbers of a vector.
-        words: the vector of each word that was wanted and found.
-        read: vectors in the file.
-        repeated: wanted words that came again; the first of equals counts.
+        width: numbers in a vector.
+        words: the vectors of the requested words that the file has.
+        read: the number of vectors in the file.
+        repeated: how many vectors were ignored because their word had one already.
     """
 
     width: int
@@ -42,14 +42,14 @@ class Vectors:
 
 
 def read_vectors(path: Path, wanted: Collection[str]) -> Vectors:
-    """The vectors of the words that are wanted; of others nothing is kept, however many there are.
+    """The vectors of the requested words. Other words of the file take no memory.
 
-    A text file has a line for each word: the word, a space, numbers with spaces between them; before them may come a
-    line with the count of words and the width. Plain or gzip. A safetensors file (its name ends in .safetensors) has a
-    tensor `vectors` (words x width) and a tensor `words` of bytes: UTF-8, a line feed between two words.
+    A text file, plain or gzip, has a line for each word: the word and its numbers, separated by spaces. Its first line
+    may be the number of words and the width. A file whose name ends in .safetensors has a tensor `vectors`
+    (words x width) and a tensor `words` of bytes: the words in UTF-8, separated by line feeds.
 
     Raises:
-        DataError: it is no such file; names the line.
+        DataError: the file has another format.
     """
     if path.suffix == ".safetensors":
         return _from_tensors(path, frozenset(wanted))
@@ -73,7 +73,7 @@ def read_vectors(path: Path, wanted: Collection[str]) -> Vectors:
 
 
 def _begin(line: bytes, path: Path) -> tuple[Vectors, int | None]:
-    """The width, and the count where the first line is one, by that line."""
+    """Empty vectors of the right width, and the number of words if the first line gives it."""
     first = line.split()
     if len(first) == 2 and all(part.isdigit() and len(part) < 11 for part in first):
         count, width = map(int, first)
@@ -104,7 +104,7 @@ def _take(raw: bytes, found: Vectors, known: dict[bytes, str], where: str) -> No
     if raw.count(b" ") < found.width:
         raise DataError(f"{where}: expected a word and {found.width} numbers")
     word = known.get(raw.partition(b" ")[0])
-    if word is None or raw.count(b" ") > found.width:  # a word with a space in it is none of ours
+    if word is None or raw.count(b" ") > found.width:  # words with spaces are not used
         return
     if word in found.words:
         found.repeated += 1
