@@ -14,7 +14,6 @@ Multi30k is for research: models of it are not to be shipped.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -78,9 +77,7 @@ def main() -> None:
         run = train(f"multi30k-en-{language}", options.runs / f"m30k-{language}")
         translator = Translator.open(run)
         took = progress(run)
-        searches = [
-            dataclasses.replace(translator.search, length_penalty=penalty) for penalty in PENALTIES
-        ]
+        searches = [translator.search.changed(length_penalty=penalty) for penalty in PENALTIES]
         valid = {
             each.length_penalty: quality(translator, each, VALID, language)["BLEU"]
             for each in searches

@@ -48,7 +48,7 @@ def test_a_slip_of_the_hand_is_named(old, new, named, own, tmp_path):
         ("seed=1.5", "seed"),
         ("model.kind=abacus", "model.kind"),
         ("nothing", "section.key=value"),
-        ("seed.deeper=1", "seed is no section"),
+        ("seed.deeper=1", "seed is not a table"),
         ('data.train.tsv="x.tsv"', "either"),
         ('model.positions="learned"\x00', "model.positions"),
     ],

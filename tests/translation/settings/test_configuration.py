@@ -156,7 +156,7 @@ def test_changes_on_the_command_line():
     assert "did you mean search.beam" in fault(LEAST, "search.beams=2")
     for nonsense in ("search.beam", "=3", "search..beam=3", ""):
         assert "expected section.key=value" in fault(LEAST, nonsense)
-    assert "seed is no section" in fault("seed = 1\n" + LEAST, "seed.x=3")
+    assert "seed is not a table" in fault("seed = 1\n" + LEAST, "seed.x=3")
     assert "is not UTF-8" in fault(LEAST, "data.attribution=a\udcff")
 
 
@@ -289,7 +289,7 @@ def test_one_target_language_needs_no_tag():
         ("data.train.3.tag=x", "there are 3 tables: say which, from 0, in place of 3"),
         ("data.train.tsv=x", "there are 3 tables: say which, from 0, in place of tsv"),
         ("data.train.0=x", "data.train[0] = 'x'"),
-        ("data.train.0.tsv.x=1", "tsv is no section"),
+        ("data.train.0.tsv.x=1", "tsv is not a table"),
         ("data.valid.weight=2", "valid valid.tsv: weight is for data.train"),
         ("data.valid.tag=x", "valid valid.tsv: tag 'x' is no tag of data.train"),
         ("data.valid.target_language=de", "target_language 'de' is none of data.train's: fr, es"),

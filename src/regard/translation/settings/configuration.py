@@ -17,7 +17,7 @@ from regard.translation.settings.transformer import TransformerSettings
 
 
 class Configuration(Settings):
-    """Everything a training needs to know."""
+    """The settings of a model and its training."""
 
     version: Literal[1] = 1
     """The version of this format."""
@@ -67,6 +67,6 @@ class Configuration(Settings):
         if model.longest <= longest:
             raise ValueError(
                 f"model.longest = {model.longest} must be above data.longest = {longest}: "
-                "learned positions go no further"
+                "the model learns no positions beyond"
             )
         return self

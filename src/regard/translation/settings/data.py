@@ -123,7 +123,7 @@ class DataSettings(Settings):
     longest: Annotated[int, Field(ge=1, le=100_000)] = 200
     """The largest number of word pieces of a sentence; pairs with a longer side are left out."""
     attribution: str = ""
-    """Whose data these are; the model card names them."""
+    """Where the data come from, for the model card."""
 
     @model_validator(mode="after")
     def _one_form(self) -> DataSettings:
@@ -137,7 +137,7 @@ class DataSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _valid_is_of_the_same_kind(self) -> DataSettings:
+    def _validation_fits_training(self) -> DataSettings:
         known = self.target_languages
         if len(known) > 1 and (odd := [name for name in known if not _LANGUAGE.fullmatch(name)]):
             raise ValueError(
@@ -159,12 +159,12 @@ class DataSettings(Settings):
 
     @property
     def training(self) -> tuple[CorpusSettings, ...]:
-        """The corpora to learn from."""
+        """The training corpora."""
         return _each(self.train)
 
     @property
     def validation(self) -> tuple[CorpusSettings, ...]:
-        """The corpora to choose by."""
+        """The validation corpora."""
         return _each(self.valid)
 
     @property
@@ -208,7 +208,7 @@ class DataSettings(Settings):
 
 
 def language_tag(language: str) -> str:
-    """The tag that asks for a language (Johnson et al. 2017, arXiv 1611.04558, section 3).
+    """The tag of sentences that are translated into a language (Johnson et al. 2017, arXiv 1611.04558, section 3).
 
     >>> language_tag("fr")
     '2fr'

@@ -102,7 +102,7 @@ def _below(place: Any, key: str, change: str) -> Any:
         place[_number(place, key, change)] if isinstance(place, list) else place.setdefault(key, {})
     )
     if not isinstance(below, dict | list):
-        raise ConfigurationError(f"--set {change}: {key} is no section")
+        raise ConfigurationError(f"--set {change}: {key} is not a table")
     return below
 
 

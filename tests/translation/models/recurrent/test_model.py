@@ -1,32 +1,12 @@
-"""Configurations: what is refused, what is shared, what the weights are called."""
+"""Models by their settings: shared vectors, names of the weights, dropout and scheduled sampling."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 import torch
 from tests.translation.models.recurrent.models import LENGTHS, SOURCE, TARGET, small
 
 from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"encoder_layers": 0}, "encoder_layers\n.* greater than or equal to 1 .*input_value=0,"),
-        ({"dropout": 1.0}, "dropout\n.* less than 1 .*input_value=1.0,"),
-        ({"scheduled_sampling": 1.5}, "scheduled_sampling\n.*input_value=1.5,"),
-        ({"score": "dot"}, "vectors of one width"),
-        ({"heads": 3}, "3 heads do not divide"),
-        ({"attention": "none", "bridge": "zero"}, "never shows the source"),
-        ({"bridge": "copy"}, "bridge 'copy' needs"),
-        ({"bridge": "copy", "decoder_width": 512, "decoder_layers": 2}, "not 2 of 1 layers"),
-    ],
-)
-def test_parts_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        RecurrentSettings(**changes)
 
 
 def test_three_way_tying_needs_one_vocabulary() -> None:
