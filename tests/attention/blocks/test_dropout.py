@@ -1,4 +1,4 @@
-"""Dropout by bytes: the mean, the rate, every byte of a draw, and the gradient."""
+"""Dropout by 16 bits: the mean, the rate, every part of a draw, and the gradient."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from regard.attention.blocks.dropout import Dropout, keep
+from regard.attention.blocks.dropout import Dropout
+from regard.attention.dropout import keep
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.9, 0.999])
@@ -15,17 +16,17 @@ def test_the_share_dropped_and_the_mean(rate):
     torch.manual_seed(0)
     count = 1 << 20
     factors = keep(torch.empty(count), rate)
-    rounded = min(max(1, round(256 * rate)), 255) / 256
+    rounded = round(65536 * rate) / 65536
     dropped = int((factors == 0).sum())
     assert abs(dropped - count * rounded) < 5 * math.sqrt(count * rounded * (1 - rounded))
     assert factors.unique().tolist() == pytest.approx([0.0, 1 / (1 - rounded)])
-    assert float(factors.double().mean()) == pytest.approx(1, abs=5 * math.sqrt(256 / count))
+    assert float(factors.double().mean()) == pytest.approx(1, abs=5 * math.sqrt(1000 / count))
 
 
-def test_each_byte_of_a_draw_is_fair():
-    """The top byte too: were its first bit always 0, nothing would be kept less often there."""
+def test_each_part_of_a_draw_is_fair():
+    """The top bits too: were its first bit always 0, nothing would be kept less often there."""
     torch.manual_seed(1)
-    kept = keep(torch.empty(1 << 20), 0.5).view(-1, 8) > 0
+    kept = keep(torch.empty(1 << 20), 0.5).view(-1, 4) > 0
     shares = kept.double().mean(0)
     assert float((shares - 0.5).abs().max()) < 5 * 0.5 / math.sqrt(len(kept))
 
@@ -33,7 +34,7 @@ def test_each_byte_of_a_draw_is_fair():
 def test_neighbours_are_independent():
     torch.manual_seed(2)
     kept = (keep(torch.empty(1 << 20), 0.5) > 0).double() - 0.5
-    for distance in (1, 7, 8, 64):
+    for distance in (1, 3, 4, 64):
         together = float((kept[:-distance] * kept[distance:]).mean())
         assert abs(together) < 5 * 0.25 / math.sqrt(len(kept))
 

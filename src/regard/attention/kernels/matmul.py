@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from regard.attention.dropout import drop
 from regard.attention.kernels.dots import additive, factors, refuse
-from regard.attention.kernels.dropout import drop
 from regard.attention.kernels.request import Request
 from regard.attention.precision import product_dtype
 from regard.attention.scores.products import blend, dots
