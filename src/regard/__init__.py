@@ -51,7 +51,7 @@ __all__ = [
     "watch",
 ]
 
-_ROOMS = {
+_NAMES = {
     "CharacterNgrams": "regard.attention.memory",
     "attend": "regard.attention.attend",
     "look": "regard.attention.attend",
@@ -70,18 +70,18 @@ _ROOMS = {
     "watch": "regard.watching",
     "plot": "regard.viewing.plot",
 }
-_WINGS = {
+_MODULES = {
     name: f"regard.attention.{name}"
     for name in ("scores", "normalisers", "masks", "positions", "kernels", "looks")
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, so that `import regard` alone loads no torch."""
-    if name in _ROOMS:
-        found = getattr(importlib.import_module(_ROOMS[name]), name)
-    elif name in _WINGS:
-        found = importlib.import_module(_WINGS[name])
+    """Import a name when it is first used, so that `import regard` alone loads no torch."""
+    if name in _NAMES:
+        found = getattr(importlib.import_module(_NAMES[name]), name)
+    elif name in _MODULES:
+        found = importlib.import_module(_MODULES[name])
     else:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     globals()[name] = found

@@ -37,10 +37,10 @@ def attend(
     Source: Vaswani et al. 2017, arXiv 1706.03762, equation 1, with any score and normaliser.
 
     Args:
-        query: what is asked, (*batch, queries, d_query). Heads are one more batch axis.
-        key: what is asked about, (*batch, keys, d_key). Batch axes broadcast; one of size 1 is
+        query: the queries, (*batch, queries, d_query). Heads are one more batch axis.
+        key: the keys, (*batch, keys, d_key). Batch axes broadcast; one of size 1 is
             never copied.
-        value: what is answered, (*batch, keys, d_value).
+        value: the values, one for each key, (*batch, keys, d_value).
         score: how well a key fits a query; ScaledDot() by default. A name stands for a score
             without parameters: "dot", "scaled_dot", "cosine". Any function (query, key) ->
             scores will do; it may be called with some of the queries at a time.
@@ -159,8 +159,8 @@ def read(
 def _shared(request: Request) -> Request:
     """The same, the score's work on single queries and keys done: once, for reading and look.
 
-    Where the reading is in half precision nothing is shared, as a look is exact in any. Nor is
-    anything where NaN in a masked key would spoil the gradients of that work.
+    Where the reading is in half precision nothing is shared, as a look is exact in any. It
+    is not shared either where NaN in a masked key would spoil its gradients.
     """
     if request.query.dtype in HALVES or torch.is_autocast_enabled(request.query.device.type):
         return request

@@ -1,4 +1,4 @@
-"""What an attention costs, worked out on paper."""
+"""The cost of an attention: parameters, operations and bytes, computed from its sizes."""
 
 from __future__ import annotations
 

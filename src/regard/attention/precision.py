@@ -14,7 +14,7 @@ def widen(tensor: Tensor) -> Tensor:
 
 
 def product_dtype(tensor: Tensor) -> torch.dtype:
-    """What a product with this tensor gives, autocast included."""
+    """The dtype of a product with this tensor, autocast included."""
     kind = tensor.device.type
     if tensor.dtype == torch.float64 or not torch.is_autocast_enabled(kind):
         return tensor.dtype

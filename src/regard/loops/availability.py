@@ -40,7 +40,7 @@ def in_forward_mode() -> bool:
 def differentiated() -> bool:
     """Whether torch.func or forward mode takes the derivatives, and not torch.autograd alone.
 
-    Gradients that are written by hand do not serve these: some would be 0 without an error.
+    Gradients of our own code do not support these: some would be 0 without an error.
     """
     if in_forward_mode():
         return True

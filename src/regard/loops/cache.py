@@ -73,8 +73,8 @@ def folder() -> Path:
 def _begin(place: Path) -> None:
     """Note that what is kept there is used; where it is new, remove what nobody uses any more.
 
-    Another process may have loaded that: it has its code in memory, and what it compiles later is
-    not kept.
+    Another process may have loaded it. That process keeps its code in memory; code that it compiles
+    later is not cached.
     """
     new = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ class _Files(caching.IndexDataCacheFile):
 
 
 def _unsealed(path: Path) -> Any:
-    """What a file holds. Raises `OSError` where it cannot be read or is not as it was written."""
+    """The content of a file. Raises `OSError` if it cannot be read or was changed."""
     content = path.read_bytes()
     if hashlib.sha256(content[_DIGEST:]).digest() != content[:_DIGEST]:
         warnings.warn(

@@ -60,7 +60,7 @@ def _part(flags: frozenset[str]) -> Any:
 
 
 def written_out(function: Callable[..., Any]) -> Any:
-    """A part that is copied into what calls it: what is not compiled apart compiles sooner."""
+    """A part that is inlined into its callers, which shortens compilation."""
     return njit(inline="always", _nrt=False)(function)
 
 

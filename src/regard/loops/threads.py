@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -82,15 +82,3 @@ def split(items: int, workers: int) -> list[tuple[int, int]]:
     workers = max(1, min(workers, items))
     cuts = [items * k // workers for k in range(workers + 1)]
     return list(pairwise(cuts))
-
-
-GRAIN = 1 << 18  # numbers that are worth a thread; measured
-
-
-def share(call: Callable[[int, int], None], first: int, last: int, numbers: int) -> None:
-    """Call with runs of rows from `first` to `last`, which have so many numbers to go through."""
-    workers = min(torch.get_num_threads(), numbers // GRAIN)
-    if workers < 2:
-        call(first, last)
-    else:
-        run([partial(call, first + a, first + b) for a, b in split(last - first, workers)])

@@ -79,7 +79,7 @@ def spans_of(request: Request) -> list[Span]:
 
 
 def _is_local(request: Request) -> bool:
-    """Whether a weight depends on nothing but what its query may read."""
+    """Whether a weight depends only on the keys that its query may read."""
     score: object = request.score
     while isinstance(score, SoftCap) and is_cap(score):
         score = score.score
@@ -102,7 +102,7 @@ def _channels(score: Score, request: Request) -> int:
         case PreparedAdditive():
             return score.score.d_hidden
         case DotLike():
-            return 4  # scores, weights, and what leads from one to the other
+            return 4  # scores, weights, and the numbers between them
     return max(request.query.shape[-1], request.key.shape[-1])
 
 

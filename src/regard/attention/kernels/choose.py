@@ -39,7 +39,7 @@ _pinned: ContextVar[str | None] = ContextVar("regard_kernel", default=None)
 
 
 class _Traced(threading.local):
-    """What this thread pinned last: for torch.compile, which cannot read a ContextVar."""
+    """This thread's last pin, for torch.compile, which cannot read a ContextVar."""
 
     def __init__(self) -> None:
         self.name: str | None = None  # in the instance, where torch.compile looks for it

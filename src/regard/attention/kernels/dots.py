@@ -1,4 +1,4 @@
-"""What the kernels for dot products share: which requests come down to one."""
+"""Which requests the kernels for dot products can serve, and their arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def factors(request: Request) -> tuple[Tensor, Tensor, float]:
 
 
 def readable(request: Request) -> Tensor | None:
-    """What may be read, of all queries and keys; None where everything may."""
+    """Which keys each query may read; None where every query may read all keys."""
     if request.bias is not None:
         return request.readable()
     return cached(request.mask, request.frame, "readable", request.readable)

@@ -48,5 +48,5 @@ def _size(mask: Padding | Band, frame: Frame) -> int:
 
 
 def _numbers(mask: Padding | Band) -> Hashable:
-    """What a mask says as long as nobody writes to its tensor, by whatever name."""
+    """The numbers in the mask's tensor: they change when anyone writes to it."""
     return tuple(mask.lengths.flatten().tolist()) if isinstance(mask, Padding) else None

@@ -1,7 +1,7 @@
 """Two matrix products and a softmax, for short rows on a processor.
 
 On a CPU, torch's fused attention is for long rows: with a few dozen queries and keys, in half
-precision above all, what it spends on every block is more than the matrix it saves.
+precision above all, its overhead for each block costs more than the matrix it saves.
 """
 
 from __future__ import annotations

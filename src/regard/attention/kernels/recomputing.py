@@ -3,7 +3,7 @@
 torch.utils.checkpoint around each block would do, and serves what this cannot; but the records it
 keeps between blocks are small things between large ones, which leave the allocator with as many
 holes as the whole would have filled. Here one record serves all blocks. The caller's functions are
-differentiated by autograd itself, so the gradients are exact, for what they close over as well.
+differentiated by autograd itself, so the gradients are exact, also for tensors in their closures.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _same_draws(device: torch.device) -> Iterator[None]:
 
 
 class _Surroundings:
-    """What a block's result hangs on beside its arguments: random numbers and autocast."""
+    """The state that a block's result depends on beside its arguments: random numbers and autocast."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._state = device, torch.get_rng_state()
@@ -194,7 +194,7 @@ def write(blocks: Blocks) -> Tensor:
 
 @dataclass(frozen=True)
 class _Sweep:
-    """Every block computed again, from leaves of its own, and sums over blocks of what it gives."""
+    """Every block computed again, from leaves of its own, and the sums of its gradients."""
 
     read: Read
     spans: Sequence[Span]

@@ -1,4 +1,4 @@
-"""The equations as they stand: any combination of parts, and what the other kernels answer to.
+"""The equations as they stand, for any combination of parts; the other kernels must agree with them.
 
 weights = normalise(mask(score(query, key) + bias)); reading = weights x value.
 Half precisions are computed in float32.

@@ -1,4 +1,4 @@
-"""What is asked of a kernel, checked once."""
+"""The arguments of an attention, checked once, as every kernel takes them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Request:
         return self.frame.keys
 
     def readable(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Tensor | None:
-        """What may be read, by the mask and by a bias of -inf; None where everything may.
+        """Which keys may be read, by the mask and by a bias of -inf; None where everything may.
 
         Broadcasts to (*batch, queries or rows, keys or columns).
         """
@@ -137,7 +137,7 @@ def _score(score: ScoreLike | None, d_query: int, d_key: int) -> Score:
 
 
 def name_of(part: object) -> str:
-    """What a score or normaliser is called."""
+    """The name of a score or normaliser, for messages."""
     return getattr(part, "__name__", type(part).__name__)
 
 

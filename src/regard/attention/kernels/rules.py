@@ -1,8 +1,8 @@
 """Masks as the compiled kernels read them: a span of keys for each query, documents, and booleans.
 
-A band, padding, packed sentences and what they all let read are spans, so they cost memory
-O(queries), and keys outside of all spans are never visited. Documents are two rows of numbers. What
-is left (a tensor, a function, a union) is booleans, with the axes it has.
+A band, padding, packed sentences and their intersections are spans, so they cost memory O(queries),
+and keys outside of all spans are never visited. Documents are two rows of numbers. Other masks (a
+tensor, a function, a union) become booleans, with the axes they have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from regard.attention.shapes import Frame, Shape, broadcast
 
 @dataclass(frozen=True)
 class Rules:
-    """What may be read: spans of keys, documents, booleans; each may be missing."""
+    """Which keys may be read: spans of keys, documents, booleans; each may be missing."""
 
     low: Tensor | None
     high: Tensor | None

@@ -63,7 +63,7 @@ def _bias(bias: Tensor | None, section: SentenceSpan) -> Tensor | None:
 
 
 def _mask(request: Request, packing: Packed, section: SentenceSpan) -> Mask | Tensor | None:
-    """What the other masks say within a sentence; None where they say nothing."""
+    """The other masks within a sentence; None where they forbid nothing there."""
     frame, joint = request.frame, None
     at, of = (torch.arange(s.start, s.stop, device=frame.device) for s in section)
     for part in parts(request.mask):  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ ROOM = 1 << 22  # booleans held at a time
 
 
 def serve(request: Request, value: Tensor) -> Tensor:
-    """The reading. What a query may not read has no part in it, whatever it holds."""
+    """The reading. Keys and values that a query may not read have no effect, even if they are NaN."""
     kernel = choose(request, value)
     if request.mask is None and request.bias is None:
         return kernel.attend(request, value)
@@ -37,10 +37,7 @@ def serve(request: Request, value: Tensor) -> Tensor:
 
 
 def at_once(query: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
-    """A scaled dot product and nothing else, without a second look; None where one is needed.
-
-    What may be wrong with the arguments, and where this is not the fastest, `serve` knows.
-    """
+    """torch's scaled dot product, if the arguments need nothing else; None if `serve` must check them."""
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         return None
     batch = query.shape[:-2]

@@ -1,4 +1,4 @@
-"""Looks: what the weights say."""
+"""Looks: statistics of attention weights."""
 
 from regard.attention.looks.look import Look
 from regard.attention.looks.stored import StoredLook

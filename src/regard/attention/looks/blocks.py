@@ -1,7 +1,7 @@
-"""A block of rows, whole, and what it says; every answer of a look is a fold over blocks.
+"""A block of whole rows and its statistics; every answer of a look is a fold over blocks.
 
 A block belongs to some batch entries and some queries, and spans every key that those may read.
-It is used once: what it holds is overwritten, so that a look allocates two buffers and no more.
+It is used once: its numbers are overwritten, so that a look allocates only two buffers.
 """
 
 from __future__ import annotations

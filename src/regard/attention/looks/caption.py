@@ -1,4 +1,4 @@
-"""What a picture of a look says about it."""
+"""The labels of a look in pictures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.attention.shapes import Shape
 
 @dataclass(frozen=True, eq=False)
 class Caption:
-    """What is known of a look beside its weights: `regard.watch` writes it, pictures show it.
+    """The labels of a look: `regard.watch` writes them, pictures show them.
 
     Attributes:
         title: the model and the attention, such as "BertModel: encoder.1.self".

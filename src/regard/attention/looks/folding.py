@@ -78,7 +78,7 @@ class Fold(ABC):
 
     @abstractmethod
     def _stamp(self) -> object:
-        """What the row normalisers depend on, as it is now; None where that cannot be told."""
+        """The present state of all inputs of the row normalisers; None where it is unknown."""
 
     @torch.no_grad()
     def _each(self, answer: Callable[[Block], Tensor], progress: Progress | None) -> Tensor:
@@ -124,7 +124,7 @@ class Fold(ABC):
         weights: Tensor | None = None,
         summed: bool = False,
     ) -> Tensor:
-        """An answer with its gradient, for the rows asked for and what they are weighted with."""
+        """An answer with its gradient, for these rows and their weights."""
 
         def strips() -> Iterator[tuple[slice, Tensor]]:
             own = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
@@ -145,7 +145,7 @@ class Fold(ABC):
 
     def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         dtype = self._dtype() if dtype is None else dtype
-        if transformed():  # what is written to must have the axes that a transform hides
+        if transformed():  # a buffer must have the axes that a transform hides
             return self._rows(torch.arange(0, device=self.device)).new_empty(shape, dtype=dtype)
         return torch.empty(shape, dtype=dtype, device=self.device)
 

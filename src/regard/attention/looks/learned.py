@@ -43,10 +43,10 @@ class Answer:
 
     Args:
         whole: all of it, streamed without gradients.
-        part: what one strip of rows gives, in operations that can be differentiated.
+        part: the answer for one strip of rows, in operations that can be differentiated.
         strips: the strips of rows, anew at each call.
         summed: whether the parts are summed, not laid side by side along the last axis.
-        told: is called with every strip that is done, where the whole is not streamed.
+        told: called after every strip, where the whole is not streamed.
     """
 
     whole: Callable[[], Tensor]
@@ -104,7 +104,7 @@ class _Again(torch.autograd.Function):
 
 
 def leaves_of(request: Request) -> list[Tensor] | None:
-    """What the weights depend on; None where a function of the caller's may hide some of it."""
+    """The tensors that the weights depend on; None where a caller's function may hide some."""
     parameters = _parameters(request.score)
     if parameters is None or isinstance(request.normaliser, FunctionNormaliser):
         return None
@@ -113,7 +113,7 @@ def leaves_of(request: Request) -> list[Tensor] | None:
 
 
 def tensors_of(mask: Mask | Tensor | None) -> list[Tensor] | None:
-    """What a mask depends on; None where a function of the caller's may hide some of it."""
+    """The tensors that a mask depends on; None where a caller's function may hide some."""
     match mask:
         case None | Band() | Packed():
             return []

@@ -35,7 +35,7 @@ PLOTTER = "regard.viewing.overview"  # imported by name: the library works witho
 
 
 class Look(Statistics):
-    """What the weights say, of shape (*batch, queries, keys). Nothing is computed until asked for.
+    """Statistics of attention weights (*batch, queries, keys), computed when a method is called.
 
     Every answer goes over the weights in blocks of whole rows and keeps no more than one of them:
     memory is O(queries + keys + answer). A softmax of dot products is quickest, and keys that no

@@ -46,7 +46,7 @@ def first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     places = winners.unsqueeze(-1) * run + torch.arange(run, device=scores.device)
     places = places.flatten(-2)
     candidates = scores.gather(-1, places.clamp_(max=length - 1))
-    if even < length:  # the last run is shorter: what was clamped would come twice
+    if even < length:  # the last run is shorter: clamped positions would come twice
         again = F.pad(places[..., 1:] == places[..., :-1], (1, 0))
         candidates.masked_fill_(again, -torch.inf)
     values, found = first(candidates, count)

@@ -161,7 +161,7 @@ def width(score: object) -> int:
 
 
 def known_at(known: Known | None, region: Region) -> Known | None:
-    """What is known of a block's rows."""
+    """The known maxima and totals of a block's rows."""
     if known is None:
         return None
     maximum, total = (each[region.entries].index_select(-1, region.rows) for each in known)

@@ -1,4 +1,4 @@
-"""The answers of a look, whatever its weights come from: each is a fold over blocks of rows."""
+"""The answers of a look, from any source of weights: each is a fold over blocks of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks: who may read what. True = may be read."""
+"""Masks: which keys each query may read. True = may be read."""
 
 from regard.attention.masks.documents import documents
 from regard.attention.masks.mask import Given, Mask, MaskLike, Positional, as_mask

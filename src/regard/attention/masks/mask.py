@@ -23,7 +23,7 @@ class Reach(NamedTuple):
 
 
 class Mask(ABC):
-    """Who may read what, kept as a rule; `&` and `|` join two of them."""
+    """A rule that says which keys each query may read; `&` and `|` join two of them."""
 
     @abstractmethod
     def window(
@@ -135,7 +135,7 @@ def check_boolean(mask: Tensor) -> None:
     if mask.dtype != torch.bool:
         raise TypeError(
             f"mask holds {str(mask.dtype).removeprefix('torch.')}: pass booleans,"
-            " True = may be read; what is to be added to the scores is a bias"
+            " True = may be read; to add numbers to the scores, pass a bias"
         )
 
 

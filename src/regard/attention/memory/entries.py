@@ -20,9 +20,9 @@ Trainable = bool | Literal["keys", "values"]
 class Entries(nn.Module):
     """Keys ``(*batch, entries, d_key)`` and values ``(*batch, entries, d_value)``.
 
-    Values that were never given are the keys themselves, not a copy. What is trainable is a
-    parameter, the rest a buffer; both are absent until the first write, whose batch axes, widths
-    and precision the later ones keep.
+    Values that were never given are the keys themselves, not a copy. Trainable
+    tensors are parameters, the others buffers; both are absent until the first write, which sets the
+    batch axes, widths and precision of the later ones.
     """
 
     key: Tensor | None

@@ -51,7 +51,7 @@ class MemoryFileError(ValueError):
 
 @dataclass
 class Contents:
-    """What a memory's file holds."""
+    """The contents of a memory's file."""
 
     key: Tensor | None
     value: Tensor | None

@@ -37,7 +37,7 @@ class Found:
 
     Args:
         weights: Their weights, largest first; of equal ones the better score, then the first.
-        payloads: What was stored with them, None where nothing was.
+        payloads: The payloads stored with them, or None.
         positions: Their positions in the memory.
     """
 
@@ -120,7 +120,7 @@ class Memory(nn.Module):
 
     @property
     def payloads(self) -> list[Any]:
-        """What was stored with each entry; None where nothing was."""
+        """The payload of each entry, or None."""
         stored = self.entries.payloads
         return [None] * len(self) if stored is None else list(stored)
 
@@ -137,9 +137,9 @@ class Memory(nn.Module):
         """Append entries, one or many; those already there stay as they are.
 
         Args:
-            keys: What queries are compared with: vectors, or strings for the encoder. A string
+            keys: The keys: vectors, or strings for the encoder. A string
                 or a vector alone is one entry.
-            values: What is read: vectors, one number each, or strings, which are encoded for
+            values: The values: vectors, one number each, or strings, which are encoded for
                 blending and kept as payloads. The keys by default.
             payloads: Any object for each entry, handed back by `find` and by a hard lookup.
 
@@ -172,7 +172,7 @@ class Memory(nn.Module):
     def look(
         self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
     ) -> Look:
-        """What the weights of a reading say."""
+        """A look at the weights of a reading."""
         return look(self._vectors(queries), self._filled_keys(), mask=mask, **self._how())
 
     def __getitem__(self, query: Any) -> Any:

@@ -42,7 +42,7 @@ def _geometric(heads: int) -> list[float]:
 
 @dataclass(frozen=True)
 class Alibi:
-    """Attention with linear biases: what is far away scores less. Nothing is learned.
+    """Attention with linear biases: distant keys score less. Nothing is learned.
 
     ``bias[h, i, j] = -m_h |i - j|``
 

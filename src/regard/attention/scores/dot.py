@@ -17,7 +17,7 @@ from regard.attention.shapes import check_widths
 class DotLike(ABC):
     """A score that is a dot product of some function of the query and some function of the key.
 
-    score(q, k) = scale * f(q) . g(k): what a fused dot-product kernel can serve. A subclass defines
+    score(q, k) = scale * f(q) . g(k): fused dot-product kernels can serve it. A subclass defines
     `factors`. Where a subclass overrides the call itself, kernels call it and never `factors`.
     """
 

@@ -1,4 +1,4 @@
-"""What the scores with parameters share: a set of them per head, and where they are applied."""
+"""Parameters of scores: one set for all heads or one per head, and their projections."""
 
 from __future__ import annotations
 

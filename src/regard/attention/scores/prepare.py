@@ -1,4 +1,4 @@
-"""A score's work on single queries and keys, done once for all that will be asked of the pairs."""
+"""A score's work on single queries and keys, done once before all pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.attention.shapes import check_widths
 
 @dataclass(frozen=True)
 class Projected:
-    """What is left of an additive score when its queries are W_q q + b already."""
+    """An additive score whose queries are W_q q + b already."""
 
     score: Additive
 
@@ -123,7 +123,7 @@ def prepare_both(
     query: Float[Tensor, "*#batch queries d_query"],
     key: Float[Tensor, "*#batch keys d_key"],
 ) -> tuple[Score, Float[Tensor, "... queries d_left"], Float[Tensor, "... keys d_right"]]:
-    """The same with the work on the queries done too: for all that is asked of one pair of them.
+    """The same with the work on the queries done too, for repeated use of the same queries and keys.
 
     prepared_score(prepared_query, prepared_key) = score(query, key). Gradients flow through all.
 

@@ -1,4 +1,4 @@
-"""What the kernels for additive scores share: which requests come down to one."""
+"""Which requests the kernels for additive scores can serve."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def within(score: object) -> object:
 
 
 def parts(score: object) -> Additive | Projected:
-    """What has the features and the weight of an additive score."""
+    """The object with the features and the weight of an additive score."""
     return score.score if isinstance(score, PreparedAdditive) else score  # type: ignore[return-value]
 
 

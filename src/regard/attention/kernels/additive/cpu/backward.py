@@ -84,7 +84,7 @@ def load_stretch(
     totals: Any,
     upstream: Any,
 ) -> None:
-    """The exponentials of a stretch's queries, and what its softmax needs."""
+    """The exponentials of a stretch's queries, and the factors of its softmax."""
     at, width, padded = inputs.where[entry], inputs.width, inputs.w.shape[1]
     for tile in range(STRETCH // ROWS):
         clear(buffers.coming[tile], 0, ROWS * width)

@@ -52,7 +52,7 @@ class CallArrays:
 def state(
     a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules
 ) -> CallArrays:
-    """Lay out the tensors; but for w, what is contiguous already is not copied."""
+    """Lay out the tensors. Except for w, contiguous tensors are not copied."""
     batch = batch_of(a, c, w, v, bias, rules)
     (queries, hidden), (keys, width) = a.shape[-2:], v.shape[-2:]
     low, high = _spans(rules, queries, keys)

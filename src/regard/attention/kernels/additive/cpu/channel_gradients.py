@@ -191,7 +191,7 @@ def channel_gradients(
 ) -> None:
     """Add to the gradients of A's, C's and the weights' channels, from column `left` to `right`.
 
-    gradient_c holds a block, strip by strip. What is safe for the largest A of a tile is safe for all.
+    gradient_c holds a block, strip by strip. If the largest A of a tile is safe, all of them are.
     """
     lanes()
     wide = width_of(e)

@@ -78,7 +78,7 @@ def spread_keys(
 ) -> None:
     """C of one entry, strip by strip, channels as rows of it, and the largest of each of these.
 
-    What is beyond the keys or the channels is 0, so that 1 + A C is 1 there.
+    Numbers beyond the keys or the channels are 0, so that 1 + A C is 1 there.
     """
     clear(strip, 0, STRIP * padded)
     clear(top, 0, top.size)

@@ -42,7 +42,7 @@ class Inputs(NamedTuple):
     a: Any
     c: Any
     w: Any
-    ratios: Any  # what the weights are divided out by; see groups.py
+    ratios: Any  # divisors of the weights; see groups.py
     turns: Any
     sums: Any  # the sum of all weights
     v: Any

@@ -4,8 +4,8 @@
 
 g is a power of two, different for each group, that lets the product of its g / w_h start far below
 1: t_h is at least 1, so what the product needs room for is on the upper side. No partial product of
-two groups falls out of range, whatever the order of the weights:
-at worst the four largest of a group come first.
+two groups falls out of range for any order of the weights; at worst the four largest of a group
+come first.
 """
 
 from __future__ import annotations

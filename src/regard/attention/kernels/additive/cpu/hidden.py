@@ -3,8 +3,8 @@
     score = sum_h w_h tanh(a_h + c_h) = sum_h w_h - 2 sum_h w_h r_h,   r_h = 1 / t_h,  t_h = 1 + A_h C_h
 
 `sums` holds sum_h w_h r_h, a row of BLOCK keys for each query. Channels come in groups of GROUP, and
-keys in strips of STRIP. First nobody asks whether a product overflows; what is then not finite is
-computed again with care.
+keys in strips of STRIP. Products are first taken without a check for overflow; sums that are not
+finite are computed again with care.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regard.loops.rows import clear
 from regard.loops.vectors import load, quotient, repeat, splat, store, total, width_of
 
 ROWS = 8  # queries in a tile, an even number
-MARGIN = 2.0**8  # what is left above a product that is divided by: 1 / d keeps its digits
+MARGIN = 2.0**8  # room left above a divisor, so that 1 / d keeps its digits
 CAP = 2.0**60  # 1 / (1 + 2^60) is 0 beside 1 in float32 and float64
 FAR = 20.0  # tanh is 1 to float64's last place from here on
 
@@ -44,7 +44,7 @@ def two_rows(
 
     takes three operations a channel, and one division for two groups, n turned from the units of
     the first to those of the second between. Two queries and two vectors of keys at once: their
-    chains do not wait for each other. What is nearly too large shows in their sum.
+    chains do not wait for each other. Their sum shows any number that is nearly too large.
     """
     lanes()
     wide, below, under = width_of(sums), row + padded, to + STRIDE

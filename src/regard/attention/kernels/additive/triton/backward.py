@@ -1,4 +1,4 @@
-"""The gradients, without atomics: whoever adds up a gradient adds up all of it, in one order.
+"""The gradients, without atomics: one program adds up all of a gradient, in one order.
 
     p = exp(z - norm),  dp = upstream . v,  dz = p (dp - upstream . reading)
     ds = dz / T (1 - (cap(s) / cap)^2), the last factor where there is a cap

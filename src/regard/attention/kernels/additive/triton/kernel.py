@@ -1,4 +1,4 @@
-"""What the Triton kernel serves. Triton itself is loaded on the first call."""
+"""The Triton kernel for additive attention. Triton itself is loaded on the first call."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class CallTensors:
         return self.a.shape[2], self.c.shape[2], self.a.shape[1], self.v.shape[2]
 
     def inputs(self) -> list[Any]:
-        """The arguments that all kernels begin with; what is missing is a pointer never read."""
+        """The first arguments of all kernels; a missing tensor is passed as a pointer never read."""
         asking = self.low if self.asking is None else self.asking
         stored = self.low if self.stored is None else self.stored
         return [

@@ -1,4 +1,4 @@
-"""What the kernels do with a tile of queries x keys: score it, mask it, weigh it.
+"""Steps of the kernels for a tile of queries x keys: score it, mask it, weigh it.
 
     score = w . tanh(a + c) = sum_h w_h - 2 sum_h w_h r_h,   r_h = 1 / (1 + e^{2 (a_h + c_h)})
 
