@@ -94,7 +94,7 @@ def look(
     mask: MaskLike | None = None,
     normaliser: NormaliserLike | None = None,
 ) -> Look:
-    """What each query would read of each key. Nothing is computed until the look is asked.
+    """The weights of each query over the keys. Nothing is computed until a method is called.
 
     Args: those of `attend`, without the value.
 
@@ -123,7 +123,7 @@ def read(
     normaliser: NormaliserLike | None = None,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "... queries d_value"], Look]:
-    """The reading, and a look at where it came from, which share the score's projections.
+    """The reading and the look at its weights, which share the score's projections.
 
     Args: those of `attend`. The look's weights are those before dropout. Gradients of both go
     through the same projections, so they are taken in one backward pass.
@@ -157,9 +157,9 @@ def read(
 
 
 def _shared(request: Request) -> Request:
-    """The same, the score's work on single queries and keys done: once, for reading and look.
+    """The request with the score's work on single queries and keys done once, for reading and look.
 
-    Where the reading is in half precision nothing is shared, as a look is exact in any. It
+    In half precision nothing is shared, as a look is computed in float32. It
     is not shared either where NaN in a masked key would spoil its gradients.
     """
     if request.query.dtype in HALVES or torch.is_autocast_enabled(request.query.device.type):

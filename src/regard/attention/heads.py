@@ -158,8 +158,8 @@ class MultiHeadAttention(nn.Module):
                 two axes are refused where the first could be the batch.
             bias: Added to the scores, of the same shapes.
             memory: Keys and values from `remember`, read in place of ``key`` and ``value``.
-            start: The place of the first query among the keys, for ``rotary``. By default queries
-                begin where keys do, and end where a memory does: its last steps are asking.
+            start: The place of the first query among the keys, for ``rotary``. By default the first query is
+                at the first key; with a memory, the last query is at its last key.
 
         Returns:
             The merged readings, projected to ``d_output``.
@@ -315,7 +315,7 @@ def head_widths(
     d_output: int | None = None,
     merge: str = "concat",
 ) -> dict[str, int]:
-    """Every width of a `MultiHeadAttention`, those left out filled in, or a ValueError."""
+    """Every width of a `MultiHeadAttention`, with the defaults filled in, or a ValueError."""
     if merge not in ("concat", "sum"):
         raise ValueError(f'merge is {merge!r}: pass "concat" or "sum"')
     if heads < 1:

@@ -1,4 +1,4 @@
-"""Parts of an attention that are given by name."""
+"""Errors for parts of an attention that are passed by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
-    """The error for a name that means nothing; it lists the nearest name, and all of them."""
+    """The error for an unknown name; it lists the nearest name, and all of them."""
     names = sorted(known)
     plain = name.lower().replace("-", "_").replace(" ", "_")
     nearest = get_close_matches(plain, names, n=1, cutoff=0.5)

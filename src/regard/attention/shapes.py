@@ -1,4 +1,4 @@
-"""The glossary of axes, and the errors that speak of them.
+"""The glossary of axes, and the errors about them.
 
 Every tensor is laid out (*batch, queries or keys, width). Heads are one more batch axis.
 A boolean mask says what may be read: True = may be read. It is never the other way round.

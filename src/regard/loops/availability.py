@@ -13,17 +13,17 @@ TRACERS = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.P
 
 
 def serve(*tensors: Tensor) -> bool:
-    """Whether loops may compute from these: compiled, nothing traced, and each with a memory of its own."""
+    """Whether compiled loops may read these tensors: plain tensors, and nothing is traced."""
     return are_compiled() and not transformed() and all(map(_is_plain, tensors))
 
 
 def are_compiled() -> bool:
-    """Whether loops are compiled: NUMBA_DISABLE_JIT leaves them to Python, which knows no vectors."""
+    """Whether loops are compiled: with NUMBA_DISABLE_JIT set they are not, and Python has no vectors."""
     return os.environ.get(OFF, "0").strip() in ("", "0")
 
 
 def transformed() -> bool:
-    """Whether a compiler or transform looks on, so that no number can be asked for."""
+    """Whether a compiler or transform is tracing, so that numbers cannot be read."""
     return (
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
@@ -53,5 +53,5 @@ def differentiated() -> bool:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """A subclass may hold no numbers, or others: a fake one, a shard."""
+    """Whether it is no subclass, which may hold no numbers (fake) or only some (a shard)."""
     return type(tensor) in (Tensor, nn.Parameter, nn.Buffer)

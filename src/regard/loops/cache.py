@@ -62,7 +62,7 @@ def _imported(text: str) -> list[Path]:
 
 
 def folder() -> Path:
-    """NUMBA_CACHE_DIR where that is set, or else the person's own cache folder."""
+    """NUMBA_CACHE_DIR where that is set, or else the user's cache folder."""
     if config.CACHE_DIR:
         return Path(config.CACHE_DIR) / "regard"
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -71,7 +71,7 @@ def folder() -> Path:
 
 @cache
 def _begin(place: Path) -> None:
-    """Note that what is kept there is used; where it is new, remove what nobody uses any more.
+    """Mark the folder as used; if it is new, remove folders that are no longer used.
 
     Another process may have loaded it. That process keeps its code in memory; code that it compiles
     later is not cached.
@@ -84,7 +84,7 @@ def _begin(place: Path) -> None:
 
 
 class _Place(caching._CacheLocator):
-    """numba's question where to keep a function, answered."""
+    """Tells numba in which folder a function is cached."""
 
     def __init__(self, function: Any, file: str) -> None:
         self._line, self._stamp = function.__code__.co_firstlineno, stamp(Path(file))
@@ -116,11 +116,11 @@ class _Implementation(caching.CompileResultCacheImpl):
 class _Files(caching.IndexDataCacheFile):
     """An index, and a file for each signature, of a name that no other process takes.
 
-    numba numbers them: of two processes that compile different signatures at once, either might
-    write over what the other's index calls something else.
+    numba numbers the files: two processes that compile different signatures at once might overwrite
+    each other's.
 
-    Each file begins with the sha256 of the rest. Half a file, as a crash may leave, and a changed
-    one, which may crash the process, are none: the code is compiled again and takes their place.
+    Each file begins with the sha256 of the rest. A file that a crash has cut off, or that
+    was changed, is ignored: the code is compiled again and replaces it.
     """
 
     def _data_name(self, number: int) -> Any:
@@ -175,7 +175,7 @@ class _Cache(caching.FunctionCache):
 
 
 def keep(dispatcher: Any) -> Any:
-    """Keep what this compiles; where nothing can be written, compile anew in every process."""
+    """Cache the code that this compiles; if nothing can be written, compile in every process."""
     if config.DISABLE_JIT:  # it is the function itself, which nobody calls
         return dispatcher
     with suppress(RuntimeError, OSError):

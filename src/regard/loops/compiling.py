@@ -1,7 +1,7 @@
-"""How the loops are compiled: without the interpreter's lock, in wide lanes, kept between runs.
+"""How the loops are compiled: without the interpreter's lock, in wide lanes, with a cache between runs.
 
-They make no arrays, but write on those they are given; so no references are counted, and LLVM has
-half as much to read.
+They write to arrays that are passed to them and make none, so that references need not be counted,
+and LLVM has half as much code to compile.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ DATA = 4  # the place of the data pointer among what numba passes for an array
 
 @cache
 def has(feature: str) -> bool:
-    """Whether what is compiled here may use a feature of the processor, by LLVM's name for it.
+    """Whether compiled code may use a feature of the processor, by LLVM's name for it.
 
-    NUMBA_CPU_FEATURES and NUMBA_CPU_NAME=generic say less than the processor itself.
+    NUMBA_CPU_FEATURES and NUMBA_CPU_NAME=generic can exclude features that the processor has.
     """
     told = config.CPU_FEATURES
     if told is not None:
@@ -65,7 +65,7 @@ def written_out(function: Callable[..., Any]) -> Any:
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a kernel, and keep the machine code where the person may write."""
+    """Compile a kernel, and cache the machine code where the user may write."""
     compile_ = njit(
         nogil=True,
         error_model="numpy",

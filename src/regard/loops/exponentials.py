@@ -33,7 +33,7 @@ LEAST64, MOST64 = -708.0, 709.0
 
 @inner
 def _exponential32(x: Any) -> Any:
-    """e^x within 1.5 units in the last place, from e^-87 to e^88; beyond, those."""
+    """e^x within 1.5 units in the last place, from e^-87 to e^88; x is clamped to that range."""
     x = LEAST if x < LEAST else x
     x = MOST if x > MOST else x
     shifted = x * LOG2E + MAGIC

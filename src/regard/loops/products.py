@@ -1,4 +1,4 @@
-"""Products with a few rows of a matrix, as lists name them: a dot product each, with the rows as they lie."""
+"""Products with a few rows of a matrix, whose indices are in lists: one dot product each."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from regard.loops.rows import dot
 def product_listed(
     x: Any, rows: Any, width: Any, lists: Any, own: Any, weight: Any, bias: Any, out: Any
 ) -> None:
-    """out[r, i] = W[word] x[r] + b[word], word = lists[own[r], i]; -inf where that is no word but -1.
+    """out[r, i] = W[word] x[r] + b[word], word = lists[own[r], i]; -inf where word is -1.
 
-    Rows of one list lie side by side, and read each weight together.
+    Neighbouring rows with the same list share each read of a weight.
     """
     count, first = lists.shape[1], 0
     while first < rows:

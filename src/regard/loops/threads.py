@@ -1,7 +1,7 @@
 """Threads for the loops, which hold no interpreter lock: torch's own where they can be had.
 
-After each parallel loop OpenMP's threads spin for some milliseconds, in hope of the next one. Threads
-of ours would have to share the cores with them, so the loops run on the threads that spin. numba's
+After each parallel loop OpenMP's threads spin for some milliseconds, waiting for the next one. Threads
+of our own would have to share the cores with them, so the loops run on the threads that spin. numba's
 own pools are either not safe for two callers at a time or do not survive a fork; data loaders fork,
 and servers call from many threads.
 """
@@ -26,7 +26,7 @@ _forked = False
 
 
 def _remember() -> None:
-    """OpenMP's threads do not survive a fork, and it would wait for them for ever."""
+    """Note a fork: OpenMP's threads do not survive it, and OpenMP would wait for them for ever."""
     global _forked
     _forked = True
 
@@ -50,7 +50,7 @@ _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def run(parts: list[Part]) -> None:
-    """Run all parts, each once, on as many threads; the first error among them is raised."""
+    """Run all parts, each once, on as many threads; raise the first error among them."""
     left, errors = deque(parts), deque[BaseException]()
 
     def work(_: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""The highest numbers of every row, without sorting it: a pass for maxima, and one that mostly skips.
+"""The highest numbers of every row, without sorting it: one pass for maxima, and one that skips most runs.
 
 The k highest lie in runs of neighbours whose maxima are at least the k-th highest maximum: k runs
 hold a number as high. So the first pass finds the maxima, and the second looks into few runs.
@@ -20,7 +20,7 @@ RUN = 64  # neighbours whose maximum is a few vector operations
 
 
 def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` highest of the last axis and where they are, of equals the first one first.
+    """The `count` highest of the last axis and their positions, ties in the order of the positions.
 
     Where there are fewer, -inf at position 0. A NaN ranks nowhere.
     """

@@ -28,7 +28,7 @@ CONTRACT = ("contract",)
 
 
 class Vector(types.Type):
-    """As many numbers of a type as 512 bits hold."""
+    """The numbers of a type that 512 bits hold."""
 
     def __init__(self, number: Any) -> None:
         self.number, self.count = number, BITS // number.bitwidth
@@ -140,7 +140,7 @@ def width_of(context: Any, array: Any) -> Any:
 
 
 def _over_lanes(name: str, made_one: Callable[..., Any]) -> Any:
-    """The lanes made one: halves, quarters, ... always in this order."""
+    """The lanes reduced to one number: halves, quarters, ... always in this order."""
 
     def typed(context: Any, vector: Any) -> Any:
         def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

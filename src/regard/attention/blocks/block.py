@@ -32,7 +32,7 @@ class TransformerBlock(nn.Module):
         normalisation: ``"layer"`` or ``"rms"``.
         activation: ``"relu"``, ``"gelu"``, ``"gelu_tanh"`` or ``"silu"``.
         gated: Whether the feed-forward layer has a gate.
-        dropout: Rate at which what f gives is dropped while training.
+        dropout: Rate at which the output of f is dropped while training.
         attention_bias: Whether the projections have biases.
         feed_forward_bias: Whether the feed-forward layer has biases.
         head_width: Width of a head; ``width // heads`` by default.

@@ -62,7 +62,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + dropout(f(norm(x))) where the norm comes before f, norm(x + dropout(f(x))) where it comes after.
+    """x + dropout(f(norm(x))) with a norm before f, norm(x + dropout(f(x))) with a norm after it.
 
     The paper's norm comes after (section 5.4); before is Xiong et al. 2020, arXiv 2002.04745.
 
@@ -70,7 +70,7 @@ class Residual(nn.Module):
         width: Width of x.
         norm: "pre" or "post".
         normalisation: "layer" or "rms".
-        dropout: Rate at which what f gives is dropped while training.
+        dropout: Rate at which the output of f is dropped while training.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Biases whose finite numbers stay finite when they are rounded, and divided by a temperature.
 
-Masks are often written as a bias of the lowest number of a dtype. Were that to become -inf, a row
-of nothing else would count as one with nothing to read, or come to NaN.
+Masks are often written as a bias of the lowest number of a dtype. If it became -inf, a row of
+such numbers alone would count as a row with nothing to read, or become NaN.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def width(request: Request) -> int:
 
 
 def _channels(score: Score, request: Request) -> int:
-    """The numbers a score takes for a pair. Of the caller's own we cannot know: as for Additive."""
+    """The numbers a score takes for a pair. A caller's own score counts as much as Additive."""
     match score:
         case SoftCap():
             return _channels(score.score, request)
@@ -107,5 +107,5 @@ def _channels(score: Score, request: Request) -> int:
 
 
 def is_large(request: Request) -> bool:
-    """Whether the whole takes more than a block is worth: LARGE numbers."""
+    """Whether the whole takes more than LARGE numbers."""
     return request.queries * width(request) > LARGE

@@ -135,7 +135,7 @@ def choose(request: Request, value: Tensor) -> Kernel:
 
 
 def _is_plain(request: Request, value: Tensor) -> bool:
-    """Whether plain products are the faster: measured on a CPU, in float32 and bfloat16.
+    """Whether plain products are faster, as measured on a CPU in float32 and bfloat16.
 
     torch's fused attention has no dropout there and no gradient for a bias, and falls back on the
     whole matrix; its backward pass is slow on short rows. Without gradients it is ahead throughout.

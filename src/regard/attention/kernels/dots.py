@@ -32,7 +32,7 @@ def refuse(request: Request, value: Tensor) -> str | None:
 
 
 def factors(request: Request) -> tuple[Tensor, Tensor, float]:
-    """The vectors and the scale above 0 whose dot products are the scores over the temperature.
+    """The vectors and the positive scale whose dot products are the scores over the temperature.
 
     Fused kernels scale masked scores of -inf as well: a scale below 0 would make those +inf. With a
     scale of 0, products in half precision leave their result as it was in memory.
@@ -51,7 +51,7 @@ def readable(request: Request) -> Tensor | None:
 
 
 def cut(request: Request, dtype: torch.dtype) -> Tensor | None:
-    """Mask and bias as one tensor: booleans, True = may be read, or what is added to the scores."""
+    """Mask and bias as one tensor: booleans, True = may be read, or numbers to add to the scores."""
     may = readable(request)
     if may is None or request.bias is None:
         return may
@@ -74,13 +74,13 @@ def opened(request: Request, dtype: torch.dtype) -> Opened:
 
 
 def _shut(may: Tensor, open_: Tensor, request: Request, dtype: torch.dtype) -> Tensor:
-    """The bias over the temperature, 0 where it is opened only, and -inf where nothing is read."""
+    """The bias over the temperature, 0 where only `open_` is True, and -inf where it is False."""
     bias = divided(request.bias, dtype, request.normaliser.temperature)  # type: ignore[arg-type, attr-defined]
     return torch.where(open_, torch.where(may, bias, 0.0), -torch.inf)
 
 
 def additive(request: Request, dtype: torch.dtype) -> Opened:
-    """The same, but always to be added: 0 or -inf where there is no bias."""
+    """The same as numbers to add, also without a bias: 0 or -inf."""
     if request.bias is not None:
         return opened(request, dtype)
 

@@ -1,4 +1,4 @@
-"""What every kernel is."""
+"""The protocol of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small dense masks, kept as long as the rule they come from: every layer asks for the same."""
+"""A cache of small dense masks, as every layer uses the same ones; it lives as long as the mask."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
 from regard.loops.availability import transformed
 
-SMALL = 1 << 20  # booleans up to which a form is kept
+SMALL = 1 << 20  # booleans up to which a form is cached
 FORMS = 8  # of one mask
 
 Form = TypeVar("Form")
@@ -22,10 +22,10 @@ _forms: WeakKeyDictionary[Mask, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
 def cached(mask: object, frame: Frame, kind: Hashable, make: Callable[[], Form]) -> Form:
-    """What `make` makes of a mask, or made of it before; padding and bands on a processor only.
+    """The result of `make`, from the cache if it is there; for padding and bands on a processor only.
 
-    Elsewhere a form belongs to the queue that fills it: to another it may still be empty, and in a
-    captured graph it is filled when that is replayed.
+    On a GPU a form is filled by one stream: another stream may still find it empty, and a captured
+    graph fills it when it is replayed.
     """
     if not isinstance(mask, Padding | Band) or _size(mask, frame) > SMALL:
         return make()

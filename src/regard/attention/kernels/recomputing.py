@@ -1,8 +1,8 @@
-"""Blocks of queries, of which nothing is kept: they are computed again for their gradients.
+"""Blocks of queries that are computed again for their gradients, so that nothing of them is stored.
 
-torch.utils.checkpoint around each block would do, and serves what this cannot; but the records it
-keeps between blocks are small things between large ones, which leave the allocator with as many
-holes as the whole would have filled. Here one record serves all blocks. The caller's functions are
+torch.utils.checkpoint around each block is used where this cannot be. But it keeps small records
+between the large blocks, which fragment memory as much as the whole would fill. Here one record
+serves all blocks. The caller's functions are
 differentiated by autograd itself, so the gradients are exact, also for tensors in their closures.
 """
 
@@ -61,9 +61,9 @@ def cut(side: int, tensor: Any, span: Span) -> Any:
 
 
 def closed_over(blocks: Blocks) -> list[Tensor] | None:
-    """The leaves that want gradients and are used beside the tensors of the request.
+    """The leaves with gradients that a block uses beside the tensors of the request.
 
-    None where something computed before is used: its own history must not be walked again.
+    None where a block uses a tensor computed before: its history must not be walked again.
     """
     since = _now()
     with torch.enable_grad(), _same_draws(blocks.query.device):
@@ -130,7 +130,7 @@ class _Surroundings:
 
 
 class Recomputed(torch.autograd.Function):
-    """Every block forwards without a record, and backwards with one that lives as long as it."""
+    """Every block is computed without a record forwards, and with one of its own backwards."""
 
     @staticmethod
     def forward(ctx: Any, read: Read, spans: Sequence[Span], *tensors: Tensor | None) -> Tensor:

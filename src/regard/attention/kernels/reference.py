@@ -34,7 +34,7 @@ def normalise(
     rows: Tensor | None = None,
     columns: Tensor | None = None,
 ) -> Tensor:
-    """The weights that all scores come to, or those of some queries and some keys."""
+    """The weights of all scores, or of the scores of some queries and some keys."""
     queries = request.queries if rows is None else rows.shape[0]
     keys = request.keys if columns is None else columns.shape[0]
     if scores.shape[-2:] != (queries, keys):

@@ -57,9 +57,9 @@ def at_once(query: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
 def _apart(kernel: Kernel, request: Request, value: Tensor, spoilt: Tensor) -> Tensor:
     """The reading where something holds NaN or infinity.
 
-    Such keys and values are read as zeros by the queries that may not read them, and such queries
-    ask with zeros where they may read nothing. The other rows that these touch keep what the
-    numbers came to, without gradients.
+    Queries that may not read such keys and values read zeros in their place; such queries are zeros
+    where they may read nothing. Other rows that use these numbers keep their result, without
+    gradients.
     """
     found = zeroed(request, value)
     if found is None:

@@ -1,6 +1,6 @@
-"""Requests whose queries or keys hold NaN or infinity: 0 times those is no 0.
+"""Requests whose queries or keys hold NaN or infinity: 0 times NaN is NaN.
 
-A weight of 0 does not keep such numbers out of a product, nor a gradient of 0 out of other gradients.
+So a weight of 0 does not remove them from a product, nor a gradient of 0 from other gradients.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ def zeroed(request: Request, value: Tensor | None = None) -> Zeroed | None:
 
 
 def is_checked(request: Request) -> bool:
-    """Whether gradients are to be kept from NaN and infinity: not by compilers, nor on a GPU."""
+    """Whether NaN and infinity are kept out of the gradients: on a CPU, and not when compiling."""
     if request.mask is None and request.bias is None:
         return False
     return torch.is_grad_enabled() and request.query.is_cpu and not transformed()
 
 
 def are_finite(*tensors: Tensor) -> bool:
-    """Whether all numbers are finite: one that is not makes the sum of all not finite either.
+    """Whether the sum of all numbers is finite, which it is not if one of them is NaN or infinite.
 
-    The sum of finite numbers may overflow as well, so that False is no proof.
+    The sum of finite numbers may overflow as well: False does not prove that one is infinite.
     """
     wide = (torch.float32 if each.dtype in HALVES else None for each in tensors)
     total = sum(t.detach().sum(dtype=w).item() for t, w in zip(tensors, wide, strict=True))

@@ -153,7 +153,7 @@ def _inverse(total: Tensor) -> Tensor:
 
 
 class WeightsBlock(Block):
-    """Rows of weights that are there already, and which of them may be read; None for all."""
+    """Rows of stored weights, and which of them may be read; None for all."""
 
     def __init__(self, region: Region, weights: Tensor, readable: Tensor | None = None) -> None:
         self.region, self._weights, self._readable = region, weights, readable

@@ -1,4 +1,4 @@
-"""How a look goes through its weights: block by block, keeping the normalisers that it finds."""
+"""A pass of a look over its weights, block by block; the normalisers found are kept."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ WORTH, MOST = 1 << 19, 64  # numbers in all, and ranks, that the compiled way is
 
 
 def first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` highest of the last axis and where they are, of equals the first one first.
+    """The `count` highest of the last axis and their positions, ties in the order of the positions.
 
     Where there are fewer, -inf at position 0. The `count` highest lie within the `count` runs of
     neighbours whose maxima come first, ties and all: were one in another run, each of those would

@@ -61,7 +61,7 @@ class BlockSource(ABC):
 
 
 class StoredBlocks(BlockSource):
-    """Rows of weights that are there already. A weight of 0 was not read."""
+    """Rows of stored weights. A weight of 0 was not read."""
 
     def __init__(self, weights: Tensor) -> None:
         self._weights, self.batch = weights, tuple(weights.shape[:-2])

@@ -139,7 +139,7 @@ class Statistics(Fold):
     def top(
         self, count: int, progress: Progress | None = None
     ) -> tuple[Float[Tensor, "*batch queries count"], Int[Tensor, "*batch queries count"]]:
-        """The keys that every query reads most, the heaviest first, of equals the first key first.
+        """The keys that every query reads most, the heaviest first, ties in the order of the keys.
 
         A softmax is ranked by its scores, which tell keys apart where the weights round to 0.
 
@@ -166,7 +166,7 @@ class Statistics(Fold):
 
     @torch.no_grad()
     def argmax(self, progress: Progress | None = None) -> Int[Tensor, "*batch queries"]:
-        """The key that every query reads most, the first of equals; -1 with nothing to read."""
+        """The key that every query reads most, the first one on a tie; -1 with nothing to read."""
         keys = self._empty(*self.shape[:-1], dtype=torch.long)
         for block in self._blocks(None, progress):
             keys[(*block.region.entries, block.region.at)] = block.argmax()

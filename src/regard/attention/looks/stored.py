@@ -1,4 +1,4 @@
-"""A look over weights that are there already."""
+"""A look over stored weights."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from regard.attention.shapes import Shape, check_rank
 
 
 class StoredLook(Look):
-    """A look over weights that someone computed and kept, such as a decoder step by step.
+    """A look over weights that were computed before, such as those of a decoder step by step.
 
-    It answers as any look does. A key of weight 0 counts as one that was not to be read.
+    A key of weight 0 counts as a key that may not be read.
 
     Args:
         weights: (*batch, queries, keys).

@@ -1,4 +1,4 @@
-"""What every mask is: a function of positions, any window of which can be made dense."""
+"""The base class of masks: functions of positions, any window of which can be made dense."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.attention.shapes import Frame, Shape, ShapeError, check_plane
 
 
 class Reach(NamedTuple):
-    """What some queries read: no key outside of `some`, and every key within `every`."""
+    """The keys that some queries read: none outside of `some`, and all within `every`."""
 
     some: range
     every: range
@@ -43,12 +43,12 @@ class Mask(ABC):
     def reach(self, rows: range, frame: Frame) -> Reach:
         """Between which keys the queries at `rows` read, so that no others need be scored.
 
-        A bound: `some` may be too wide and `every` too narrow. Here, nothing is known.
+        This is a bound: `some` may be too wide and `every` too narrow, as they are here.
         """
         return Reach(range(frame.keys), range(0))
 
     def spans(self, frame: Frame) -> tuple[Tensor, Tensor] | None:
-        """The first key each query may read and the one after the last, where all between are too.
+        """The first key each query may read and the one after the last, if it may read all between.
 
         Integers that broadcast to (*batch, queries), perhaps beyond the keys there are; None where
         the mask is not of that form.
@@ -140,7 +140,7 @@ def check_boolean(mask: Tensor) -> None:
 
 
 def check_whole(name: str, numbers: Tensor) -> None:
-    """Refuse what kernels would round, each in its own way."""
+    """Refuse numbers that kernels would round in different ways."""
     if numbers.numel() and (numbers.dtype.is_floating_point or numbers.dtype == torch.bool):
         raise TypeError(
             f"{name} hold {str(numbers.dtype).removeprefix('torch.')}: pass whole numbers"
@@ -177,7 +177,7 @@ class Positional(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Both(Mask):
-    """What both masks let read."""
+    """The keys that both masks allow."""
 
     left: Mask
     right: Mask
@@ -192,7 +192,7 @@ class Both(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Either(Mask):
-    """What at least one of the masks lets read."""
+    """The keys that at least one of the masks allows."""
 
     left: Mask
     right: Mask

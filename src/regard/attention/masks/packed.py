@@ -78,17 +78,16 @@ def packed(
 ) -> Mask:
     """Sentences packed into one row without padding; a query reads the keys of its own sentence.
 
-    What `documents` says by a number for each position, by lengths: the kernels then do the work
-    of the blocks on the diagonal and no other. From cumulative lengths: `packed(offsets.diff())`.
-    Joined by `&` with `causal(align="start")`, each sentence is causal in itself where it has as
-    many keys as queries.
+    The same mask as `documents`, from lengths: the kernels compute only the blocks on the diagonal.
+    From cumulative lengths: `packed(offsets.diff())`. Joined by `&` with `causal(align="start")`,
+    each sentence is causal in itself where it has as many keys as queries.
 
     Args:
         lengths: queries of each sentence, in their order; they add up to all queries.
         key_lengths: keys of each sentence; as many as its queries by default.
 
     Raises:
-        ValueError: a negative length, or as many sentences of queries as there are not of keys.
+        ValueError: a length is negative, or there are more sentences of queries than of keys, or fewer.
 
     Example:
         >>> packed([1, 2]).dense((), 3, 3).int()

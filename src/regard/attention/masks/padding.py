@@ -41,7 +41,7 @@ def _within(length: int, keys: int) -> int:
 
 
 def padding(lengths: Int[Tensor, "*batch"] | Sequence[Any] | int) -> Mask:
-    """The first `lengths` keys of each batch entry may be read, the padding after them not.
+    """The first `lengths` keys of each batch entry may be read; the padding after them may not.
 
     Args:
         lengths: number of keys of each entry, over the leading batch axes: lengths of shape

@@ -62,7 +62,7 @@ class Band(Mask):
         return low, high
 
     def within(self, rows: range, columns: range, frame: Frame) -> Band:
-        """The same rule between some of the queries and some of the keys, counted from there."""
+        """The same rule for some of the queries and some of the keys, with positions counted from the first."""
         shift = frame.keys - frame.queries if self.align == "end" else 0
         moved = columns.start - rows.start - shift
         return Band(

@@ -1,4 +1,4 @@
-"""A dictionary that is read by likeness."""
+"""A dictionary that is read by similarity."""
 
 from __future__ import annotations
 

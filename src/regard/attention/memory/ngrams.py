@@ -1,4 +1,4 @@
-"""Vectors of strings that look alike."""
+"""Vectors of strings by their spelling."""
 
 from __future__ import annotations
 

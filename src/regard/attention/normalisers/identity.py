@@ -1,4 +1,4 @@
-"""No normalising at all."""
+"""The normaliser that changes nothing."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def as_normaliser(normaliser: NormaliserLike) -> Normaliser:
 
     Raises:
         ValueError: The name is unknown.
-        TypeError: It is no normaliser at all.
+        TypeError: It is not a normaliser.
 
     Example:
         >>> as_normaliser("entmax")

@@ -1,4 +1,4 @@
-"""What every normaliser is, and how the rules on unreadable keys are kept for all of them."""
+"""The base class of normalisers, which keeps the rules on unreadable keys for all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Normaliser(ABC):
         """Weights of rows that have something to read; unreadable keys score `lowest`."""
 
     def lowest(self, dtype: torch.dtype) -> float:
-        """What unreadable keys score."""
+        """The score of unreadable keys."""
         return -torch.inf
 
     def __call__(

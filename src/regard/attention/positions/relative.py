@@ -54,7 +54,7 @@ def relative_buckets(
 
 
 def _near(buckets: int, furthest: int, bidirectional: bool) -> int:
-    """How many distances have a bucket of their own, 0 among them: half of a side's."""
+    """How many distances, 0 included, have a bucket of their own: half of the buckets of a side."""
     sides = 2 if bidirectional else 1
     near = buckets // sides // 2
     if near < 1 or buckets % (2 * sides):

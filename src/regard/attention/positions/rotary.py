@@ -38,15 +38,15 @@ def rotate(
         x: Queries or keys.
         places: Where each of them stands; they may begin at any place, if both sides' do.
         base: Ratio of the longest wavelength to the shortest, nearly; more reaches further.
-        width: The first so many channels turn, the others stay; all by default.
+        width: Number of channels that turn, counted from the first; all by default.
         pairing: Which channels are a pair.
 
     Returns:
         As many vectors, in the precision given; angles are worked out in float64.
 
     Raises:
-        ShapeError: If the width is odd or more than there are channels, or there are not as many places as vectors.
-        ValueError: If the base or the pairing is none, or the vectors are of whole numbers, which turning would cut.
+        ShapeError: If the width is odd or larger than the number of channels, or places and vectors differ in number.
+        ValueError: If the base or the pairing is unknown, or the vectors hold whole numbers.
 
     Example:
         >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0]])

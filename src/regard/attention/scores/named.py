@@ -27,7 +27,7 @@ def as_score(score: ScoreLike, d_query: int | str = "â€¦", d_key: int | str = "â
 
     Raises:
         ValueError: The name is unknown, or that of a score which owns parameters.
-        TypeError: It is no score at all.
+        TypeError: It is not a score.
     """
     if not isinstance(score, str):
         if isinstance(score, type) or not callable(score):

@@ -1,4 +1,4 @@
-"""What every score is: a function of a query and a key."""
+"""The protocol of scores: functions of a query and a key."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def score_gradients(
     right: Any,
     peaks: Any,
 ) -> float:
-    """Weights, and in place of their gradients those of the scores; returns the sum of these."""
+    """Write the weights to p and the gradients of the scores to e; return the sum of e."""
     p, e, width, n = buffers.p, buffers.e, inputs.width, right - left
     position = block * BLOCK + left
     inside = min(n, inputs.keys - position)
@@ -181,7 +181,7 @@ def stretch(
     count: Any,
     peaks: Any,
 ) -> float:
-    """Gradients of a stretch that lies on the buffers; returns the sum of those of its scores."""
+    """Gradients of the stretch in the buffers; returns the sum of the gradients of its scores."""
     hidden, padded = inputs.hidden, inputs.w.shape[1]
     low, high, weights = inputs.low[at[SPAN]], inputs.high[at[SPAN]], inputs.w[at[W]]
     four, total = peaks.dtype.type(4), 0.0

@@ -109,7 +109,7 @@ def _spans(rules: Rules, queries: int, keys: int) -> tuple[Tensor, Tensor]:
 
 
 def _place(column: Array, shape: Shape, batch: Shape) -> None:
-    """Which of its own entries each entry of the batch reads."""
+    """The index of its own entry that each entry of the batch reads."""
     entries = prod(shape)
     if entries == len(column):
         column[:] = np.arange(entries)

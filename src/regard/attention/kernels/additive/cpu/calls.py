@@ -61,7 +61,7 @@ def _spread(call: CallArrays, key_places: int, value_places: int, ready: bool) -
 def _spreads(
     call: CallArrays, inputs: ahead.Inputs, workers: int, values: bool
 ) -> list[ahead.Spread]:
-    """One for each worker to fill as it goes; filled already where they would all do the same."""
+    """One for each worker to fill as it goes, or a shared one filled before, if keys recur."""
     p = call
     if workers == 1 or len(p.c) >= workers:
         return [_spread(p, 1, int(values), False) for _ in range(workers)]

@@ -31,12 +31,12 @@ from regard.attention.kernels.additive.cpu.values import blend, scale_row, turn_
 from regard.loops.compiling import compiled, written_out
 from regard.loops.rows import clear, copy, largest, multiply
 
-# What each entry of a batch reads, by columns of `where`.
+# The columns of `where`: the index of each array that an entry of the batch reads.
 A, C, W, V, SPAN, BIAS, MASK, ASKING, STORED = range(9)
 
 
 class Inputs(NamedTuple):
-    """What every part of a call reads; arrays have their entries first, the rest laid flat."""
+    """The inputs of a call; arrays have their entries first, the other axes flattened."""
 
     where: Any
     a: Any
@@ -61,7 +61,7 @@ class Inputs(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """The keys' exponentials: of every entry, made before, or room for one entry of a worker's."""
+    """The keys' exponentials, of every entry, or room for the one entry that a worker is at."""
 
     ready: int  # 1 for the first
     middle: Any
@@ -218,7 +218,7 @@ def reach(low: Any, high: Any, first: Any, rows: Any) -> Any:
 
 @written_out
 def fold_in(buffers: Any, rows: Any, left: Any, n: Any, width: Any) -> None:
-    """Turn scores into weights of the peak so far, and bring what was summed before to it."""
+    """Turn scores into weights relative to the peak so far, and rescale the earlier sums to it."""
     one = buffers.total.dtype.type(1)
     for row in range(rows):
         to = row * STRIDE + left
@@ -235,7 +235,7 @@ def fold_in(buffers: Any, rows: Any, left: Any, n: Any, width: Any) -> None:
 def read_tile(
     inputs: Any, spread: Any, buffers: Any, at: Any, place: Any, first: Any, rows: Any
 ) -> None:
-    """The reading, peak and total of a tile, left on the buffers; the reading is not divided yet."""
+    """Write the reading, peak and total of a tile to the buffers; the reading is not divided yet."""
     keys, width = inputs.keys, inputs.width
     middle = spread.middle[place]
     load_tile(inputs, at, first, rows, middle, buffers.powers, buffers.plain, buffers.scaled)

@@ -148,7 +148,7 @@ def _rank(tensors: Sequence[Any], own: Sequence[int], dims: Sequence[int | None]
 
 
 def _lead(tensor: Any, own: int, dim: int | None, rank: int, size: int | None) -> Any:
-    """The tensor with the mapped axis in front of `rank` others; expanded to a size if inputs."""
+    """The tensor with the mapped axis in front of `rank` others; expanded to a size if one is passed."""
     if tensor is None or (dim is None and size is None):
         return tensor
     front = tensor.unsqueeze(0) if dim is None else tensor.movedim(dim, 0)

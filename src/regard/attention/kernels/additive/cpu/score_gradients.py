@@ -13,7 +13,7 @@ from regard.loops.rows import add, sum_of
 
 @inner
 def through_softmax(e: Any, p: Any, to: Any, n: Any, mean: Any, factor: Any) -> None:
-    """dz / T from dp, in place; nothing where the weight is nothing."""
+    """dz / T from dp, in place; 0 where the weight is 0."""
     lanes()
     s, zero = np.uint64(to), e.dtype.type(0)
     for j in range(np.uint64(n)):

@@ -1,4 +1,4 @@
-"""The reading of a block of queries, with a softmax that goes along as keys come in.
+"""The reading of a block of queries, with an online softmax over blocks of keys.
 
 Source: Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022, arXiv 2205.14135, algorithm 1.
 """

@@ -151,7 +151,7 @@ class _Additive(torch.autograd.Function):
 
 
 class _AdditiveGradients(torch.autograd.Function):
-    """The gradients, as a function that says so when it is to be differentiated itself."""
+    """The gradients, as a function that raises when it is differentiated itself."""
 
     @staticmethod
     def forward(ctx: Any, rest: Any, wants_bias: bool, upstream: Tensor, *saved: Any) -> Any:
