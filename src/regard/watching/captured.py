@@ -163,20 +163,25 @@ class CapturedCall:
             raise WatchError(f"it has {count} heads, not those asked for: {list(heads)}")
         chosen = torch.tensor([head % count for head in heads], device=self.query.device)
 
-        def some(plane: Any) -> Any:
-            if isinstance(plane, Tensor) and plane.ndim > 2 and plane.shape[-3] == count:
+        def some(plane: Tensor) -> Tensor:
+            if plane.ndim > 2 and plane.shape[-3] == count:
                 return plane.index_select(-3, chosen.to(plane.device))
             return plane
 
+        mask = self.mask
+        if isinstance(mask, Tensor):
+            mask = some(mask)
+        elif isinstance(mask, Mask):
+            mask = _mask_of(mask, chosen, some)
         return replace(
             self,
             query=self.query.index_select(-3, chosen),
             key=self.key if own == 1 else self.key.index_select(-3, chosen * own // count),
             score=_score_of(self.score, chosen, count),
-            bias=some(self.bias),
-            mask=_mask_of(self.mask, chosen, some),
+            bias=None if self.bias is None else some(self.bias),
+            mask=mask,
             normaliser=_of_heads(self.normaliser, chosen),
-            witness=some(self.witness),
+            witness=None if self.witness is None else some(self.witness),
         )
 
     def _of_rows(self, rows: RowIndex) -> CapturedCall:
@@ -252,15 +257,14 @@ def _score_of(score: Score | None, heads: Tensor, count: int) -> Score | None:
     return ScoreOfHeads(score, heads, count)
 
 
-def _mask_of(mask: Any, heads: Tensor, some: Callable[[Any], Any]) -> Any:
+def _mask_of(mask: Mask, heads: Tensor, some: Callable[[Tensor], Tensor]) -> Mask:
     if isinstance(mask, FlexMask):
         return replace(mask, heads=heads)
     if isinstance(mask, Given):
         return Given(some(mask.tensor))
     if isinstance(mask, Both | Either):
-        sides = (_mask_of(side, heads, some) for side in (mask.left, mask.right))
-        return type(mask)(*sides)
-    return mask if isinstance(mask, Mask) else some(mask)
+        return type(mask)(_mask_of(mask.left, heads, some), _mask_of(mask.right, heads, some))
+    return mask
 
 
 def _of_heads(normaliser: Any, heads: Tensor) -> Any:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from regard.attention.kernels.request import ask
-from regard.attention.masks import causal
+from regard.attention.masks import MaskLike, causal
 from regard.attention.scores import ScaledDot
 from regard.watching.captured import CapturedCall, from_request
 from regard.watching.flex import FlexMask, FlexScore
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 
 def fused_call(
@@ -37,7 +40,7 @@ def scaled(
     key: Tensor,
     scale: float | None,
     plane: Tensor | None,
-    mask: Any = None,
+    mask: MaskLike | None = None,
 ) -> CapturedCall:
     """A scaled dot product under a boolean or additive mask."""
     bias = None
@@ -54,7 +57,7 @@ def flex_call(
     key: Tensor,
     value: Tensor,
     score_mod: Callable[..., Tensor] | None = None,
-    block_mask: Any = None,
+    block_mask: BlockMask | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
     *_: Any,

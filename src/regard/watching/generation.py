@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.masks import MaskLike
 from regard.attention.scores import DotLike
 from regard.attention.shapes import broadcast
 from regard.watching.captured import CapturedCall
 from regard.watching.errors import WatchError
 from regard.watching.masks import KeyRanges
 
+Plane = TypeVar("Plane", MaskLike | None, Tensor | None)
 REWRITTEN = (
     "the key cache was changed between the steps in a way that cannot be reconstructed:"
     " pass group=False to watch, for a look at each step"
@@ -173,7 +175,7 @@ class CachedGeneration:
             mask, bias = step.mask, step.bias
             if parents is not None:
                 own, size = parents[number], step.query.shape[0]
-                mask, bias = (_chosen(plane, own, size) for plane in (mask, bias))
+                mask, bias = _chosen(mask, own, size), _chosen(bias, own, size)
             room = (start, keys - start - count)
             row = None if mask is None else _row(replace(step, mask=mask, bias=None), count)
             masks.append(None if row is None else F.pad(row, room, value=False))
@@ -205,7 +207,7 @@ def _row(step: CapturedCall, keys: int) -> Tensor:
     return row[(None,) * (4 - row.ndim)]
 
 
-def _chosen(plane: Any, entries: Tensor, size: int) -> Any:
+def _chosen(plane: Plane, entries: Tensor, size: int) -> Plane:
     """These batch entries of a mask or bias, if it has an axis of batch entries."""
     if isinstance(plane, Tensor) and plane.ndim > 3 and plane.shape[0] == size:
         return plane[entries]

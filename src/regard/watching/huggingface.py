@@ -11,16 +11,19 @@ import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.masks import causal
 from regard.attention.scores import ScaledDot, Score, SoftCap
 from regard.watching import running
 from regard.watching.captured import CapturedCall
 from regard.watching.flex import FlexMask
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 MODULE, CLASS = "transformers.modeling_utils", "AttentionInterface"
 OWN = {
@@ -110,7 +113,12 @@ def _known(function: Callable[..., Any], name: str) -> Callable[..., CapturedCal
 
 
 def _eager(
-    module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    how: dict[str, Any],
+    weights: object,
 ) -> CapturedCall:
     """The eager implementation returns weights. Their last row is kept as the witness."""
     sinks = how.get("s_aux")
@@ -122,7 +130,7 @@ def _eager(
     return CapturedCall(
         query,
         key,
-        score=_score(module, query, how),
+        score=_score(how),
         bias=_bias(mask, how.get("position_bias"), key.shape[-2]),
         normaliser=None if sinks is None else Sinks(sinks),
         witness=witness,
@@ -130,7 +138,12 @@ def _eager(
 
 
 def _sdpa(
-    module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    how: dict[str, Any],
+    weights: object,
 ) -> CapturedCall:
     """Without a mask, several queries of a causal module read the keys up to their own position."""
     causal_argument = how.get("is_causal")
@@ -146,24 +159,28 @@ def _sdpa(
 
 
 def _flex(
-    module: Any, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | BlockMask | None,
+    how: dict[str, Any],
+    weights: object,
 ) -> CapturedCall:
     """The soft cap is part of the score. The mask is a function of positions or a bias."""
-    rule = None
-    if mask is not None and not isinstance(mask, Tensor):
-        mask, rule = None, FlexMask(mask.mask_mod)
+    added = mask if isinstance(mask, Tensor) else None
+    rule = None if mask is None or isinstance(mask, Tensor) else FlexMask(mask.mask_mod)
     sinks = how.get("s_aux")
     return CapturedCall(
         query,
         key,
-        score=_score(module, query, how),
-        bias=_bias(mask, how.get("position_bias"), key.shape[-2]),
+        score=_score(how),
+        bias=_bias(added, how.get("position_bias"), key.shape[-2]),
         mask=rule,
         normaliser=None if sinks is None else Sinks(sinks),
     )
 
 
-def _score(module: Any, query: Tensor, how: dict[str, Any]) -> Score:
+def _score(how: dict[str, Any]) -> Score:
     score: Score = ScaledDot(how.get("scaling"))
     cap = how.get("softcap")
     return score if cap is None else SoftCap(score, cap)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsInt
 
 import torch
 from torch import Tensor
@@ -189,5 +189,5 @@ def _short(words: list[str]) -> list[str]:
     return [word if len(word) <= LONGEST else word[: LONGEST - 1] + "…" for word in words]
 
 
-def _positions(numbers: Iterable[Any]) -> list[str]:
+def _positions(numbers: Iterable[SupportsInt]) -> list[str]:
     return [str(int(number)) for number in numbers]

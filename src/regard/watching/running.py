@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -25,6 +25,11 @@ from torch.utils.hooks import RemovableHandle
 PROJECTION = re.compile("linear|conv1d|dense", re.IGNORECASE)
 
 
+Read = (
+    str | tuple[int, tuple[int, ...]]
+)  # an input of a projection: its memory and shape, or a name
+
+
 @dataclass(slots=True)
 class RunningModule:
     """A running module, how many attentions it computed, and the inputs of its projections.
@@ -35,35 +40,35 @@ class RunningModule:
     module: nn.Module
     number: int = 0
     attentions: int = 0
-    read: set[Any] = field(default_factory=set)
+    read: set[Read] = field(default_factory=set)
     children: Counter[str] = field(default_factory=Counter)
 
 
 Stack = tuple[RunningModule, ...]
 
 
-class Observer(Protocol):
+class StackObserver(Protocol):
     """The part of a watch that hooks and intercepted functions call."""
 
     is_open: bool
 
-    def module_entered(self, stack: Stack, arguments: tuple[Any, ...]) -> None: ...
+    def module_entered(self, stack: Stack, arguments: object) -> None: ...
 
-    def attention_computed(self, stack: Stack, capture: Any) -> None: ...
+    def attention_computed(self, stack: Stack, capture: Callable[[], Any]) -> None: ...
 
-    def softmax_computed(self, stack: Stack, weights: Any, axis: Any) -> None: ...
+    def softmax_computed(self, stack: Stack, weights: object, axis: object) -> None: ...
 
 
 _stack: ContextVar[Stack] = ContextVar("stack", default=())
-_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
+_observers: ContextVar[tuple[StackObserver, ...]] = ContextVar("observers", default=())
 _suppressed: ContextVar[bool] = ContextVar("suppressed", default=False)
 
 
-def add_observer(observer: Observer) -> None:
+def add_observer(observer: StackObserver) -> None:
     _observers.set((*(each for each in _observers.get() if each.is_open), observer))
 
 
-def remove_observer(observer: Observer) -> None:
+def remove_observer(observer: StackObserver) -> None:
     """Remove a watch. One that ends in another context stays listed, with `is_open` False."""
     _observers.set(tuple(each for each in _observers.get() if each is not observer))
     if not _observers.get():
@@ -75,7 +80,7 @@ def is_observed() -> bool:
     return bool(_stack.get()) and bool(_observers.get()) and not _suppressed.get()
 
 
-def report_attention(capture: Any) -> None:
+def report_attention(capture: Callable[[], Any]) -> None:
     """Report an attention to the watches; `capture()` returns the captured call."""
     stack = _stack.get()
     for observer in _observers.get():
@@ -83,7 +88,7 @@ def report_attention(capture: Any) -> None:
     stack[-1].attentions += 1
 
 
-def report_softmax(weights: Any, axis: Any) -> None:
+def report_softmax(weights: object, axis: object) -> None:
     """Report a softmax outside of known attention functions."""
     for observer in _observers.get():
         observer.softmax_computed(_stack.get(), weights, axis)
@@ -113,7 +118,7 @@ def hooks() -> list[RemovableHandle]:
     ]
 
 
-def _enter(module: nn.Module, arguments: Any) -> None:
+def _enter(module: nn.Module, arguments: object) -> None:
     if torch.compiler.is_compiling() or not _observers.get():
         return
     stack = _stack.get()
@@ -128,7 +133,7 @@ def _enter(module: nn.Module, arguments: Any) -> None:
     _stack.set(stack)
 
 
-def _exit(module: nn.Module, arguments: Any, output: Any) -> None:
+def _exit(module: nn.Module, arguments: object, output: object) -> None:
     if torch.compiler.is_compiling():
         return
     stack = _stack.get()
@@ -138,7 +143,7 @@ def _exit(module: nn.Module, arguments: Any, output: Any) -> None:
             return
 
 
-def _note(frame: RunningModule, arguments: Any) -> None:
+def _note(frame: RunningModule, arguments: object) -> None:
     read = arguments[0] if isinstance(arguments, tuple) and arguments else None
     if isinstance(read, Tensor) and read.layout is torch.strided and not read.is_nested:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ def reporting(original: Callable[..., Any]) -> Callable[..., Any]:
     return through
 
 
-def weighs_keys(weights: Any, axis: Any, stack: Stack) -> bool:
+def weighs_keys(weights: object, axis: object, stack: Stack) -> TypeGuard[Tensor]:
     """Whether the shapes are those of attention weights.
 
     Either they are (..., length, length), or the normalised axis is as long as a sequence (batch,

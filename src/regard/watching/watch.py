@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from operator import index
 from threading import Lock
 from types import TracebackType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -150,7 +149,7 @@ class Watch:
         if kind is None:
             self._seen._warn()
 
-    def module_entered(self, stack: Stack, arguments: tuple[Any, ...]) -> None:
+    def module_entered(self, stack: Stack, arguments: object) -> None:
         """Called when a module begins to run."""
         path = self._paths.of(stack) if self.is_open else None
         if path is None:
@@ -171,7 +170,7 @@ class Watch:
         except Exception as reason:
             self._seen.unseen.setdefault(path, f"{type(reason).__name__}: {reason}")
 
-    def softmax_computed(self, stack: Stack, weights: Any, axis: Any) -> None:
+    def softmax_computed(self, stack: Stack, weights: object, axis: object) -> None:
         """Note a softmax outside of known attention functions."""
         path = self._paths.of(stack) if self.is_open else None
         if path is not None and self._is_asked(path) and weighs_keys(weights, axis, stack):
@@ -287,7 +286,7 @@ def _within(path: str, outer: str) -> bool:
     return not outer or path == outer or path.startswith((f"{outer}.", f"{outer}#"))
 
 
-def _numbers(name: str, given: Any) -> tuple[int, ...] | None:
+def _numbers(name: str, given: int | Iterable[int] | None) -> tuple[int, ...] | None:
     """One number or several as a tuple."""
     if given is None:
         return None
@@ -297,7 +296,7 @@ def _numbers(name: str, given: Any) -> tuple[int, ...] | None:
         raise TypeError(f"{name} is {given!r}: pass a number or several, such as [0, 3]") from None
 
 
-def _asked(layers: Any) -> names.Layers:
+def _asked(layers: names.Layers) -> names.Layers:
     if layers is None:
         return None
     several = layers if isinstance(layers, Iterable) and not isinstance(layers, str) else (layers,)
