@@ -17,7 +17,7 @@ from regard.errors import ConfigurationError, CorruptedError, ModelError, Traini
 from regard.translation import checksums, settings, weights
 from regard.translation.checksums import SUMS
 from regard.translation.folders import new_folder
-from regard.translation.models.building import Undrawn, build
+from regard.translation.models.building import SkipInitialisation, build
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.settings import Configuration
 from regard.translation.text import unseen
@@ -166,7 +166,7 @@ class Run:
     ) -> TranslationModel:
         """The model of one file of weights."""
         sizes = self.configuration, len(tokenizers.source), len(tokenizers.target)
-        with Undrawn():
+        with SkipInitialisation():
             # First without memory behind it: a configuration's enormous sizes are refused, not allocated.
             with torch.device("meta"):
                 shaped = build(*sizes)

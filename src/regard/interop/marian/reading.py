@@ -22,7 +22,7 @@ from regard.interop.marian.layout import (
     reordered,
 )
 from regard.translation import weights
-from regard.translation.models.building import Undrawn
+from regard.translation.models.building import SkipInitialisation
 from regard.translation.models.transformer import Transformer
 from regard.translation.text.tokenizer import BOS, PAD
 
@@ -53,7 +53,7 @@ def read(
         state["output.bias"][BOS] = NEVER
     take.check_all_taken("Marian")
     state = reordered(state, halves(width).argsort())
-    with Undrawn():
+    with SkipInitialisation():
         model = Transformer(settings, len(source.rows), len(target.rows), PAD)
     weights.load_into(model, state, take.path)
     return model.eval()

@@ -11,7 +11,7 @@ from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.t5.configuration import T5Configuration
 from regard.interop.t5.layout import LAST_NORM, OUTPUT, WORDS, is_unused, names
 from regard.translation import weights
-from regard.translation.models.building import Undrawn
+from regard.translation.models.building import SkipInitialisation
 from regard.translation.models.transformer import Transformer
 from regard.translation.settings.transformer import Tied
 from regard.translation.text.tokenizer import BOS, PAD
@@ -43,7 +43,7 @@ def read(folder: Path, configuration: T5Configuration, words: VocabularyMap) -> 
         state["output.bias"][BOS] = NEVER
     take.check_all_taken("T5")
     settings = configuration.settings(tied)
-    with Undrawn():
+    with SkipInitialisation():
         model = Transformer(settings, len(words.rows), len(words.rows), PAD)
     weights.load_into(model, state, take.path)
     return model.eval()

@@ -26,14 +26,14 @@ def build(
     return Transformer(settings, source_vocabulary, target_vocabulary, PAD)
 
 
-class Undrawn(TorchFunctionMode):
+class SkipInitialisation(TorchFunctionMode):
     """While it is entered, new modules do not initialise their weights: for models whose weights are loaded next.
 
     Initialising takes time, and changes the state of torch's random numbers; on the meta device it makes torch load
     its compiler.
     """
 
-    _DRAWS = frozenset(
+    _INITIALISERS = frozenset(
         (
             torch.Tensor.normal_,
             torch.Tensor.uniform_,
@@ -50,6 +50,6 @@ class Undrawn(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if func in self._DRAWS:
+        if func in self._INITIALISERS:
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
