@@ -40,9 +40,11 @@ from _steps import Step, joeynmt, marian, ours, parameters, plain
 
 from regard.translation import configuration
 from regard.translation.settings import Configuration
-from regard.translation.training import allocation, preparation
+from regard.translation.training import allocation
+from regard.translation.training.data import read_data
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.events import Observer
+from regard.translation.training.tokenizers import learn_tokenizers
 
 CHANGES = (
     *("tokenizer.vocabulary_size=8000", "tokenizer.sampling=0.0", "training.batch_tokens=2048"),
@@ -70,8 +72,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     kept = not options.fresh and allocation.keep()
     given = configuration.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
-    data = preparation.read_data(given.data, Path(os.environ["REGARD_DATA"]), 1)
-    tokenizers = preparation.learn_tokenizers(given, data.train, Observer())
+    data = read_data(given.data, Path(os.environ["REGARD_DATA"]), 1)
+    tokenizers = learn_tokenizers(given, data.train, Observer())
     epochs = Epochs(data.train, tokenizers, batch_tokens=2048, sampling=0.0, seed=1)
     size = len(tokenizers.target)
     torch.manual_seed(0)

@@ -102,7 +102,7 @@ def _shown(rounds: Sequence[object]) -> Iterable[object]:
 
 def _learnt_from(run: Run, data: Path | None) -> list[Pair]:
     """The training pairs of a run, as its training reads them."""
-    from regard.translation.training.preparation import read_training
+    from regard.translation.training.data import read_training
 
     section = run.configuration.data
     if section.generated is None and not section.training:
