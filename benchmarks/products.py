@@ -22,7 +22,7 @@ import torch
 from _measure import interleaved, write
 from numba import njit
 
-from regard.translation.models.transformer.planned import rounded, tiles
+from regard.translation.engines.compiled import float_product, int8_product
 
 SIZES = ((256, 256), (256, 768), (256, 1024), (1024, 256), (256, 8000))
 WEIGHTS = 20_000_000
@@ -30,12 +30,12 @@ WEIGHTS = 20_000_000
 
 @njit(nogil=True, error_model="numpy")
 def whole(x, rows, depth, weights, width, spare, out):  # type: ignore[no-untyped-def]
-    tiles.product(x, rows, depth, weights, 0, width, spare, out)
+    float_product.product(x, rows, depth, weights, 0, width, spare, out)
 
 
 @njit(nogil=True, error_model="numpy")
 def few_bits(x, rows, depth, weights, width, numbers, factors, spare, out):  # type: ignore[no-untyped-def]
-    rounded.product(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
+    int8_product.product(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
 
 
 def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[], Any]]]:
@@ -45,8 +45,8 @@ def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[],
     weights = [torch.randn(width, depth) for _ in range(count)]
     x, out, spare = torch.randn(rows, depth), np.zeros(rows * width, np.float32), room(1024)
     flat, numbers, factors = x.flatten().numpy(), np.zeros(rows * depth, np.uint8), room(rows)
-    panels = [tiles.packed(weight).numpy() for weight in weights]
-    bits = [rounded.packed(weight).numpy() for weight in weights]
+    panels = [float_product.packed(weight).numpy() for weight in weights]
+    bits = [int8_product.packed(weight).numpy() for weight in weights]
     bytes_ = [torch.randint(-127, 128, (width, depth), dtype=torch.int8) for _ in weights]
     given = torch.randint(-127, 128, (rows, depth), dtype=torch.int8)
     layers = [

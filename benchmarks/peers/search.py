@@ -14,7 +14,6 @@ Cells and engines that are not asked for keep what the file holds of them. `--pl
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import os
 import random
@@ -34,6 +33,7 @@ from _measure import machine
 
 from regard.interop import ctranslate2 as exporter
 from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.engines import choose
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.transformer import Transformer
 from regard.translation.shortlist.table import Shortlist
@@ -51,16 +51,15 @@ Engine = Callable[[Ids, int], Ids]
 
 
 def ours(translator: Translator, *, rounded: bool = False, listed: bool = False) -> Engine:
-    model = translator.model
+    model, engine = translator.model, choose(translator.model, rounded=rounded)
     shortlist = Shortlist.open(translator.run, translator.tokenizers) if listed else None
-    if rounded:
-        model = copy.deepcopy(model)
-        model.rounded = True  # type: ignore[assignment]
 
     def run(batch: Ids, beam: int) -> Ids:
         source, lengths = sources(batch)
         lists = None if shortlist is None else [shortlist.of(ids) for ids in batch]
-        found = translate_batch(model, source, lengths, Search(beam=beam), lists=lists)
+        found = translate_batch(
+            model, source, lengths, Search(beam=beam), lists=lists, engine=engine
+        )
         return [one.tokens for (one, *_) in found]
 
     return run

@@ -138,7 +138,7 @@ def test_other_settings_or_another_text_do_not_go_on(back, text, monkeypatch):
         back(batch_tokens=100).run(resume=True)
     rounding = back()
     with monkeypatch.context() as changed:
-        changed.setattr(rounding.translator.model, "rounded", True, raising=False)
+        changed.setattr(rounding.translator, "rounded", True)
         with pytest.raises(ConfigurationError, match="rounded: False before, True asked for"):
             rounding.run(resume=True)
     with pytest.raises(ConfigurationError, match="search: "):

@@ -119,7 +119,7 @@ def test_either_engine_rounds_to_eight_bits(engine):
 def test_only_a_transformer_rounds_to_eight_bits(models):
     given = [part for model in models for part in ("--model", model)]
     refused = run("translate", *given, "--quantization", "int8", "Hola.")
-    check_refused(refused, "int8 is for a single Transformer", code=2)
+    check_refused(refused, "compiled search is for a single Transformer", code=2)
 
 
 def test_where_it_is_not_installed_one_line_says_how_to_get_it(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import json
@@ -13,6 +14,7 @@ import pytest
 import torch
 from tests.translation.tiny import MODELS, PAIRS, WORDS, trainer
 
+import regard
 from regard.errors import ConfigurationError, ModelError
 from regard.translation import opening
 from regard.translation import translator as front
@@ -383,3 +385,32 @@ def test_a_bundled_model_is_found_by_its_name(monkeypatch, tmp_path):
     assert find("xx-yy") == tmp_path / "xx-yy"
     monkeypatch.setattr(opening, "BUNDLED", tmp_path / "none")
     assert front.bundled() == {}
+
+
+def test_refresh_reads_the_weights_anew(translator):
+    own = Translator(translator.run, copy.deepcopy(translator.model), translator.tokenizers)
+    texts = [source for source, _ in PAIRS[:3]]
+
+    def scores() -> list[float]:
+        return [one.score for one in own.translate(texts)]
+
+    before = scores()
+    for weight in own.model.parameters():
+        weight.data.mul_(0.5)
+    own.refresh()
+    after = scores()
+    assert after != before
+    own.refresh(avoid_loops="to compare")
+    assert after == pytest.approx(scores(), abs=1e-4)
+
+
+def test_hooks_of_layers_are_called_and_a_watch_sees_attention(translator):
+    calls = []
+    hook = translator.model.output.register_forward_hook(lambda *_: calls.append(1))
+    translator.translate([PAIRS[0][0]])
+    hook.remove()
+    assert calls
+    with regard.watch(translator.model) as seen:
+        translator.translate([PAIRS[0][0]])
+    assert list(seen)
+    assert not seen.unseen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from tests.translation.models.test_planned import LENGTHS, small, source
+from tests.translation.engines.test_compiled import LENGTHS, small, source
 
 import regard
 from regard.translation.decoding.beam import beam

@@ -36,7 +36,8 @@ def stamp(file: Path) -> str:
     """A digest of numba's version and of a source file with every file of this package that it imports."""
     digest = hashlib.sha256(numba.__version__.encode())
     for path in sources(file):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        # With its place: machine code names the modules it was made from.
+        digest.update(os.path.relpath(path, _PACKAGE).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 

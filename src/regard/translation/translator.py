@@ -13,11 +13,13 @@ from torch import Tensor
 from regard.errors import ConfigurationError
 from regard.translation.decoding import forced
 from regard.translation.decoding.cross import cross
-from regard.translation.decoding.ensemble import Ensemble
+from regard.translation.decoding.ensemble import Ensemble, choose_engine
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.repetition import loops
 from regard.translation.decoding.search import Search, bounds, translate_batch
+from regard.translation.engines import LayersEngine, SearchEngine
+from regard.translation.engines.hooks import hooked
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.opening import bundled, find, open_runs
 from regard.translation.results import Candidate, Translation, Word, candidate
@@ -51,6 +53,9 @@ class Translator:
     Attributes:
         shortlist: the words that each sentence may be translated with; None for all. A prefix may ask
             for any word, so that translations with one are of all.
+        engine: it runs the model when this translates, chosen when the translator is made. `engine.name` is
+            "compiled" or "layers", and `engine.reason` says why a faster one was not chosen. It packs weights
+            once: after writing to weights, call `refresh`.
     """
 
     def __init__(
@@ -64,6 +69,8 @@ class Translator:
         self.model = model.eval()
         self.tokenizers = tokenizers
         self.shortlist = shortlist
+        self.rounded = False
+        self.engine = choose_engine(self.model)
 
     @classmethod
     def open(
@@ -89,6 +96,23 @@ class Translator:
         listed = Shortlist.open(runs[0], tokenizers) if shortlist else None
         models = [run.model(tokenizers).to(device) for run in runs]
         return cls(runs[0], models[0] if len(models) == 1 else Ensemble(models), tokenizers, listed)
+
+    def refresh(self, *, rounded: bool | None = None, avoid_loops: str = "") -> None:
+        """Choose the engine anew, for the model as it is now.
+
+        Call this after writing to weights, replacing layers, or moving the model. Layers with hooks need no
+        call: while a model has hooks, or a watch is open, its own layers translate.
+
+        Args:
+            rounded: round products to 8 bits (int8 search); None leaves that as it is.
+            avoid_loops: a reason not to load compiled loops; `engine.reason` repeats it.
+
+        Raises:
+            ConfigurationError: int8 search does not support the model.
+        """
+        rounded = self.rounded if rounded is None else rounded
+        self.engine = choose_engine(self.model, rounded=rounded, avoid_loops=avoid_loops)
+        self.rounded = rounded
 
     @property
     def search(self) -> Search:
@@ -144,6 +168,7 @@ class Translator:
         generator = None
         if seed is not None:
             generator = torch.Generator(self._device).manual_seed(seed)
+        engine = self._engine()
         encoded = [self.tokenizers.source.encode(text) for text in texts]
         kept = [ids[: self.longest] for ids in encoded]
         begun = self._prefixes(prefix, len(texts))
@@ -159,6 +184,7 @@ class Translator:
                 prefix=bound,
                 lists=None if bound is not None else self._lists(kept[r] for r in rows),
                 generator=generator,
+                engine=engine,
             )
             looked = (
                 cross(self.model, source, lengths, best) if alignments else repeat(repeat(None))
@@ -256,6 +282,10 @@ class Translator:
             ).score
             for pair in pairs
         ]
+
+    def _engine(self) -> SearchEngine:
+        """The chosen engine; the layers while they have hooks, which compiled search does not call."""
+        return LayersEngine(self.model) if hooked(self.model) else self.engine
 
     @property
     def _device(self) -> torch.device:

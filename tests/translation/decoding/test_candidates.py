@@ -11,7 +11,6 @@ from torch import Tensor
 from regard.errors import ModelError
 from regard.translation.decoding.candidates import best_words
 from regard.translation.decoding.limits import Limits
-from regard.translation.models import compiling
 from regard.translation.text.tokenizer import EOS
 
 CPU = torch.device("cpu")
@@ -19,11 +18,7 @@ NOTHING = torch.empty(1, 1, 0, dtype=torch.int64)
 
 
 def plainly(logits: Tensor, limits: Limits, written: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    compiling.want(False)
-    try:
-        return best_words(logits, limits, written, count)
-    finally:
-        compiling.want(True)
+    return best_words(logits, limits, written, count, compiled=False)
 
 
 @given(

@@ -14,7 +14,6 @@ from regard.translation.decoding.ensemble import Ensemble
 from regard.translation.decoding.greedy import greedy
 from regard.translation.decoding.repetition import completing, loops
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.models import compiling
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 ROWS = st.integers(0, 9).flatmap(
@@ -51,13 +50,8 @@ def test_a_word_is_found_exactly_when_it_would_complete_a_known_sequence(rows, s
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_wide_beam_finds_the_best_translation_without_repetition(size, compiled):
     model, (source, lengths) = Toy(vocabulary=7), some_sources(20)
-    compiling.want(compiled)
-    try:
-        found = beam(
-            model, source, lengths, size=70, max_length=4, min_length=4, no_repeat_ngram=size
-        )
-    finally:
-        compiling.want(True)
+    limits = {"max_length": 4, "min_length": 4, "no_repeat_ngram": size}
+    found = beam(model, source, lengths, size=70, **limits, compiled=compiled)
     changed = 0
     for i, (best,) in enumerate(found):
         every = every_translation(model, source[i : i + 1], lengths[i : i + 1], 4)
@@ -73,11 +67,7 @@ def test_a_wide_beam_finds_the_best_translation_without_repetition(size, compile
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_greedy_search_takes_the_best_word_that_repeats_nothing(size, compiled):
     model, (source, lengths) = Toy(ends=-3.0), some_sources(5)
-    compiling.want(compiled)
-    try:
-        found = greedy(model, source, lengths, max_length=12, no_repeat_ngram=size)
-    finally:
-        compiling.want(True)
+    found = greedy(model, source, lengths, max_length=12, no_repeat_ngram=size, compiled=compiled)
     for i, (one,) in enumerate(found):
         assert one.tokens == naive_greedy(model, source[i : i + 1], lengths[i : i + 1], 12, size)
     assert found != greedy(model, source, lengths, max_length=12)

@@ -87,6 +87,8 @@ def translate(
     lines, at_once = _lines(given, wanted.out)
     prefix = None if given.prefix is None else streams.argument(given.prefix)
     translator, together = _open(options, to)
+    if engine.explain:
+        print(serving.explanation(translator), file=sys.stderr)
     if at_once > 1:
         # Enough short lines to fill a large batch.
         at_once = max(at_once * together, (search.batch_tokens or 0) // 32)
@@ -162,11 +164,10 @@ def _open(options: TranslateOptions, to: str | None) -> tuple[Translator | servi
         weights = options.speed.quantization or WeightType.float32
         served = serving.served(options.models, to, weights, options.given.paragraphs)
         return served, served.engine.workers
-    from regard.translation.models import compiling
-
-    texts = options.given.texts
-    compiling.want(texts is None or not 0 < len(texts) <= _FEW)
-    return open_translator(options.models, options.engine.device, to, options.speed), 1
+    few = 0 < len(options.given.texts or ()) <= _FEW
+    avoid = f"loading compiled loops takes longer than translating {_FEW} sentences" if few else ""
+    device = options.engine.device
+    return open_translator(options.models, device, to, options.speed, avoid), 1
 
 
 def _form(wanted: OutputOptions, result: TextIO) -> answers.LineFormat:

@@ -81,9 +81,11 @@ def open_translator(
     device: str,
     to: str | None = None,
     speed: SpeedOptions | None = None,
+    avoid_loops: str = "",
 ) -> Translator:
     """The translator of a name or folder, or of several together.
 
+    `avoid_loops` is a reason not to load compiled loops. int8 search needs them, and ignores it.
     Raises `ConfigurationError` when this machine has no such device.
     """
     from regard.translation.translator import Translator
@@ -92,9 +94,9 @@ def open_translator(
     check_device(device)
     translator = Translator.open(model, device, to, shortlist=speed.shortlist)
     if speed.quantization is WeightType.int8:
-        from regard.translation.models.rounding import round_products
-
-        round_products(translator.model)
+        translator.refresh(rounded=True)
+    elif avoid_loops:
+        translator.refresh(avoid_loops=avoid_loops)
     return translator
 
 

@@ -114,6 +114,13 @@ class EngineOptions:
             help="The engine of the search; ctranslate2 takes a Transformer, or a folder exported to it."
         ),
     ] = EngineName.regard
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Say on standard error which engine searches, and why a faster one does not.",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from regard.errors import ConfigurationError
 if TYPE_CHECKING:
     from regard.interop.engine import Engine
     from regard.translation.decoding.search import Search
-    from regard.translation.translator import Translation
+    from regard.translation.translator import Translation, Translator
 
 
 @dataclass
@@ -41,6 +41,14 @@ class Served:
             nbest=search.nbest,
             no_repeat_ngram=search.no_repeat_ngram,
         )
+
+
+def explanation(translator: Translator | Served) -> str:
+    """The line of --explain: which engine searches, and why a faster one does not."""
+    if isinstance(translator, Served):
+        return "engine: ctranslate2"
+    engine = translator.engine
+    return f"engine: {engine.name}" + (f" ({engine.reason})" if engine.reason else "")
 
 
 def served(models: Sequence[str], to: str | None, weights: WeightType, paragraphs: bool) -> Served:

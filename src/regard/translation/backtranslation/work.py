@@ -163,7 +163,7 @@ class Work:
             # Sums are rounded and draws are made otherwise in other batches and on other devices.
             "batch_tokens": self.batch_tokens,
             "device": next(self.translator.model.parameters()).device.type,
-            "rounded": getattr(self.translator.model, "rounded", False),
+            "rounded": self.translator.rounded,
         }
 
 

@@ -10,12 +10,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.errors import ConfigurationError, ModelError
-from regard.translation.decoding.growth import Grown, Live, advance
+from regard.translation.decoding.beam_step import Grown, Live, advance
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.unroll import IMPOSSIBLE, evaluating
-from regard.translation.models.protocol import Searched, State
+from regard.translation.engines.protocol import Searched
+from regard.translation.models.protocol import State
 
 
 def beam(
@@ -31,6 +32,7 @@ def beam(
     length_penalty: float = 1.0,
     nbest: int = 1,
     patience: float = 1.0,
+    compiled: bool = True,
 ) -> list[list[Hypothesis]]:
     """Translate a batch with beam search, ranked by log p(y | source) / ((5 + n) / 6)^alpha.
 
@@ -51,6 +53,7 @@ def beam(
         length_penalty: alpha, at least 0.
         nbest: translations wanted for each sentence, at most `size`.
         patience: above 0; math.inf stops only when nothing can get better.
+        compiled: whether steps run as compiled loops, on processors.
 
     Returns:
         For each sentence at most `nbest` distinct hypotheses, the best first; fewer only where the
@@ -77,7 +80,7 @@ def beam(
         live = Live.begin(len(source), source.device)
         while len(live.sentences):
             logits, state = model.step(live.words.flatten(), state)
-            grown, following, rows = advance(live, logits, limits, size)
+            grown, following, rows = advance(live, logits, limits, size, compiled=compiled)
             ended.collect(live, grown)
             live = following
             kept = ended.going_on(live)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigurationError
 from regard.translation.decoding.limits import log_probabilities
+from regard.translation.engines import SearchEngine, choose
+from regard.translation.engines.layers import LayersState
+from regard.translation.engines.listed import gather_listed
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 
 
@@ -68,28 +71,23 @@ class Ensemble(TranslationModel):
     @property
     def longest(self) -> int | None:
         """What the most limited of the models can number."""
-        return min((m.longest for m in self._each() if m.longest is not None), default=None)
+        return min((m.longest for m in self.each() if m.longest is not None), default=None)
 
     def encode(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
     ) -> EnsembleEncoded:
-        return EnsembleEncoded([model.encode(source, lengths) for model in self._each()])
+        return EnsembleEncoded([model.encode(source, lengths) for model in self.each()])
 
     def start(self, encoded: Encoded) -> EnsembleState:
         encoded = own(EnsembleEncoded, encoded)
-        models = zip(self._each(), encoded.each, strict=True)
+        models = zip(self.each(), encoded.each, strict=True)
         return EnsembleState([model.start(source) for model, source in models])
-
-    def begin(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> EnsembleState:
-        return EnsembleState([model.begin(source, lengths) for model in self._each()])
 
     def advance(
         self, words: Int[Tensor, " batch"], state: State
     ) -> tuple[Float[Tensor, "batch vocabulary"], EnsembleState]:
         before = own(EnsembleState, state).each
-        steps = [m.step(words, each) for m, each in zip(self._each(), before, strict=True)]
+        steps = [m.step(words, each) for m, each in zip(self.each(), before, strict=True)]
         return mean_log([logits for logits, _ in steps]), EnsembleState(
             [after for _, after in steps]
         )
@@ -101,7 +99,7 @@ class Ensemble(TranslationModel):
         target: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target vocabulary"]:
         """The mean log-probabilities: what the models hold before that has no mean."""
-        return mean_log([model(source, lengths, target) for model in self._each()])
+        return mean_log([model(source, lengths, target) for model in self.each()])
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         return hidden
@@ -115,12 +113,49 @@ class Ensemble(TranslationModel):
         """Every look of every model, its number before the name: "0.decoder.2.cross"."""
         return {
             f"{number}.{name}": look
-            for number, model in enumerate(self._each())
+            for number, model in enumerate(self.each())
             for name, look in model.looks(source, lengths, target).items()
         }
 
-    def _each(self) -> list[TranslationModel]:
+    def each(self) -> list[TranslationModel]:
+        """The models."""
         return [model for model in self.models if isinstance(model, TranslationModel)]
+
+
+class EnsembleEngine(SearchEngine):
+    """Runs each model of an ensemble by an engine of its own."""
+
+    def __init__(self, model: Ensemble, engines: Sequence[SearchEngine]) -> None:
+        self.model, self.engines = model, engines
+        self.name = " + ".join(engine.name for engine in engines)
+        self.reason = "; ".join(dict.fromkeys(each.reason for each in engines if each.reason))
+        self.loops = all(engine.loops for engine in engines)
+
+    def begin(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
+    ) -> LayersState:
+        return LayersState(EnsembleState([each.begin(source, lengths) for each in self.engines]))
+
+    def step(
+        self, words: Int[Tensor, " batch"], state: State
+    ) -> tuple[Float[Tensor, "batch vocabulary"], LayersState]:
+        state = own(LayersState, state)
+        before = zip(self.engines, own(EnsembleState, state.inner).each, strict=True)
+        steps = [engine.step(words, each) for engine, each in before]
+        logits = mean_log([logits for logits, _ in steps])
+        if state.lists is not None and state.sentences is not None:
+            logits = gather_listed(logits, state.lists, state.sentences)
+        return logits, replace(state, inner=EnsembleState([after for _, after in steps]))
+
+
+def choose_engine(
+    model: TranslationModel, *, rounded: bool = False, avoid_loops: str = ""
+) -> SearchEngine:
+    """`engines.choose` for a model, or for each model of an ensemble. int8 search is for a single model."""
+    if isinstance(model, Ensemble) and not rounded:
+        engines = [choose(each, avoid_loops=avoid_loops) for each in model.each()]
+        return EnsembleEngine(model, engines)
+    return choose(model, rounded=rounded, avoid_loops=avoid_loops)
 
 
 def mean_log(

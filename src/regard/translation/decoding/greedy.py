@@ -12,7 +12,7 @@ from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.unroll import unroll
-from regard.translation.models.protocol import Searched
+from regard.translation.engines.protocol import Searched
 
 
 def greedy(
@@ -25,6 +25,7 @@ def greedy(
     prefix: Prefixes | Sequence[Sequence[int]] | None = None,
     no_repeat_ngram: int = 0,
     length_penalty: float = 1.0,
+    compiled: bool = True,
 ) -> list[list[Hypothesis]]:
     """Translate a batch greedily: y_t = argmax p(y | y_1 ... y_(t-1), source), first of equals.
 
@@ -55,11 +56,13 @@ def greedy(
         no_repeat_ngram=no_repeat_ngram,
         device=source.device,
     )
-    return [[one] for one in unroll(model, source, lengths, limits, _best, length_penalty)]
 
+    def best(
+        logits: Float[Tensor, "batch vocabulary"],
+        limits: Limits,
+        written: Int[Tensor, "batch tokens"],
+    ) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
+        log_p, words = best_words(logits, limits, written.unsqueeze(1), 1, compiled=compiled)
+        return words[:, 0], log_p[:, 0]
 
-def _best(
-    logits: Float[Tensor, "batch vocabulary"], limits: Limits, written: Int[Tensor, "batch tokens"]
-) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
-    log_p, words = best_words(logits, limits, written.unsqueeze(1), 1)
-    return words[:, 0], log_p[:, 0]
+    return [[one] for one in unroll(model, source, lengths, limits, best, length_penalty)]

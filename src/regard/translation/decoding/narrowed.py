@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -14,54 +13,45 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.errors import ConfigurationError
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.models.listed import listed_logits
-from regard.translation.models.protocol import State, TranslationModel, own
+from regard.translation.engines import SearchEngine
+from regard.translation.engines.protocol import NarrowedByLists
+from regard.translation.models.protocol import State, own
 from regard.translation.text.tokenizer import EOS
 
 # No word: what may not be written, and where a list is shorter than others.
 _NONE = -1
 
 
-@runtime_checkable
-class Narrows(Protocol):
-    """A decoder that leaves out of its output layer what nobody asks for."""
-
-    def narrow(
-        self, lists: Int[Tensor, "sentences listed"], sentences: Int[Tensor, " rows"]
-    ) -> None:
-        """From the next step on, the logits of the words of each row's sentence alone; -inf for -1."""
-
-
 @dataclass(frozen=True)
 class NarrowedState:
-    """What the model knows, whether it narrows, and which sentence each row is of."""
+    """The engine's state, and which sentence each row is of."""
 
     inner: State
-    narrows: bool
     sentences: Int[Tensor, " rows"]
 
     def select(self, rows: Int[Tensor, " kept"]) -> NarrowedState:
-        return NarrowedState(self.inner.select(rows), self.narrows, self.sentences[rows])
+        return NarrowedState(self.inner.select(rows), self.sentences[rows])
 
 
 class Narrowed:
-    """A model as a search sees it that has each sentence of a batch written with the words of its list.
+    """An engine that has each sentence of a batch written with the words of its list.
 
     p(word | ...) is the softmax over the list. The words of a sentence are numbered as they stand in its
     list, before which stand the special ids, which so stay what they are.
 
     Args:
-        model: whose words are listed.
+        engine: it runs the model whose words are listed.
         lists: the ids of the words of each sentence, in order; the end is among them unsaid.
 
     Raises:
         ConfigurationError: an id that the model does not know.
     """
 
-    def __init__(self, model: TranslationModel, lists: Sequence[Int[Tensor, " listed"]]) -> None:
-        self.model = model
-        if model.projection is not None:
-            _check(lists, model.projection.out_features)
+    def __init__(self, engine: SearchEngine, lists: Sequence[Int[Tensor, " listed"]]) -> None:
+        self.engine = engine
+        output = engine.model.projection
+        if output is not None:
+            _check(lists, output.out_features)
         special = torch.full((EOS + 1,), _NONE)
         special[EOS] = EOS
         listed = [torch.cat([special, each[each > EOS].cpu()]) for each in lists]
@@ -70,10 +60,10 @@ class Narrowed:
 
     @property
     def longest(self) -> int | None:
-        return self.model.longest
+        return self.engine.longest
 
     def modules(self) -> Iterator[nn.Module]:
-        return self.model.modules()
+        return self.engine.modules()
 
     def begin(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
@@ -82,10 +72,11 @@ class Narrowed:
         self._lists = self._lists.to(source.device)
         each = len(source) // len(self._lists)
         sentences = torch.arange(len(self._lists), device=source.device).repeat_interleave(each)
-        inner = self.model.begin(source, lengths)
-        if isinstance(inner, Narrows):
-            inner.narrow(self._lists, sentences)
-        return NarrowedState(inner, isinstance(inner, Narrows), sentences)
+        inner = self.engine.begin(source, lengths)
+        if not isinstance(inner, NarrowedByLists):
+            raise TypeError(f"a {type(inner).__name__} cannot be narrowed by lists of words")
+        inner.narrow(self._lists, sentences)
+        return NarrowedState(inner, sentences)
 
     def step(
         self, words: Int[Tensor, " batch"], state: State
@@ -94,12 +85,8 @@ class Narrowed:
         sentences = state.sentences
         # Of hypotheses that nobody wants a search may go on with any word, that of no word among them.
         spelt = torch.where(words > EOS, self._lists[sentences, words].clamp(min=0), words)
-        if state.narrows:
-            logits, inner = self.model.step(spelt, state.inner)
-        else:
-            hidden, inner = self.model.advance(spelt, state.inner)
-            logits = listed_logits(self.model, hidden, self._lists, sentences)
-        return logits, NarrowedState(inner, state.narrows, sentences)
+        logits, inner = self.engine.step(spelt, state.inner)
+        return logits, NarrowedState(inner, sentences)
 
     def spelt(self, hypothesis: Hypothesis, sentence: int) -> Hypothesis:
         """A sentence's hypothesis in the ids of the vocabulary."""

@@ -15,7 +15,7 @@ from regard.translation.decoding.limits import Limits, log_probabilities
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.ranking import top
 from regard.translation.decoding.unroll import IMPOSSIBLE, unroll
-from regard.translation.models.protocol import Searched
+from regard.translation.engines.protocol import Searched
 
 
 def sample(

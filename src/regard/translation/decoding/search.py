@@ -16,7 +16,8 @@ from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.narrowed import Narrowed
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.sample import sample
-from regard.translation.models.protocol import Searched, TranslationModel
+from regard.translation.engines import LayersEngine, Searched, SearchEngine
+from regard.translation.models.protocol import TranslationModel
 from regard.translation.settings import Search
 
 __all__ = ["Search", "bounds", "translate_batch"]
@@ -31,6 +32,7 @@ def translate_batch(
     prefix: Prefixes | Sequence[Sequence[int]] | None = None,
     lists: Sequence[Int[Tensor, " listed"]] | None = None,
     generator: torch.Generator | None = None,
+    engine: SearchEngine | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch the way `search` says.
 
@@ -41,6 +43,7 @@ def translate_batch(
         prefix: the tokens each translation must begin with.
         lists: the ids of the words that each may be written with, in order; None for all, as prefixes ask for.
         generator: for sampling, on the device of the source.
+        engine: it runs the model; None for the model's own layers.
 
     Returns:
         For each sentence its `nbest` hypotheses (fewer where the limits allow no more), best first.
@@ -51,15 +54,16 @@ def translate_batch(
         ModelError: logits that are not numbers.
     """
     search = search or Search()
+    engine = engine or LayersEngine(model)
     if lists is None:
-        found = _searched(model, source, lengths, search, prefix, generator)
+        found = _searched(engine, engine.loops, source, lengths, search, prefix, generator)
     else:
         _check_lists(lists, len(source), prefix)
-        narrowed = Narrowed(model, lists)
+        narrowed = Narrowed(engine, lists)
         found = [
             [narrowed.spelt(one, sentence) for one in hypotheses]
             for sentence, hypotheses in enumerate(
-                _searched(narrowed, source, lengths, search, None, generator)
+                _searched(narrowed, engine.loops, source, lengths, search, None, generator)
             )
         ]
     if search.coverage_penalty:
@@ -77,6 +81,7 @@ def bounds(
 
 def _searched(
     model: Searched,
+    compiled: bool,
     source: Int[Tensor, "batch source"],
     lengths: Int[Tensor, " batch"],
     search: Search,
@@ -110,6 +115,7 @@ def _searched(
             prefix=prefix,
             no_repeat_ngram=search.no_repeat_ngram,
             length_penalty=search.length_penalty,
+            compiled=compiled,
         )
     return beam(
         model,
@@ -123,6 +129,7 @@ def _searched(
         length_penalty=search.length_penalty,
         nbest=search.beam if search.coverage_penalty else search.nbest,
         patience=search.patience,
+        compiled=compiled,
     )
 
 

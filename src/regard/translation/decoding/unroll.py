@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.errors import ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
-from regard.translation.models.protocol import Searched
+from regard.translation.engines.protocol import Searched
 from regard.translation.text.tokenizer import BOS, EOS
 
 IMPOSSIBLE = "the model gives every translation within the limits probability 0"

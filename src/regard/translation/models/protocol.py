@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import Protocol, Self, TypeVar
 
 import torch
@@ -32,23 +31,6 @@ class State(Protocol):
     """What a decoder knows after some words, its source included: one row a hypothesis."""
 
     def select(self, rows: Int[Tensor, " kept"]) -> Self: ...
-
-
-class Searched(Protocol):
-    """What a search asks of a model; see `TranslationModel`."""
-
-    @property
-    def longest(self) -> int | None: ...
-
-    def modules(self) -> Iterator[nn.Module]: ...
-
-    def begin(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> State: ...
-
-    def step(
-        self, words: Int[Tensor, " batch"], state: State
-    ) -> tuple[Float[Tensor, "batch vocabulary"], State]: ...
 
 
 class TranslationModel(nn.Module, ABC):
@@ -104,7 +86,7 @@ class TranslationModel(nn.Module, ABC):
         """The decoder before its first word."""
 
     def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
-        """`start` of `encode`, for a search; a quicker way may give logits that are good until the next step."""
+        """`start` of `encode`: the decoder of these sources before its first word."""
         return self.start(self.encode(source, lengths))
 
     @abstractmethod

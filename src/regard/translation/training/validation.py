@@ -10,6 +10,7 @@ import torch
 
 from regard.translation.decoding.greedy import greedy
 from regard.translation.decoding.unroll import evaluating
+from regard.translation.engines import choose
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
@@ -87,6 +88,7 @@ class Validation:
         texts: dict[int, str] = {}
         most = (model.longest or 2**31) - 1
         with evaluating(model):
+            engine = choose(model)
             for rows in self._batches:
                 if should_stop():
                     raise Stopped
@@ -101,10 +103,11 @@ class Validation:
                 )
                 tokens += batch.target_tokens
                 found = greedy(
-                    model,
+                    engine,
                     batch.source,
                     batch.source_lengths,
                     max_length=(2 * batch.source_lengths + 10).clamp(max=most),
+                    compiled=engine.loops,
                 )
                 for row, hypotheses in zip(rows, found, strict=True):
                     texts[int(row)] = self._tokenizers.target.decode(hypotheses[0].tokens)

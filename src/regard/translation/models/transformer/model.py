@@ -11,7 +11,6 @@ from regard.attention.looks.look import Look
 from regard.attention.positions import Alibi, RelativeBias, sinusoidal
 from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
-from regard.translation.models.transformer.planned import permission
 from regard.translation.models.transformer.state import (
     Sources,
     TransformerEncoded,
@@ -24,13 +23,7 @@ _SMALL = ("positions", "output.weight", "encoder_bias.weight", "decoder_bias.wei
 
 
 class Transformer(TranslationModel):
-    """Encoder-decoder of attention layers, with cached decoding.
-
-    Attributes:
-        rounded: Whether searches on a processor round weights, and what they are multiplied by, to 8 bits.
-    """
-
-    rounded: bool = False
+    """Encoder-decoder of attention layers, with cached decoding."""
 
     def __init__(
         self,
@@ -122,17 +115,6 @@ class Transformer(TranslationModel):
                 encoded.readable,
             ),
         )
-
-    def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
-        planned = permission.begin(self, source, lengths)
-        return super().begin(source, lengths) if planned is None else planned
-
-    def step(
-        self, words: Int[Tensor, " batch"], state: State
-    ) -> tuple[Float[Tensor, "batch vocabulary"], State]:
-        if isinstance(state, permission.Planned):
-            return state.step(words), state
-        return super().step(words, state)
 
     def advance(
         self, words: Int[Tensor, " batch"], state: State

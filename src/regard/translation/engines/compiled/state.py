@@ -1,4 +1,4 @@
-"""The decoder of a plan, one word a row and step."""
+"""The decoder of compiled search: one word a row and step."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.translation.models.transformer.planned import passes
-from regard.translation.models.transformer.planned.packing import Array
-from regard.translation.models.transformer.planned.permission import Planned
-from regard.translation.models.transformer.planned.plan import Plan, PlannedEncoded, ids
+from regard.translation.engines.compiled import forward_loops
+from regard.translation.engines.compiled.model import CompiledEncoded, CompiledModel, ids
+from regard.translation.engines.compiled.weights import Array
 
 _STEPS = 32  # room for so many words at first
 
 
-class Said:
+class DecoderCache:
     """What every layer has said: keys and values stay where they were written.
 
     Rows that change places, as a beam's do at each step, only change who their ancestors are:
@@ -45,50 +44,50 @@ class Said:
         self.came = self.came[rows]
 
 
-class PlannedState(Planned):
+class CompiledState:
     """The decoder after some words; `first` and `last` say where each row's source lies."""
 
-    def __init__(self, plan: Plan, encoded: PlannedEncoded) -> None:
-        self.plan, self.sources = plan, plan.sources(encoded)
+    def __init__(self, model: CompiledModel, encoded: CompiledEncoded) -> None:
+        self.model, self.sources = model, model.sources(encoded)
         self.first, self.last = encoded.first, encoded.last
         rows = len(encoded.first)
-        self.said = Said(len(plan.decoder.places), rows, plan.width)
+        self.cache = DecoderCache(len(model.decoder.places), rows, model.width)
         self.lists: Array = np.empty((0, 0), np.int64)
         self.own_list: Array = np.zeros(rows, np.int64)
-        self._furnish(rows, max(_STEPS, encoded.longest))
+        self._allocate(rows, max(_STEPS, encoded.longest))
 
     def select(self, rows: Tensor) -> Self:
         """These rows; like a step, it uses the state up."""
         chosen = rows.numpy()
-        self.said.select(chosen)
+        self.cache.select(chosen)
         self.first, self.last = self.first[chosen], self.last[chosen]
         self.own_list = self.own_list[chosen]
         return self
 
     def narrow(self, lists: Tensor, sentences: Tensor) -> None:
         """From the next step on, the logits of the words of each row's list alone; -inf for -1, no word."""
-        ids(lists[lists != -1], self.plan.output)
+        ids(lists[lists != -1], self.model.output)
         self.lists = lists.contiguous().numpy()
         self.own_list = ids(sentences, self.lists)
         self._logits = torch.empty(len(self.first), lists.shape[1])
 
     def step(self, words: Tensor) -> Tensor:
         """The logits of the next word, which are good until the next step."""
-        plan, said, rows = self.plan, self.said, len(words)
-        read = ids(words, plan.writes)
-        said.grow(rows)
-        if rows > len(self._logits) or said.steps > self._desk.room.shape[1]:
-            self._furnish(rows, max(2 * said.steps, self._desk.room.shape[1]))
+        model, cache, rows = self.model, self.cache, len(words)
+        read = ids(words, model.writes)
+        cache.grow(rows)
+        if rows > len(self._logits) or cache.steps > self._workspace.room.shape[1]:
+            self._allocate(rows, max(2 * cache.steps, self._workspace.room.shape[1]))
         logits = self._logits[:rows]
-        passes.step(
-            *(read, np.full(rows, said.steps - 1), self.first, self.last, self.sources),
-            *(said.entries, said.steps, said.came, plan.writes, plan.positions(said.steps)),
-            *(plan.decoder.weights, plan.decoder.places, plan.decoder.end),
-            *(self.lists, self.own_list, plan.output, plan.output_bias),
-            *(tuple(plan.shape), tuple(self._desk), logits.view(-1).numpy()),
+        forward_loops.step(
+            *(read, np.full(rows, cache.steps - 1), self.first, self.last, self.sources),
+            *(cache.entries, cache.steps, cache.came, model.writes, model.positions(cache.steps)),
+            *(model.decoder.weights, model.decoder.places, model.decoder.end),
+            *(self.lists, self.own_list, model.output, model.output_bias),
+            *(tuple(model.shape), tuple(self._workspace), logits.view(-1).numpy()),
         )
         return logits
 
-    def _furnish(self, rows: int, positions: int) -> None:
-        self._desk = self.plan.desk(rows, positions)
-        self._logits = torch.empty(rows, self.lists.shape[1] or self.plan.shape.vocabulary)
+    def _allocate(self, rows: int, positions: int) -> None:
+        self._workspace = self.model.workspace(rows, positions)
+        self._logits = torch.empty(rows, self.lists.shape[1] or self.model.shape.vocabulary)

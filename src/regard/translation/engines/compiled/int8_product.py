@@ -6,8 +6,8 @@
 Sums are of whole numbers and exact; only X and W are rounded. Where the processor has VNNI, one
 instruction multiplies 64 bytes without sign by 64 with, and adds each four of them to a lane; where it has
 AVX2, bytes become numbers of 16 bits, of which one instruction multiplies 16 by 16 and adds each two; elsewhere
-the same is spelt out. Panels are those of `tiles`, with four inputs side by side; behind them lie g and 128 times
-the sums of W.
+the same is spelt out. Panels are those of `float_product`, with four inputs side by side; behind them lie g and
+128 times the sums of W.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from regard.loops.compiling import bits_of_single, has, inner, lanes, single_of_bits
-from regard.translation.models.transformer.planned.tiles import COLUMNS, LANES, ROWS, VECTORS
+from regard.translation.engines.compiled.float_product import COLUMNS, LANES, ROWS, VECTORS
 
 VNNI = has("avx512vnni") and has("avx512f")
 PAIRS = has("avx2")

@@ -1,4 +1,4 @@
-"""A Transformer laid out for translating on a processor, and its encoder."""
+"""The weights of a Transformer as the compiled loops read them, and its encoder."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ import torch
 from torch import Tensor
 
 from regard.attention.positions import sinusoidal
-from regard.translation.models.transformer.planned import passes, rounded, rows, tiles
-from regard.translation.models.transformer.planned.packing import Array, Packing
+from regard.translation.engines.compiled import (
+    float_product,
+    forward_loops,
+    int8_product,
+    row_loops,
+)
+from regard.translation.engines.compiled.weights import Array, PackedWeights
 
 if TYPE_CHECKING:
     from regard.translation.models.transformer.model import Transformer
 
-_ACTIVATIONS = {"relu": rows.RELU, "gelu": rows.GELU, "silu": rows.SILU}
+_ACTIVATIONS = {"relu": row_loops.RELU, "gelu": row_loops.GELU, "silu": row_loops.SILU}
 
 
 @dataclass(frozen=True)
-class PlannedEncoded:
+class CompiledEncoded:
     """The encoder's states of every real word, flat, and where each sentence's begin and end."""
 
     states: Array
@@ -33,14 +38,14 @@ class PlannedEncoded:
         return int((self.last - self.first).max())
 
 
-class Plan:
-    """The same function as the model's own layers, in the loops of `passes`."""
+class CompiledModel:
+    """The same function as the model's own layers, in the loops of `forward_loops`."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, *, rounded: bool = False) -> None:
         settings = model.settings
-        self.width, self.heads, self.rounded = settings.width, settings.heads, model.rounded
-        self.encoder = Packing(model.encoder, model.encoder_norm, None, model.rounded)
-        self.decoder = Packing(model.decoder, model.decoder_norm, model.output, model.rounded)
+        self.width, self.heads, self.rounded = settings.width, settings.heads, rounded
+        self.encoder = PackedWeights(model.encoder, model.encoder_norm, None, rounded)
+        self.decoder = PackedWeights(model.decoder, model.decoder_norm, model.output, rounded)
         # Of rows that lie otherwise numba would compile all of it once more.
         self.reads = model.source_embedding.weight.detach().contiguous().numpy()
         self.writes = model.target_embedding.weight.detach().contiguous().numpy()
@@ -51,7 +56,7 @@ class Plan:
             np.zeros(len(self.output), np.float32) if bias is None else bias.detach().numpy()
         )
         factor = settings.width**0.5 if settings.scale_embedding else 1.0
-        self.shape = passes.Shape(
+        self.shape = forward_loops.Shape(
             width=settings.width,
             inner=settings.feed_forward,
             heads=settings.heads,
@@ -79,28 +84,28 @@ class Plan:
             numbered = self._numbered = sinusoidal(2 * count, self.width).float().numpy()
         return numbered
 
-    def desk(self, count: int, positions: int) -> passes.Desk:
-        """Where to write for so many rows that read so many positions."""
+    def workspace(self, count: int, positions: int) -> forward_loops.Workspace:
+        """Buffers for so many rows that read so many positions."""
         width = self.width
-        return passes.Desk(
+        return forward_loops.Workspace(
             x=_flat(count * width),
             h=_flat(count * width),
             joined=_flat(count * 3 * width),
             reading=_flat(count * width),
             out=_flat(count * width),
             inner=_flat(count * self.shape.inner),
-            spare=_flat(tiles.ROWS * tiles.COLUMNS),
+            spare=_flat(float_product.ROWS * float_product.COLUMNS),
             room=_flat(self.heads * positions).reshape(self.heads, positions),
             rounded=self._bytes(count) if self.rounded else None,
             factors=_flat(count) if self.rounded else None,
         )
 
     def _bytes(self, count: int) -> Array:
-        groups = -(-max(self.width, self.shape.inner) // rounded.FOUR)
-        room: Array = torch.empty(count * groups * rounded.FOUR, dtype=torch.uint8).numpy()
+        groups = -(-max(self.width, self.shape.inner) // int8_product.FOUR)
+        room: Array = torch.empty(count * groups * int8_product.FOUR, dtype=torch.uint8).numpy()
         return room
 
-    def encode(self, source: Tensor, lengths: Tensor) -> PlannedEncoded:
+    def encode(self, source: Tensor, lengths: Tensor) -> CompiledEncoded:
         """The encoder over the words of all sentences, one sentence after the other."""
         counts = lengths.numpy().astype(np.int64, copy=False)
         if counts.max() > source.shape[1]:
@@ -112,27 +117,27 @@ class Plan:
         words = ids(source[torch.arange(source.shape[1]) < lengths[:, None]], self.reads)
         starts, ends = np.repeat(first, counts), np.repeat(last, counts)
         longest = int(counts.max())
-        desk = self.desk(len(words), longest)
-        passes.encode(
+        workspace = self.workspace(len(words), longest)
+        forward_loops.encode(
             *(words, np.arange(len(words)) - starts, starts, ends),
             *(self.reads, self.positions(longest)),
             *(self.encoder.weights, self.encoder.places, self.encoder.end),
-            *(tuple(self.shape), tuple(desk)),
+            *(tuple(self.shape), tuple(workspace)),
         )
-        return PlannedEncoded(desk.h, len(words), first, last)
+        return CompiledEncoded(workspace.h, len(words), first, last)
 
-    def sources(self, encoded: PlannedEncoded) -> Array:
+    def sources(self, encoded: CompiledEncoded) -> Array:
         """Each decoder layer's keys and values of the source, projected once."""
         count = 2 * self.width * encoded.words
         projected = torch.empty(len(self.decoder.places), count).numpy()
         packing = self.decoder
-        passes.project(
+        forward_loops.project(
             encoded.states,
             encoded.words,
             packing.weights,
             packing.places,
             self.width,
-            tuple(self.desk(encoded.words, 1)),
+            tuple(self.workspace(encoded.words, 1)),
             projected,
         )
         return projected

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigurationError
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.models.listed import listed_logits
+from regard.translation.engines import LayersEngine
+from regard.translation.engines.listed import gather_listed, listed_logits
 from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
 from regard.translation.models.transformer import Transformer, TransformerSettings
 
@@ -47,25 +48,36 @@ def test_only_the_words_of_lists_are_computed(tied, monkeypatch):
     with torch.inference_mode():
         right = expected(model, hidden)
         monkeypatch.setattr(model, "logits", refuse)
-        found = listed_logits(model, hidden, LISTS, OWN)
-        transposed = listed_logits(model, hidden.t().contiguous().t(), LISTS, OWN)
+        found = listed_logits(model.output, hidden, LISTS, OWN)
+        transposed = listed_logits(model.output, hidden.t().contiguous().t(), LISTS, OWN)
     torch.testing.assert_close(found, right, atol=2e-6, rtol=2e-6)
     assert torch.equal(transposed, found)
 
 
-def test_gradients_hooks_and_other_precisions_have_the_layers_own_logits():
-    model, hidden, seen = recurrent(), torch.randn(len(OWN), 20), []
-    gradients = listed_logits(model, hidden, LISTS, OWN)
-    torch.testing.assert_close(gradients, expected(model, hidden))
-    assert gradients.requires_grad
+def test_logits_of_all_words_give_the_same():
+    model, hidden = recurrent().double(), torch.randn(len(OWN), 20).double()
+    found = gather_listed(model.logits(hidden), LISTS, OWN)
+    torch.testing.assert_close(found, expected(model, hidden))
+
+
+def test_hooks_and_other_precisions_have_the_layers_own_logits():
+    model, seen = recurrent(), []
+    words, lists = torch.tensor([2, 2, 2]), LISTS.clamp(min=0)
+
+    def logits(model: RecurrentModel) -> Tensor:
+        engine = LayersEngine(model)
+        state = engine.begin(SOURCE, LENGTHS)
+        state.narrow(lists, torch.arange(3))
+        return engine.step(words, state)[0]
+
     with torch.inference_mode():
-        double = recurrent().double()
-        found = listed_logits(double, hidden.double(), LISTS, OWN)
-        torch.testing.assert_close(found, expected(double, hidden.double()))
+        right = logits(model)
         handle = model.output.register_forward_hook(lambda *given: seen.append(given))
-        listed_logits(model, hidden, LISTS, OWN)
-    handle.remove()
-    assert len(seen) == 1
+        torch.testing.assert_close(logits(model), right, atol=2e-6, rtol=2e-6)
+        handle.remove()
+        assert len(seen) == 1
+        found = logits(recurrent().double())
+    torch.testing.assert_close(found.float(), right, atol=2e-5, rtol=2e-5)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -75,9 +87,8 @@ def test_a_recurrent_search_computes_the_words_of_lists_alone(beam, attention, m
     lists = [torch.tensor(words) for words in ([4, 9, 33], [5, 70], [6, 7, 8, 9])]
     search = Search(beam=beam, max_length=6)
     with torch.inference_mode():
-        monkeypatch.setattr("regard.translation.models.listed._serves", lambda *_: False)
-        right = translate_batch(model, SOURCE, LENGTHS, search, lists=lists)
-        monkeypatch.undo()
+        plain = LayersEngine(model, loops=False)
+        right = translate_batch(model, SOURCE, LENGTHS, search, lists=lists, engine=plain)
         monkeypatch.setattr(model, "logits", refuse)
         found = translate_batch(model, SOURCE, LENGTHS, search, lists=lists)
     assert [one[0].tokens for one in found] == [one[0].tokens for one in right]
@@ -98,16 +109,18 @@ def test_a_transformers_own_layers_may_be_narrowed_too(monkeypatch):
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_hypotheses_beyond_a_list_go_nowhere(compiled, monkeypatch):
+def test_hypotheses_beyond_a_list_go_nowhere(compiled):
     """A short list beside a long one: of the beam some places have no word at all."""
-    monkeypatch.setattr("regard.translation.models.compiling._wanted", compiled)
     model, lists = recurrent(), [torch.tensor([5]), torch.arange(4, 60), torch.tensor([6, 7])]
     search = Search(beam=5, nbest=5, max_length=6)
+    engine = LayersEngine(model, loops=compiled)
     with torch.inference_mode():
-        found = translate_batch(model, SOURCE, LENGTHS, search, lists=lists)
+        found = translate_batch(model, SOURCE, LENGTHS, search, lists=lists, engine=engine)
         for row, words in enumerate(lists):
             one = slice(row, row + 1)
-            (alone,) = translate_batch(model, SOURCE[one], LENGTHS[one], search, lists=[words])
+            (alone,) = translate_batch(
+                model, SOURCE[one], LENGTHS[one], search, lists=[words], engine=engine
+            )
             assert [each.tokens for each in found[row]] == [each.tokens for each in alone]
 
 

@@ -1,8 +1,6 @@
-"""Whether a Transformer is what its layers' equations say, so that other loops may compute them."""
+"""Which Transformers the compiled loops compute."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -10,12 +8,10 @@ from regard.attention.blocks import ACTIVATIONS, Dropout, FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import ScaledDot
-from regard.translation.models.hooks import every, hooked
+from regard.translation.engines.hooks import hooked
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
+from regard.translation.models.transformer.model import Transformer
 from regard.translation.settings.transformer import TransformerSettings
-
-if TYPE_CHECKING:
-    from regard.translation.models.transformer.model import Transformer
 
 _KINDS = {
     *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, Residual, Dropout),
@@ -24,14 +20,20 @@ _KINDS = {
 _ACTIVATIONS = ("relu", "gelu", "silu")
 
 
-def is_plain(model: Transformer) -> bool:
-    """No hook anywhere, no layer that another kind stands for, an adapted or a quantized one, and none with a part
-    that the loops have not: their positions are added to the words, so scores have neither biases nor rotations.
+def unsupported(model: Transformer) -> str | None:
+    """What of this model the compiled loops do not compute; None where they compute all of it.
+
+    They add positions to the words, so scores have neither biases nor rotations; they call no hooks and no layers of
+    other kinds, such as adapted or quantized ones.
     """
     if not model.adds_positions:
-        return False
-    known = all(module is model or _is_known(module, model.settings) for module in every(model))
-    return known and not hooked(model)
+        return f"compiled search has no {model.settings.positions} positions"
+    if hooked(model):
+        return "compiled search calls no hooks, and this model has some"
+    for name, module in model.named_modules():
+        if module is not model and not _is_known(module, model.settings):
+            return f"compiled search does not compute {name} ({type(module).__name__}) as it is set"
+    return None
 
 
 def _is_known(module: nn.Module, settings: TransformerSettings) -> bool:

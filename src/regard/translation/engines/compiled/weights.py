@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.heads import MultiHeadAttention
+from regard.translation.engines.compiled import float_product, forward_loops, int8_product
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
-from regard.translation.models.transformer.planned import passes, rounded, tiles
 
 Array = np.ndarray[Any, Any]
 _LINE = 16  # numbers: each part begins on a cache line
 
 
-class Packing:
+class PackedWeights:
     """Parts put one after the other.
 
     Attributes:
-        places: of each layer's weights, by `passes.PLACES`.
+        places: of each layer's weights, by `forward_loops.PLACES`.
         end: of those behind the last layer.
     """
 
@@ -31,24 +31,24 @@ class Packing:
         output: nn.Linear | None,
         few_bits: bool = False,
     ) -> None:
-        self._packed = rounded.packed if few_bits else tiles.packed
+        self._packed = int8_product.packed if few_bits else float_product.packed
         self._parts: list[Tensor] = []
         self._size = 0
-        self.places: Array = np.full((len(layers), passes.PLACES), -1, np.int64)
+        self.places: Array = np.full((len(layers), forward_loops.PLACES), -1, np.int64)
         self.end: Array = np.full(3, -1, np.int64)
         for places, layer in zip(self.places, layers, strict=True):
             self._layer(places, layer)
         if isinstance(last, nn.LayerNorm):
-            self.end[passes.LAST_NORM] = self._norm(last)
+            self.end[forward_loops.LAST_NORM] = self._norm(last)
         if output is not None:
-            self.end[passes.LOGITS : passes.LOGITS_BIAS + 1] = self._product(output)
+            self.end[forward_loops.LOGITS : forward_loops.LOGITS_BIAS + 1] = self._product(output)
         # torch starts its memory on a cache line.
         self.weights: Array = torch.cat([*self._parts, torch.zeros(1)]).numpy()
 
     def _layer(self, places: Array, layer: nn.Module) -> None:
         if not isinstance(layer, EncoderLayer | DecoderLayer):
             raise TypeError(f"a {type(layer).__name__} is no layer of a Transformer")
-        p, own = passes, layer.self_attention
+        p, own = forward_loops, layer.self_attention
         places[p.JOINED : p.JOINED + 2] = self._product(
             own.query_projection, own.key_projection, own.value_projection
         )
@@ -62,7 +62,7 @@ class Packing:
             places[p.CROSS_NORM] = self._norm(layer.cross_residual.norm)
 
     def _cross(self, places: Array, cross: MultiHeadAttention) -> None:
-        p = passes
+        p = forward_loops
         places[p.QUERY : p.QUERY + 2] = self._product(cross.query_projection)
         places[p.SOURCE : p.SOURCE + 2] = self._product(
             cross.key_projection, cross.value_projection

@@ -111,7 +111,7 @@ def read_span(
 
 
 @inner
-def read_said(
+def read_cached(
     query: Any, said: Any, steps: Any, came: Any, heads: Any, scale: Any, room: Any, out: Any
 ) -> None:
     """Read what a row's ancestors said: at step t, it was row came[t]."""

@@ -6,25 +6,25 @@ import numpy as np
 import pytest
 import torch
 from numba import njit
-from tests.translation.models.test_planned import LENGTHS, SHAPES, small, source
+from tests.translation.engines.test_compiled import LENGTHS, SHAPES, small, source
 
 from regard.errors import ModelError
 from regard.translation.decoding.beam import beam
-from regard.translation.models.transformer.planned import rounded, tiles
-from regard.translation.models.transformer.planned.permission import plan_of
+from regard.translation.engines import choose
+from regard.translation.engines.compiled import float_product, int8_product
 
 
 @njit(error_model="numpy")
 def multiply(x, rows, depth, weights, width, numbers, factors, spare, out):
-    rounded.product(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
+    int8_product.product(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
 
 
 def product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     (rows, depth), width = x.shape, len(weight)
-    numbers = np.zeros(rows * -(-depth // rounded.FOUR) * rounded.FOUR, np.uint8)
+    numbers = np.zeros(rows * -(-depth // int8_product.FOUR) * int8_product.FOUR, np.uint8)
     factors, out = np.zeros(rows, np.float32), np.full(rows * width, 7, np.float32)
-    spare = np.zeros(tiles.ROWS * tiles.COLUMNS, np.float32)
-    given = x.flatten().numpy(), rows, depth, rounded.packed(weight).numpy(), width
+    spare = np.zeros(float_product.ROWS * float_product.COLUMNS, np.float32)
+    given = x.flatten().numpy(), rows, depth, int8_product.packed(weight).numpy(), width
     multiply(*given, numbers, factors, spare, out)
     return torch.from_numpy(out).view(rows, width)
 
@@ -41,28 +41,28 @@ def test_whole_numbers_are_multiplied_exactly(rows: int, depth: int, width: int)
 @pytest.mark.parametrize("way", ["vnni", "pairs", "spelt out"])
 @pytest.mark.parametrize("rows", [1, 3, 6])
 def test_each_way_to_add_four_products_is_exact(way, rows, monkeypatch):
-    needs = {"vnni": rounded.VNNI, "pairs": rounded.PAIRS}
+    needs = {"vnni": int8_product.VNNI, "pairs": int8_product.PAIRS}
     if not needs.get(way, True):
         pytest.skip("this processor has no instruction for it")
     for name, flag in (("vnni", "VNNI"), ("pairs", "PAIRS")):
-        monkeypatch.setattr(rounded, flag, way == name)
-    tile = rounded._tile(rows)
+        monkeypatch.setattr(int8_product, flag, way == name)
+    tile = int8_product._tile(rows)
 
     @njit(error_model="numpy")
     def multiply_tile(weights, by, less, x, groups, factors, out):
-        tile(weights, 0, by, less, x, 0, groups, factors, 0, out, 0, rounded.COLUMNS)
+        tile(weights, 0, by, less, x, 0, groups, factors, 0, out, 0, int8_product.COLUMNS)
 
     generator = torch.Generator().manual_seed(rows)
     x = torch.randint(0, 256, (rows, 40), generator=generator, dtype=torch.uint8)
-    weight = torch.randint(-127, 128, (rounded.COLUMNS, 40), generator=generator).float()
+    weight = torch.randint(-127, 128, (int8_product.COLUMNS, 40), generator=generator).float()
     # The largest there are, side by side; a weight that rounds to itself.
     x[:, :8], weight[0, :8], weight[1, :8], weight[:, 39] = 255, 127, -127, 127
-    packed = rounded.packed(weight)
-    groups, out = 10, np.zeros(rows * rounded.COLUMNS, np.float32)
-    by = groups * rounded.COLUMNS
+    packed = int8_product.packed(weight)
+    groups, out = 10, np.zeros(rows * int8_product.COLUMNS, np.float32)
+    by = groups * int8_product.COLUMNS
     factors = np.ones(rows, np.float32)
     numbers = x.flatten().numpy()
-    multiply_tile(packed.numpy(), by, by + rounded.COLUMNS, numbers, groups, factors, out)
+    multiply_tile(packed.numpy(), by, by + int8_product.COLUMNS, numbers, groups, factors, out)
     expected = (x.float() - 128) @ weight.t()
     assert torch.equal(torch.from_numpy(out).view(rows, -1), expected)
 
@@ -84,22 +84,19 @@ def test_rows_of_nothing_and_of_what_is_no_number():
 
 
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
-def test_a_rounded_plan_says_nearly_the_same(changes):
+def test_int8_search_says_nearly_the_same(changes):
     model, words = small(**changes), torch.full((3,), 2)
     with torch.no_grad():
         right = model.step(words, model.start(model.encode(source(), LENGTHS)))[0]
-        plan = plan_of(model, source())
-        model.rounded = True
-        found = model.step(words, model.begin(source(), LENGTHS))[0]
-        assert plan_of(model, source()) is not plan
+        engine = choose(model, rounded=True)
+        found = engine.step(words, engine.begin(source(), LENGTHS))[0]
     assert not torch.equal(found, right)
     assert float((found - right).norm() / right.norm()) < 0.05
 
 
 def test_damaged_weights_are_told():
     model = small()
-    model.rounded = True
     with torch.no_grad():
         model.decoder[0].feed_forward.inner.weight[3, 3] = torch.nan
     with pytest.raises(ModelError, match="not a number"):
-        beam(model, source(), LENGTHS, size=2, max_length=5)
+        beam(choose(model, rounded=True), source(), LENGTHS, size=2, max_length=5)

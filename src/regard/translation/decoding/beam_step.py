@@ -1,6 +1,6 @@
 """One step of beam search, as pure functions over all sentences and beginnings at once.
 
-`grow` and `go_on` say what a step is; on a processor `growth_loops` does both in one call.
+`grow` and `go_on` say what a step is; on a processor `beam_step_loops` does both in one call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from regard.translation.decoding.candidates import best_words
 from regard.translation.decoding.limits import Limits
-from regard.translation.models import compiling
 from regard.translation.text.tokenizer import BOS, EOS
 
 _FEW = 32  # the loops sort by insertion, which suits short lists
@@ -84,11 +83,16 @@ class Grown:
 
 
 def advance(
-    live: Live, logits: Float[Tensor, "rows vocabulary"], limits: Limits, size: int
+    live: Live,
+    logits: Float[Tensor, "rows vocabulary"],
+    limits: Limits,
+    size: int,
+    *,
+    compiled: bool = True,
 ) -> tuple[Grown, Live, Int[Tensor, "batch beginnings"]]:
     """What grew, the beginnings that go on, and the rows of the model's state that they grew from."""
-    best, words = best_words(logits, limits, live.written, size + 1)
-    if compiling.serves(logits.device) and best.dtype == torch.float32 and size <= _FEW:
+    best, words = best_words(logits, limits, live.written, size + 1, compiled=compiled)
+    if compiled and logits.is_cpu and size <= _FEW:
         return _compiled(live, best, words, size)
     grown = grow(live, best, words, size)
     return grown, *go_on(live, grown, size)
@@ -141,7 +145,7 @@ def go_on(live: Live, grown: Grown, size: int) -> tuple[Live, Int[Tensor, "batch
 def _compiled(
     live: Live, best: Tensor, words: Tensor, size: int
 ) -> tuple[Grown, Live, Int[Tensor, "batch beginnings"]]:
-    from regard.translation.decoding.growth_loops import grow_all
+    from regard.translation.decoding.beam_step_loops import grow_all
 
     batch, beginnings, steps = live.written.shape
     candidates = min(2 * size, beginnings * best.shape[1])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from regard.translation.models.hooks import every, hooked
+from regard.translation.engines.hooks import every, hooked
 
 
 def layers() -> nn.Module:

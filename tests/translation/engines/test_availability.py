@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from regard.loops import cache
-from regard.translation.models import compiling
+from regard.translation.engines import availability
 
 
 def test_nobody_without_a_home_is_stopped(monkeypatch):
@@ -17,8 +17,8 @@ def test_nobody_without_a_home_is_stopped(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(cache.config, "CACHE_DIR", "")
     monkeypatch.setattr(Path, "home", nowhere)
-    compiling._kept.cache_clear()
+    availability._can_be_kept.cache_clear()
     try:
-        assert not compiling.serves(torch.device("cpu"))
+        assert "cannot be written" in str(availability.why_not(torch.device("cpu")))
     finally:
-        compiling._kept.cache_clear()
+        availability._can_be_kept.cache_clear()
