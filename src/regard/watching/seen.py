@@ -65,15 +65,15 @@ class Seen(Mapping[str, Look]):
 
     def __getitem__(self, name: str | tuple[str, int]) -> Look:
         name, step = name if isinstance(name, tuple) else (name, -1)
-        place = self._place(name)
-        count = len(place.calls)
+        record = self._record(name)
+        count = len(record.calls)
         if not -count <= step < count:
             raise KeyError(f"{name} has {count} looks, there is no number {step}")
-        key, call = (place.path, step % count), place.calls[step]
+        key, call = (record.path, step % count), record.calls[step]
         age = call.tokens
         known = self._looks.get(key)
         if known is None or known[0] != age:
-            known = self._looks[key] = age, self._look(place, step)
+            known = self._looks[key] = age, self._look(record, step)
         return known[1]
 
     def __iter__(self) -> Iterator[str]:
@@ -112,29 +112,29 @@ class Seen(Mapping[str, Look]):
 
     def path(self, name: str) -> str:
         """The path of the module that computed this attention."""
-        return self._place(name).path
+        return self._record(name).path
 
     def kind(self, name: str) -> str:
         """ "self", "causal" (no query reads a later key) or "cross" (keys of another sequence)."""
-        return self._place(name).kind
+        return self._record(name).kind
 
     def steps(self, name: str) -> list[Step]:
         """The looks of one attention, in the order of its calls."""
         return [
             Step(number, "tokens" if call.tokens > 1 else "call", call.shape)
-            for number, call in enumerate(self._place(name).calls)
+            for number, call in enumerate(self._record(name).calls)
         ]
 
     def parts(self, name: str, step: int = -1) -> CapturedCall:
         """The kept query, key, score, bias, mask and normaliser of a look."""
-        return self._place(name).calls[step].captured()
+        return self._record(name).calls[step].captured()
 
     def of_heads(self, name: str, heads: Iterable[int], step: int = -1) -> Look:
         """A look at some heads of an attention only."""
         chosen = tuple(heads)
-        parts = self.parts(name, step).selected(Selection(heads=chosen))
+        call = self.parts(name, step).selected(Selection(heads=chosen))
         numbers = chosen if self.heads is None else tuple(self.heads[head] for head in chosen)
-        return self._captioned(self._place(name), parts, numbers)
+        return self._captioned(self._record(name), call, numbers)
 
     def table(self, tokens: Tensor | None = None) -> HeadTable:
         """Entropy, distance, sink, diagonal and copy scores of every head.
@@ -191,37 +191,37 @@ class Seen(Mapping[str, Look]):
     def nbytes(self) -> int:
         """The memory in bytes that the kept tensors use."""
         memory = MemoryUse()
-        for place in self._records.values():
-            for call in place.calls:
+        for record in self._records.values():
+            for call in record.calls:
                 memory.count(call)
         return memory.bytes
 
     def _subject(self, name: str) -> Subject:
-        place, look = self._place(name), self[name]
-        heads = look.shape[-3] if place.has_heads(look.shape) else 1
-        return Subject(name, place.kind, place.path, look, self.parts(name), heads)
+        record, look = self._record(name), self[name]
+        heads = look.shape[-3] if record.has_heads(look.shape) else 1
+        return Subject(name, record.kind, record.path, look, self.parts(name), heads)
 
-    def _look(self, place: AttentionRecord, step: int) -> Look:
-        parts = place.calls[step].captured()
+    def _look(self, record: AttentionRecord, step: int) -> Look:
+        call = record.calls[step].captured()
         with torch.inference_mode(False):
-            look = self._captioned(place, parts, self.heads)
-        if parts.witness is not None:
-            _agree(place.path, look, parts.witness)
+            look = self._captioned(record, call, self.heads)
+        if call.witness is not None:
+            _agree(record.path, look, call.witness)
         return look
 
     def _captioned(
-        self, place: AttentionRecord, parts: CapturedCall, heads: tuple[int, ...] | None
+        self, record: AttentionRecord, call: CapturedCall, heads: tuple[int, ...] | None
     ) -> Look:
         """The look at a call, with a caption of model, attention and heads."""
-        look = parts.look()
+        look = call.look()
         axes: list[Sequence[int]] = [range(size) for size in look.shape[:-2]]
-        headed = place.has_heads(look.shape)
+        headed = record.has_heads(look.shape)
         if headed and heads is not None:
             axes[-1] = heads
-        places = parts.rows if place.kind == "cross" else parts.places()
-        names = [name for name, each in self._names().items() if each is place]
+        positions = call.rows if record.kind == "cross" else call.places()
+        names = [name for name, each in self._names().items() if each is record]
         title = ": ".join([self.model] * bool(self.model) + names)
-        look.caption = Caption(title, tuple(axes), headed, places)
+        look.caption = Caption(title, tuple(axes), headed, positions)
         return look
 
     def _names(self) -> dict[str, AttentionRecord]:
@@ -229,18 +229,18 @@ class Seen(Mapping[str, Look]):
         if not self._records:
             raise WatchError(self._nothing())
         given: dict[str, list[AttentionRecord]] = {}
-        for place in self._records.values():
-            given.setdefault(place.name, []).append(place)
+        for record in self._records.values():
+            given.setdefault(record.name, []).append(record)
         return {
-            name if len(places) == 1 else place.path: place
-            for name, places in given.items()
-            for place in places
+            name if len(records) == 1 else record.path: record
+            for name, records in given.items()
+            for record in records
         }
 
-    def _place(self, name: str) -> AttentionRecord:
-        place = self._found(name)
-        if place is not None:
-            return place
+    def _record(self, name: str) -> AttentionRecord:
+        record = self._found(name)
+        if record is not None:
+            return record
         names = list(self._names())
         if name in self.unseen:
             raise WatchError(f"{name} was not seen: {self.unseen[name]}")
@@ -254,9 +254,9 @@ class Seen(Mapping[str, Look]):
         same = (
             (name, name.removesuffix(".causal") + ".self") if name.endswith(".causal") else (name,)
         )
-        for place in self._records.values():
-            if name == place.path or (place.name in same and place.name in names):
-                return place
+        for record in self._records.values():
+            if name == record.path or (record.name in same and record.name in names):
+                return record
         return None
 
     def _nothing(self) -> str:

@@ -23,23 +23,14 @@ from regard.watching.seen import Seen
 from regard.watching.softmaxes import weighs_keys
 from regard.watching.tokens import EmbeddingCall
 from regard.watching.torch_layers import Captured, DeferredCall
+from regard.watching.unseen import add_attentive, add_compiled, add_softmaxes
 
 Capture = Callable[[], Captured]
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
-COMPILED = (
-    "is compiled: its attention runs inside a graph and cannot be observed;"
-    ' watch the model before torch.compile, or under torch.compiler.set_stance("force_eager")'
-)
-SCRIPTED = "is TorchScript, which calls no Python functions: watch the model it was made from"
-UNKNOWN = (
-    "computes attention in its own code or in an unknown kernel:"
-    " add regard.declare(query, key, ...) to it"
-)
 SOFTMAX = (
     "computed a softmax of shape {}, which may be attention in its own code: if it is,"
     " add regard.declare(query, key, ...) there"
 )
-OPAQUE = 'its attention implementation {!r} cannot be observed: load the model with "sdpa"'
 
 
 def watch(
@@ -73,7 +64,7 @@ def watch(
         dtype: the precision of the kept queries and keys, such as torch.float16.
         memory: the largest number of bytes to keep, or a string such as "500MB". Later calls are
             not kept and are listed in `seen.unseen`. A cache that was replaced is not counted.
-        copy: keep copies, for models that change queries or keys in place.
+        copy: keep copies, for models that change queries or keys in record.
         group: combine the one-token calls of cached generation into one look.
         gradients: keep the graph, so that looks have gradients.
 
@@ -139,11 +130,14 @@ class Watch:
         self.is_open = False
         running.remove_observer(self)
         INTERCEPTION.shut(self._model)
-        for place in self._seen._records.values():
-            last = place.calls[-1]
+        for record in self._seen._records.values():
+            last = record.calls[-1]
             if isinstance(last, RecordedGeneration):
                 last.seal()
-        self._list_unseen()
+        modules = dict(self._model.named_modules()) | self._called
+        add_compiled(self._seen.unseen, modules, self._seen._records)
+        add_attentive(self._seen.unseen, self._called, self._seen._records, self._is_asked)
+        add_softmaxes(self._seen.unseen, self._softmaxes, self._seen._records)
         self._seen.ran = bool(self._called)
         self._called.clear()
         if kind is None:
@@ -177,13 +171,7 @@ class Watch:
             shape = " x ".join(map(str, weights.shape))
             self._softmaxes.setdefault(path, SOFTMAX.format(shape))
 
-    def _keep(
-        self,
-        path: str,
-        stack: Stack,
-        capture: Capture,
-    ) -> None:
-        frame = stack[-1]
+    def _keep(self, path: str, stack: Stack, capture: Capture) -> None:
         if not self._is_asked(path):
             self._seen.passed.setdefault(path)
             return
@@ -192,62 +180,24 @@ class Watch:
         if self._budget is not None and self._memory.bytes >= self._budget:
             raise WatchError(f"the memory of {self._budget:,} bytes was used up before it")
         with torch.set_grad_enabled(self._selection.gradients and torch.is_grad_enabled()):
-            parts = capture()
-            if isinstance(parts, DeferredCall) and parts.within:
-                path = f"{path}.{parts.within}" if path else parts.within
-            if frame.attentions:
-                path = f"{path}#{frame.attentions}"
-            place = self._seen._records.get(path) or AttentionRecord(path)
-            place.crossing = place.crossing or _named_across(stack)
-            place.reads_two = place.reads_two or _reads_two(stack)
-            place.unbatched = isinstance(parts, CapturedCall) and _is_unbatched(stack, parts)
-            place.keep(parts, self._selection, self._group)
-        self._seen._records[path] = place
+            call = capture()
+            if isinstance(call, DeferredCall) and call.within:
+                path = f"{path}.{call.within}" if path else call.within
+            if stack[-1].attentions:
+                path = f"{path}#{stack[-1].attentions}"
+            record = self._seen._records.get(path) or AttentionRecord(path)
+            record.crossing = record.crossing or _named_across(stack)
+            record.reads_two = record.reads_two or _reads_two(stack)
+            record.unbatched = isinstance(call, CapturedCall) and _is_unbatched(stack, call)
+            record.keep(call, self._selection, self._group)
+        self._seen._records[path] = record
         if self._budget is not None:
-            for call in place.calls[-2:]:  # the one before may have become smaller
-                self._memory.count(call)
+            for each in record.calls[-2:]:  # the one before may have become smaller
+                self._memory.count(each)
 
     def _is_asked(self, path: str) -> bool:
         own = (names.short(path, kind) for kind in ("self", "cross", "causal"))
         return any(names.chosen(path, name, self._layers) for name in own)
-
-    def _list_unseen(self) -> None:
-        """List in `unseen` the modules that probably computed attention which was not seen."""
-        unseen = self._seen.unseen
-        compiled = {}
-        for path, module in (dict(self._model.named_modules()) | self._called).items():
-            if isinstance(module, torch.jit.ScriptModule):
-                compiled[path] = SCRIPTED
-            elif _is_compiled(module) and not any(_within(path, each) for each in compiled):
-                compiled[path] = COMPILED
-        unseen |= {path: why for path, why in compiled.items() if not self._saw(path)}
-        attentive = [
-            path
-            for path, module in self._called.items()
-            if names.ATTENTIVE.search(type(module).__name__)
-        ]
-        for path in attentive:
-            below = any(other != path and _within(other, path) for other in attentive)
-            if not below and self._is_asked(path) and not self._saw_around(path, attentive):
-                known = any(_within(path, each) for each in unseen)
-                if not known:
-                    unseen[path] = _why(self._called[path])
-        for path, why in self._softmaxes.items():
-            if not (self._attended(path) or any(_within(path, each) for each in unseen)):
-                unseen[path] = why
-
-    def _attended(self, path: str) -> bool:
-        """Whether an attention of the module or of its parent was seen."""
-        own = {place.partition("#")[0] for place in self._seen._records}
-        return path in own or ("." in path and path.rpartition(".")[0] in own)
-
-    def _saw(self, path: str) -> bool:
-        return any(_within(place, path) for place in self._seen._records)
-
-    def _saw_around(self, path: str, attentive: list[str]) -> bool:
-        """Whether an attention was seen in this module or in an enclosing attention module."""
-        around = [path, *(each for each in attentive if _within(path, each))]
-        return any(self._saw(each) for each in around)
 
 
 def _named_across(stack: Stack) -> bool:
@@ -265,25 +215,10 @@ def _reads_two(stack: Stack) -> bool | None:
     return None if read is None else len(read) > 1
 
 
-def _is_unbatched(stack: Stack, parts: CapturedCall) -> bool:
+def _is_unbatched(stack: Stack, call: CapturedCall) -> bool:
     """Whether projections read (queries, width), without a batch axis."""
-    shapes = [read[1] for frame in stack[-2:] for read in frame.read if isinstance(read, tuple)]
-    return any(len(shape) == 2 and shape[0] == parts.query.shape[-2] for shape in shapes)
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    called = getattr(module, "_compiled_call_impl", None)
-    return called is not None or type(module).__name__ == "OptimizedModule"
-
-
-def _why(module: nn.Module) -> str:
-    implementation = getattr(getattr(module, "config", None), "_attn_implementation", None)
-    known = implementation in (None, "eager", "sdpa", "flex_attention")
-    return UNKNOWN if known else OPAQUE.format(implementation)
-
-
-def _within(path: str, outer: str) -> bool:
-    return not outer or path == outer or path.startswith((f"{outer}.", f"{outer}#"))
+    shapes = [read[1] for module in stack[-2:] for read in module.read if isinstance(read, tuple)]
+    return any(len(shape) == 2 and shape[0] == call.query.shape[-2] for shape in shapes)
 
 
 def _numbers(name: str, given: int | Iterable[int] | None) -> tuple[int, ...] | None:

@@ -1,0 +1,88 @@
+"""Modules that probably computed attention which a watch did not see, each with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import torch
+from torch import nn
+
+from regard.watching import names
+
+COMPILED = (
+    "is compiled: its attention runs inside a graph and cannot be observed;"
+    ' watch the model before torch.compile, or under torch.compiler.set_stance("force_eager")'
+)
+SCRIPTED = "is TorchScript, which calls no Python functions: watch the model it was made from"
+UNKNOWN = (
+    "computes attention in its own code or in an unknown kernel:"
+    " add regard.declare(query, key, ...) to it"
+)
+OPAQUE = 'its attention implementation {!r} cannot be observed: load the model with "sdpa"'
+
+
+def add_compiled(
+    unseen: dict[str, str], modules: Mapping[str, nn.Module], seen: Collection[str]
+) -> None:
+    """Add compiled modules, none of whose attentions was seen."""
+    compiled: dict[str, str] = {}
+    for path, module in modules.items():
+        if isinstance(module, torch.jit.ScriptModule):
+            compiled[path] = SCRIPTED
+        elif _is_compiled(module) and not _is_within_any(path, compiled):
+            compiled[path] = COMPILED
+    unseen |= {path: why for path, why in compiled.items() if not _saw(seen, path)}
+
+
+def add_attentive(
+    unseen: dict[str, str],
+    called: Mapping[str, nn.Module],
+    seen: Collection[str],
+    is_asked: Callable[[str], bool],
+) -> None:
+    """Add innermost modules with an attention's class name, if neither they nor an enclosing
+    attention module had an attention that was seen."""
+    attentive = [
+        path for path, each in called.items() if names.ATTENTIVE.search(type(each).__name__)
+    ]
+    for path in attentive:
+        if any(other != path and _is_within(other, path) for other in attentive):
+            continue
+        around = [path, *(each for each in attentive if _is_within(path, each))]
+        seen_around = any(_saw(seen, each) for each in around)
+        if is_asked(path) and not seen_around and not _is_within_any(path, unseen):
+            unseen[path] = _why(called[path])
+
+
+def add_softmaxes(
+    unseen: dict[str, str], softmaxes: Mapping[str, str], seen: Collection[str]
+) -> None:
+    """Add modules with a softmax, unless an attention of the module or of its parent was seen."""
+    own = {path.partition("#")[0] for path in seen}
+    for path, why in softmaxes.items():
+        attended = path in own or ("." in path and path.rpartition(".")[0] in own)
+        if not attended and not _is_within_any(path, unseen):
+            unseen[path] = why
+
+
+def _saw(seen: Collection[str], path: str) -> bool:
+    return any(_is_within(each, path) for each in seen)
+
+
+def _is_within_any(path: str, outer: Collection[str]) -> bool:
+    return any(_is_within(path, each) for each in outer)
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    called = getattr(module, "_compiled_call_impl", None)
+    return called is not None or type(module).__name__ == "OptimizedModule"
+
+
+def _why(module: nn.Module) -> str:
+    implementation = getattr(getattr(module, "config", None), "_attn_implementation", None)
+    known = implementation in (None, "eager", "sdpa", "flex_attention")
+    return UNKNOWN if known else OPAQUE.format(implementation)
+
+
+def _is_within(path: str, outer: str) -> bool:
+    return not outer or path == outer or path.startswith((f"{outer}.", f"{outer}#"))
