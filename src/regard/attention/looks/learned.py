@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,17 +59,14 @@ class Answer:
 
 def answer(asked: Answer, leaves: list[Tensor] | None) -> Tensor:
     """The answer, with its gradient for these leaves; None where they are not known."""
-    if transformed():  # which follow the operations themselves
-        parts = [asked.part(at, strip) for at, strip in asked.strips()]
-        return torch.stack(parts).sum(0) if asked.summed else torch.cat(parts, -1)
-    if leaves is not None:
+    recorded = transformed()  # transforms follow the operations themselves
+    if leaves is not None and not recorded:
         found: Tensor = _Again.apply(asked, *leaves)  # type: ignore[no-untyped-call]
         return found
+    again = partial(checkpoint, asked.part, use_reentrant=False, preserve_rng_state=False)
     parts = []
     for at, strip in asked.strips():
-        parts.append(
-            checkpoint(asked.part, at, strip, use_reentrant=False, preserve_rng_state=False)
-        )
+        parts.append(asked.part(at, strip) if recorded else again(at, strip))
         asked.told(at)
     return torch.stack(parts).sum(0) if asked.summed else torch.cat(parts, -1)
 
@@ -96,9 +94,9 @@ class _Again(torch.autograd.Function):
                 continue
             share = gradient if asked.summed else gradient[..., at]
             found = torch.autograd.grad(part, wanted, share, allow_unused=True, create_graph=again)
-            for i, gradient in enumerate(found):
-                if gradient is not None:
-                    totals[i] = totals[i] + gradient if again else totals[i].add_(gradient)
+            for i, own in enumerate(found):
+                if own is not None:
+                    totals[i] = totals[i] + own if again else totals[i].add_(own)
         each = iter(totals)
         return None, *(next(each) if n else None for n in ctx.needs_input_grad[1:])
 
