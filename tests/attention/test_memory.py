@@ -233,7 +233,7 @@ def test_a_state_that_does_not_fit_is_refused():
     memory = Memory(d_key=3)
     with pytest.raises(RuntimeError, match="keys are 4 wide, this memory's 3"):
         memory.load_state_dict({"entries.key": torch.zeros(2, 4)})
-    with pytest.raises(RuntimeError, match=r"keys \(2, 3\) do not fit values \(1, 3\)"):
+    with pytest.raises(RuntimeError, match=r"keys have shape \(2, 3\), values \(1, 3\)"):
         memory.load_state_dict(
             {"entries.key": torch.zeros(2, 3), "entries.value": torch.zeros(1, 3)}
         )

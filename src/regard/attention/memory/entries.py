@@ -76,17 +76,9 @@ class Entries(nn.Module):
         if value is None and separate:
             value = key
         given = key if value is None else value
-        if key.shape[:-1] != given.shape[:-1]:
-            raise ShapeError(
-                f"keys have shape {tuple(key.shape)}, values {tuple(given.shape)}: "
-                "pass one value for each key"
-            )
-        for name, new, width, old in (
-            ("key", key, self.d_key, self.keys),
-            ("value", given, self.d_value, self.values),
-        ):
-            if width is not None and new.shape[-1] != width:
-                raise ShapeError(f"{name}s are {new.shape[-1]} wide, this memory's {width}")
+        if problem := self._misfit(key, given):
+            raise ShapeError(problem)
+        for name, new, old in (("key", key, self.keys), ("value", given, self.values)):
             if old is not None and new.shape[:-2] != old.shape[:-2]:
                 raise ShapeError(
                     f"{name}s have batch axes {tuple(new.shape[:-2])}, "
@@ -133,8 +125,7 @@ class Entries(nn.Module):
         if key is not None:
             if value is None and self._trained["key"] != self._trained["value"]:
                 value = state[prefix + "value"] = key
-            problem = self._refuses(key, key if value is None else value)
-            if problem:
+            if problem := self._misfit(key, key if value is None else value):
                 errors: list[str] = rest[-1]
                 errors.append(f"memory {prefix or 'entries'}: {problem}")
                 return
@@ -145,9 +136,10 @@ class Entries(nn.Module):
             self.d_key, self.d_value = key.shape[-1], (key if value is None else value).shape[-1]
         super()._load_from_state_dict(state, prefix, *rest)
 
-    def _refuses(self, key: Tensor, value: Tensor) -> str | None:
+    def _misfit(self, key: Tensor, value: Tensor) -> str | None:
         if key.dim() < 2 or key.shape[:-1] != value.shape[:-1]:
-            return f"keys {tuple(key.shape)} do not fit values {tuple(value.shape)}"
+            shapes = f"keys have shape {tuple(key.shape)}, values {tuple(value.shape)}"
+            return f"{shapes}: pass one value for each key"
         for name, tensor, width in (("key", key, self.d_key), ("value", value, self.d_value)):
             if width is not None and tensor.shape[-1] != width:
                 return f"{name}s are {tensor.shape[-1]} wide, this memory's {width}"

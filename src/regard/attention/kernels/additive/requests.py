@@ -41,6 +41,13 @@ def parts(score: object) -> Additive | Projected:
     return score.score if isinstance(score, PreparedAdditive) else score  # type: ignore[return-value]
 
 
+def features(score: object, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """a, c and w of an additive score: the features of the queries and keys, and the weight."""
+    own = parts(score)
+    c = key if isinstance(score, PreparedAdditive) else own.key_features(key)  # type: ignore[union-attr]
+    return own.query_features(query), c, own.weight
+
+
 def cap_of(score: object) -> float:
     """The cap of a score, 0 where it has none."""
     return score.cap if isinstance(score, SoftCap) else 0.0

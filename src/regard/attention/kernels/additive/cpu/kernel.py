@@ -7,13 +7,12 @@ from typing import cast
 
 from torch import Tensor
 
-from regard.attention.kernels.additive.requests import cap_of, parts, refuse, within
+from regard.attention.kernels.additive.requests import cap_of, features, parts, refuse, within
 from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.rules import rules_of
 from regard.attention.normalisers import Softmax
 from regard.attention.precision import widen
-from regard.attention.scores.prepare import PreparedAdditive
 from regard.loops import availability as loops
 
 FEW, ENOUGH = 8, 1 << 20  # queries, and triples of query, key and channel; measured
@@ -40,12 +39,8 @@ class Cpu:
     def attend(self, request: Request, value: Tensor) -> Tensor:
         from regard.attention.kernels.additive.cpu.operator import additive
 
-        score = within(request.score)
-        own = parts(score)
-        query, key = widen(request.query), widen(request.key)
-        a = own.query_features(query)
-        c = key if isinstance(score, PreparedAdditive) else own.key_features(key)  # type: ignore[union-attr]
-        w, v, bias = own.weight, widen(value), request.bias
+        a, c, w = features(within(request.score), widen(request.query), widen(request.key))
+        v, bias = widen(value), request.bias
         dtype, temperature = v.dtype, cast(Softmax, request.normaliser).temperature
         rules = rules_of(request.mask, request.frame)
         reading = additive(

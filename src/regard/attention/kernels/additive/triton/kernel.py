@@ -9,12 +9,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive.requests import cap_of, parts, refuse, within
+from regard.attention.kernels.additive.requests import cap_of, features, refuse, within
 from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.rules import rules_of
 from regard.attention.normalisers import Softmax
-from regard.attention.scores.prepare import PreparedAdditive
 
 STORED = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -32,13 +31,12 @@ class Triton:
     def attend(self, request: Request, value: Tensor) -> Tensor:
         from regard.attention.kernels.additive.triton.operator import additive
 
-        score, key, bias = within(request.score), request.key.float(), request.bias
-        own, temperature = parts(score), cast(Softmax, request.normaliser).temperature
-        c = key if isinstance(score, PreparedAdditive) else own.key_features(key)  # type: ignore[union-attr]
+        bias, temperature = request.bias, cast(Softmax, request.normaliser).temperature
+        a, c, w = features(within(request.score), request.query.float(), request.key.float())
         return additive(
-            own.query_features(request.query.float()).float(),
+            a.float(),
             c.float(),
-            own.weight.float(),
+            w.float(),
             value,
             None if bias is None else fitted(bias, torch.float32),
             rules_of(request.mask, request.frame),
