@@ -1,4 +1,9 @@
-"""What goes wrong through no fault of the program: each message is written for the person at the keyboard."""
+"""Errors that the user can mend: each message says what happened, to which argument or file, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class RegardError(Exception):
@@ -33,3 +38,17 @@ class CorruptedError(CheckpointError):
 
 class TrainingError(RegardError):
     """A training that had to stop: not-a-number loss, memory, or space."""
+
+
+@contextmanager
+def raised_as(kind: type[RegardError], what: str) -> Iterator[None]:
+    """Turn an `OSError` of the block into an error of this kind: "what: the system's reason"."""
+    try:
+        yield
+    except OSError as fault:
+        raise kind(f"{what}: {fault.strerror or fault}") from None
+
+
+def one_line(fault: Exception, most: int = 200) -> str:
+    """The text of an error of another library on one line, at most so many characters."""
+    return " ".join(str(fault).split())[:most]

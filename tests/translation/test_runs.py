@@ -235,7 +235,7 @@ def test_a_broken_record_of_unseen_pieces_is_refused(run, content):
     with pytest.raises(CheckpointError, match=r"unseen\.json: corrupted or truncated: its sha256"):
         run.tokenizers()
     (run.folder / SUMS).unlink()
-    with pytest.raises(CheckpointError, match=r"unseen\.json: .* not a list of pieces"):
+    with pytest.raises(CheckpointError, match=r"unseen\.json: .* expected a list of pieces"):
         run.tokenizers()
 
 

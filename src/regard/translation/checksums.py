@@ -1,6 +1,6 @@
 """checksums.json: the sha256 of the files of a folder, compared whenever one of them is read.
 
-A file without an entry is not compared: folders of earlier versions list fewer files, or none.
+Files without an entry are not compared: folders of earlier versions list fewer files, or none.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from regard import files
-from regard.errors import CheckpointError, CorruptedError
+from pydantic import TypeAdapter
 
+from regard import files
+from regard.errors import CheckpointError, CorruptedError, raised_as
+
+_SUMS = TypeAdapter(dict[str, str])
 SUMS = "checksums.json"
 _LARGEST_FILE = 2**20
 
@@ -48,12 +51,8 @@ def check(folder: Path) -> None:
     """Compare every file that the checksums of a folder name, where it has any. Raises `CheckpointError`."""
     if (folder / SUMS).exists():
         for name, expected in read(folder, os.listdir(folder)).items():
-            try:
+            with raised_as(CheckpointError, f"{folder / name}: cannot be read"):
                 _compare(of(folder / name), expected, folder / name)
-            except OSError as fault:
-                raise CheckpointError(
-                    f"{folder / name}: cannot be read: {fault.strerror}"
-                ) from None
 
 
 def read(folder: Path, known: Collection[str]) -> dict[str, str]:
@@ -73,15 +72,14 @@ def read(folder: Path, known: Collection[str]) -> dict[str, str]:
 
 def read_table(path: Path) -> dict[str, str]:
     """Checksums by the names of their files. Raises `CheckpointError` where they cannot be read."""
+    with raised_as(CheckpointError, f"{path}: cannot be read"):
+        content = files.read(path, _LARGEST_FILE)
     try:
-        sums = json.loads(files.read(path, _LARGEST_FILE))
-        if isinstance(sums, dict) and all(isinstance(each, str) for each in sums.values()):
-            return sums
-    except OSError as fault:
-        raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
-    except (ValueError, RecursionError):
-        pass
-    raise CorruptedError(f"{path}: corrupted or truncated: no table of checksums")
+        return _SUMS.validate_json(content, strict=True)
+    except ValueError:
+        raise CorruptedError(
+            f"{path}: corrupted or truncated: expected a table of checksums"
+        ) from None
 
 
 def compare(content: bytes, expected: str | None, path: Path) -> None:
@@ -103,9 +101,7 @@ def content(path: Path, expected: str | None, most: int | None = None) -> bytes:
     Raises:
         CheckpointError: it cannot be read, has more than `most` bytes, or another checksum.
     """
-    try:
+    with raised_as(CheckpointError, f"{path}: cannot be read"):
         found = files.read(path, most)
-    except OSError as fault:
-        raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
     compare(found, expected, path)
     return found

@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all."""
+"""Folders of models that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from regard import files
-from regard.errors import ModelError
+from regard.errors import ModelError, raised_as
 
 
 @contextmanager
@@ -20,14 +20,10 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     if os.path.lexists(path):
         raise ModelError(f"{path}: is there already: choose another name, or remove it first")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ModelError(f"{path}: cannot be written: {path.parent} is no folder") from None
-    except OSError as fault:
-        raise ModelError(f"{path}: cannot be written: {fault.strerror}") from None
-    try:
+    with raised_as(ModelError, f"{path}: cannot be written"):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise ModelError(f"{path}: cannot be written: {path.parent} is no folder") from None
         with files.new_folder(path) as unfinished:
             yield unfinished
-    except OSError as fault:
-        raise ModelError(f"{path}: cannot be written: {fault.strerror}") from None

@@ -1,12 +1,11 @@
-"""Weights in and out of safetensors files: whole or not at all, checked before they are believed."""
+"""Reading and writing safetensors files, with checks before any tensor is used."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import safetensors
 import safetensors.torch
@@ -14,13 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from regard import files
-from regard.errors import CheckpointError, CorruptedError
+from regard.errors import CheckpointError, CorruptedError, one_line, raised_as
 from regard.translation import checksums
 
-# The longest header that a file of ours could have, and the most tensors: each takes time to make, even of nothing.
 _LONGEST_HEADER, _MOST_TENSORS = 10_000_000, 20_000
-_SOON_READ = 2**27
-
+_SMALL = 2**27  # bytes
+_FAULTS = (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, TypeError)
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -46,93 +44,59 @@ def load(
     Args:
         path: the file.
         checksum: its sha256, where that is known.
-        check: called with the shape of each tensor as the header gives it, before any tensor is read;
-            it raises what it does not accept.
+        check: called with the shapes in the header before any tensor is read; it raises for shapes that do not fit.
 
     Raises:
-        CheckpointError: it is no whole safetensors file, or has another checksum; names the file.
+        CheckpointError: it is not a whole safetensors file, or has another checksum; names the file.
     """
-    try:
-        with files.opened(path) as file:
-            shapes = _shapes(path, _table(path, file))
-            file.seek(0)
-            try:
-                check(shapes)
-            except CheckpointError:
-                # What can be read at once is told apart: damaged, or another model's.
-                if os.fstat(file.fileno()).st_size <= _SOON_READ:
-                    checksums.compare(file.read(), checksum, path)
-                raise
-            content = file.read()
-    except OSError as fault:
-        raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
+    with raised_as(CheckpointError, f"{path}: cannot be read"), files.opened(path) as file:
+        shapes = _shapes(path, file)
+        try:
+            check(shapes)
+        except CheckpointError:
+            # A small file is read whole, to report a damaged one rather than one of another model.
+            if os.fstat(file.fileno()).st_size <= _SMALL:
+                file.seek(0)
+                checksums.compare(file.read(), checksum, path)
+            raise
+        file.seek(0)
+        content = file.read()
     checksums.compare(content, checksum, path)
     try:
         return safetensors.torch.load(content)
-    except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, TypeError) as fault:
-        raise _corrupted(path, " ".join(str(fault).split())[:200]) from None
+    except _FAULTS as fault:
+        raise _corrupted(path, one_line(fault)) from None
 
 
 def check_header(path: Path) -> None:
-    """Refuse, from its first bytes alone, a file that cannot be safetensors of ours."""
-    try:
-        with files.opened(path) as file:
-            _table(path, file)
-    except OSError as fault:
-        raise CheckpointError(f"{path}: cannot be read: {fault.strerror}") from None
+    """Refuse a file whose header is not that of a safetensors file. Raises `CheckpointError`."""
+    with raised_as(CheckpointError, f"{path}: cannot be read"), files.opened(path) as file:
+        _shapes(path, file)
 
 
-def _table(path: Path, file: BinaryIO) -> dict[str, dict[str, Any]]:
-    """The entry of each tensor in the header, checked against the size of the file."""
-    size = os.fstat(file.fileno()).st_size
+def _shapes(path: Path, file: BinaryIO) -> Shapes:
+    """The shape of each tensor, read from the header alone; safetensors checks that the tensors fill the file."""
     start = file.read(8)
     length = int.from_bytes(start, "little")
-    if len(start) < 8 or length > size - 8 or length > _LONGEST_HEADER or length < 2:
-        # Only now: a header of 640 bytes begins like a pickle too.
+    if not 2 <= length <= min(_LONGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
+        # A header may begin with the bytes of a pickle, so this is checked only when its length is wrong.
         if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
             raise CheckpointError(
                 f"{path}: a pickle or zip archive under the name of weights: refusing to unpickle; "
                 "only safetensors files are read"
             )
         raise _corrupted(path, "its header does not fit the file")
-    return _checked_table(path, file.read(length), size - 8 - length)
-
-
-def _checked_table(path: Path, header: bytes, data: int) -> dict[str, dict[str, Any]]:
-    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        table = dict(pairs)
-        if len(table) != len(pairs):
-            raise ValueError("a name stands twice in its header")
-        return table
-
+    header = file.read(length)
     try:
-        # Before it is read: what names a hundred thousand tensors takes a second to make tables of.
-        if (tensors := header.count(b'"data_offsets"')) > _MOST_TENSORS:
-            raise ValueError(f"its header names {tensors} tensors")
-        table = json.loads(header.decode("utf-8"), object_pairs_hook=once)
-        if not isinstance(table, dict):
-            raise ValueError("its header is no table")
-        table.pop("__metadata__", None)
-        if len(table) > _MOST_TENSORS:
-            raise ValueError(f"its header names {len(table)} tensors")
-        spans = sorted(tuple(entry["data_offsets"]) for entry in table.values())
-        end = 0
-        for start, stop in spans:
-            if start != end or stop < start:
-                raise ValueError("its tensors overlap or leave holes")
-            end = stop
-        if end != data:
-            raise ValueError("its tensors do not fill the file")
-    except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as fault:
-        raise _corrupted(path, str(fault)[:200]) from None
-    return table
-
-
-def _shapes(path: Path, table: dict[str, dict[str, Any]]) -> Shapes:
-    try:
-        return {name: tuple(entry["shape"]) for name, entry in table.items()}
-    except (KeyError, TypeError) as fault:
-        raise _corrupted(path, f"a tensor without a shape: {fault}") from None
+        with safetensors.safe_open(path, "pt") as opened:
+            names = list(opened.keys())
+            if header.count(b'"data_offsets"') != len(names):
+                raise ValueError("a name stands twice in its header")
+            if len(names) > _MOST_TENSORS:
+                raise ValueError(f"its header names {len(names)} tensors")
+            return {name: tuple(opened.get_slice(name).get_shape()) for name in names}
+    except _FAULTS as fault:
+        raise _corrupted(path, one_line(fault)) from None
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -152,7 +116,7 @@ def check_fits(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> 
             raise CheckpointError(
                 f"{path}: tensor {name} is {found.dtype}, expected {wanted.dtype}"
             )
-        # In the model's precision: a large float64 is no number in float32.
+        # In the precision of the model: a large float64 is infinite in float32.
         if found.is_floating_point() and not bool(torch.isfinite(found.to(wanted.dtype)).all()):
             raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from regard.errors import ConfigurationError, ModelError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, with_config
+
+from regard.errors import ConfigurationError, ModelError, one_line
 from regard.translation import checksums
 from regard.translation.runs import ALIGNMENT, MODEL, Run, checkpoint_sums
 from regard.translation.settings import Configuration
@@ -19,6 +22,7 @@ METHODS: tuple[str, ...] = get_args(Method)
 _LARGEST_FILE = 2**16
 
 
+@with_config(ConfigDict(extra="forbid", strict=True))
 @dataclass(frozen=True)
 class Choice:
     """One way to read word links off a model's attention to the source.
@@ -80,16 +84,26 @@ def taught(configuration: Configuration) -> Choice | None:
     return Choice(layer=guide.layer, head=guide.head, rows=guide.rows) if guide else None
 
 
+class _File(BaseModel, strict=True):
+    """The content of alignment.toml."""
+
+    gold: str
+    sentences: int
+    aer: Annotated[float, Field(ge=0, le=100)]
+    weights: str
+    choice: Choice
+
+
 @dataclass(frozen=True)
 class StoredChoice:
-    """A choice as it lies in a model's folder.
+    """A choice as it is stored in the folder of a model.
 
     Attributes:
-        choice: what was chosen.
-        gold: the file of alignments it was chosen by.
-        sentences: how many those were.
-        aer: the error rate there, in percent.
-        current: whether the weights are still those it was chosen for.
+        choice: the choice.
+        gold: the name of the file of gold links that it was chosen with.
+        sentences: the number of sentences in that file.
+        aer: the error rate on them, in percent.
+        current: whether the model still has the weights that the choice was made for.
     """
 
     choice: Choice
@@ -122,22 +136,18 @@ def find(run: Run) -> StoredChoice | None:
         return None
     try:
         table = tomllib.loads(run.content(ALIGNMENT, _LARGEST_FILE).decode("utf-8"))
-        _check_types(table, {"choice": dict, "gold": str, "sentences": int, "aer": float})
-        if not 0 <= table["aer"] <= 100:
-            raise ValueError(f"aer = {table['aer']}")
-        current = table["weights"] == fingerprint(run)
-        choice = _choice(table["choice"])
-        return StoredChoice(
-            choice, _plain(table["gold"]), table["sentences"], table["aer"], current
-        )
-    except KeyError as fault:
+        # As JSON: strict validation of Python objects would refuse a table for a `Choice`.
+        found = _File.model_validate_json(json.dumps(table))
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        key = ".".join(map(str, first["loc"]))
         raise ModelError(
-            f"{path}: has no {fault}: choose again with regard align --choose"
+            f"{path}: {key}: {first['msg']}: choose again with regard align --choose"
         ) from None
     except (ValueError, TypeError, RecursionError, ConfigurationError) as fault:
-        raise ModelError(
-            f"{path}: no choice of an alignment: {' '.join(str(fault).split())[:200]}"
-        ) from None
+        raise ModelError(f"{path}: no choice of an alignment: {one_line(fault)}") from None
+    current = found.weights == fingerprint(run)
+    return StoredChoice(found.choice, _plain(found.gold), found.sentences, found.aer, current)
 
 
 def fingerprint(run: Run) -> str:
@@ -147,24 +157,6 @@ def fingerprint(run: Run) -> str:
     if newest is not None:
         return checkpoint_sums(newest)[MODEL]
     return run.checksum(MODEL) or checksums.of(path)
-
-
-def _check_types(table: dict[str, Any], kinds: dict[str, type]) -> None:
-    for name, kind in kinds.items():
-        if type(table[name]) is not kind:
-            raise ValueError(f"{name} = {table[name]!r}")
-
-
-def _choice(table: dict[str, Any]) -> Choice:
-    kinds = {"layer": int, "head": int, "rows": str, "balanced": bool, "method": str}
-    for name in table.keys() - {*kinds, "threshold"}:
-        raise ValueError(f"unknown key {name}")
-    _check_types(table, {name: kinds.get(name, float) for name in table})
-    if table.get("rows", "read") not in get_args(Rows):
-        raise ValueError(f"rows = {table['rows']!r}")
-    if table.get("method", "argmax") not in METHODS:
-        raise ValueError(f"method = {table['method']!r}")
-    return replace(Choice(), **table)
 
 
 def _toml(value: str | float | bool) -> str:

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from pydantic import BaseModel, ValidationError
 
-from regard.errors import ConfigurationError, DataError
+from regard.errors import ConfigurationError, DataError, one_line
 from regard.translation.backtranslation.filtering import PairFilter, Tally
 from regard.translation.backtranslation.resumable import ResumableFile
 from regard.translation.decoding.search import Search
 from regard.translation.text.corpora import read_lines
 from regard.translation.translator import BATCH_TOKENS, Translator
 
-# Sentences that are translated between two records of what is done.
+# Sentences that are translated between two records of the progress.
 CHUNK = 256
+
+
+class _Progress(BaseModel):
+    """The state in the record of a `ResumableFile`."""
+
+    tally: Tally
+    digest: str
+    chunks: int
 
 
 @dataclass(frozen=True)
 class Work:
     """One text to be translated back.
 
-    The pairs are (translation, sentence): a synthetic source for a target that somebody wrote. Each chunk of 256
-    sentences is drawn with a seed of its own, `seed` plus its number, so that what was interrupted and resumed is what
-    an uninterrupted run writes, bit for bit.
+    The pairs are (translation, sentence): a synthetic source for a target that a person wrote. Chunk n of 256
+    sentences is sampled with seed `seed` + n, so that a resumed run writes the same bytes as an uninterrupted one.
 
     Attributes:
         text: the file of sentences, one a line, plain or gzip.
@@ -55,7 +64,7 @@ class Work:
         should_stop: Callable[[], bool] = lambda: False,
         progress: Callable[[Tally], None] = lambda tally: None,
     ) -> tuple[Literal["finished", "stopped"], Tally]:
-        """Translate to the end, or until `should_stop`; what was done is on the disk either way.
+        """Translate to the end, or until `should_stop`; the pairs made so far are on the disk either way.
 
         Raises:
             RegardError: the table is there already, or cannot be written.
@@ -90,7 +99,7 @@ class Work:
         return "finished", pair_filter.tally
 
     def _is_over(self, lines: Iterator[str]) -> bool:
-        """Whether there is no line more; of what may keep us waiting for one, no."""
+        """Whether a file has no more lines; False for a pipe, where reading on might wait."""
         return self.text.is_file() and next(lines, None) is None
 
     def _chunks(self, lines: Iterator[str], pair_filter: PairFilter) -> Iterator[list[str]]:
@@ -131,26 +140,23 @@ class Work:
     def _pass_over(
         self, lines: Iterator[str], pair_filter: PairFilter, state: dict[str, Any]
     ) -> int:
-        """Read again what was dealt with; how many chunks it was."""
+        """Read the lines again that were dealt with before an interruption. Returns the number of chunks."""
         if not state:
             return 0
         try:
-            known = {field.name for field in fields(Tally)}
-            tally = {name: int(state["tally"][name]) for name in known}
-            digest, chunks = str(state["digest"]), int(state["chunks"])
-        except (KeyError, TypeError, ValueError) as fault:
-            raise DataError(f"{self.out}.part.json: corrupted or truncated: {fault}") from None
-        for _ in range(tally["read"]):
-            line = next(lines, None)
-            if line is None:
-                break
+            done = _Progress.model_validate(state)
+        except ValidationError as fault:
+            raise DataError(
+                f"{self.out}.part.json: corrupted or truncated: {one_line(fault)}"
+            ) from None
+        for line in islice(lines, done.tally.read):
             pair_filter.pass_over(line)
-        if pair_filter.digest != digest:
+        if pair_filter.digest != done.digest:
             raise ConfigurationError(
-                f"{self.text}: its first {tally['read']} lines are not those that {self.out} was begun with"
+                f"{self.text}: its first {done.tally.read} lines are not those that {self.out} was begun with"
             )
-        pair_filter.tally = Tally(**tally)
-        return chunks
+        pair_filter.tally = done.tally
+        return done.chunks
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -179,7 +185,7 @@ def fingerprint(translator: Translator) -> str:
 
 
 def told(tally: Tally) -> str:
-    """What was left out, in words.
+    """The counts of lines that were left out, as a text.
 
     >>> told(Tally(read=9, empty=2, uneven=1, written=6))
     '2 empty, 1 with lengths too far apart'

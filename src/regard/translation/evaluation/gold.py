@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import BaseModel, Field, ValidationError
 
 from regard.errors import DataError
 from regard.translation.evaluation.alignment import Link, flipped, parse_links
 from regard.translation.text.corpora import read_lines
 
-_LONGEST_SENTENCE = 10_000
+_Words = Annotated[list[str], Field(max_length=10_000)]
+
+
+class _Line(BaseModel, strict=True):
+    """One sentence as an object of JSON."""
+
+    src: _Words
+    tgt: _Words
+    sure: list[Link] = []
+    possible: list[Link] = []
 
 
 @dataclass(frozen=True)
@@ -88,38 +97,30 @@ def _from_objects(path: Path, lines: list[str]) -> Gold:
         if not line.strip():
             continue
         try:
-            given = json.loads(line)
-            source, target = list(_words(given, "src")), list(_words(given, "tgt"))
-            sure, possible = (
-                set(_pairs(given, name, len(source), len(target))) for name in ("sure", "possible")
-            )
-        except (ValueError, RecursionError) as fault:
-            raise DataError(f"{path}:{number}: no gold alignment: {str(fault)[:200]}") from None
+            found = _Line.model_validate_json(line)
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            key = ".".join(map(str, first["loc"])) or "the line"
+            raise DataError(
+                f"{path}:{number}: no gold alignment: {key}: {first['msg'][:200]}: expected lists of words "
+                '"src" and "tgt", and lists of pairs [source, target] "sure" and "possible"'
+            ) from None
+        source, target = found.src, found.tgt
+        sure, possible = (
+            _checked(links, found, f"{path}:{number}") for links in (found.sure, found.possible)
+        )
         words.append((source, target))
         gold.sure.append(sure)
         gold.possible.append(possible)
     return gold
 
 
-def _words(given: Any, name: str) -> Iterator[str]:
-    words = given.get(name) if isinstance(given, dict) else None
-    if not isinstance(words, list) or len(words) > _LONGEST_SENTENCE:
-        raise ValueError(f'expected "{name}", a list of words')
-    for word in words:
-        if not isinstance(word, str):
-            raise ValueError(f'"{name}" holds {str(word)[:20]!r}, expected words')
-        yield word
-
-
-def _pairs(given: dict[str, Any], name: str, source: int, target: int) -> Iterator[Link]:
-    links = given.get(name, [])
-    if not isinstance(links, list):
-        raise ValueError(f'expected "{name}", a list of pairs')
+def _checked(links: list[Link], line: _Line, where: str) -> set[Link]:
+    source, target = len(line.src), len(line.tgt)
     for link in links:
-        if not isinstance(link, list) or len(link) != 2 or not all(type(n) is int for n in link):
-            raise ValueError(f'"{name}" holds {str(link)[:40]}, expected pairs [source, target]')
         if not (0 <= link[0] < source and 0 <= link[1] < target):
-            raise ValueError(
-                f'"{name}" links {link}, the sentence has {source} and {target} words, from 0'
+            raise DataError(
+                f"{where}: no gold alignment: it links {list(link)}, "
+                f"the sentence has {source} and {target} words, from 0"
             )
-        yield link[0], link[1]
+    return set(links)

@@ -10,6 +10,8 @@ import json
 from collections.abc import Set
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from regard.errors import CorruptedError
 from regard.translation import checksums
 from regard.translation.text.subwords import Segmenter
@@ -38,9 +40,6 @@ def read(path: Path, checksum: str | None) -> frozenset[str]:
     """
     content = checksums.content(path, checksum, _LARGEST_FILE)
     try:
-        pieces = json.loads(content)
-        if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-            raise ValueError
-    except (ValueError, RecursionError):
-        raise CorruptedError(f"{path}: corrupted or truncated: not a list of pieces") from None
-    return frozenset(pieces)
+        return TypeAdapter(frozenset[str]).validate_json(content, strict=True)
+    except ValueError:
+        raise CorruptedError(f"{path}: corrupted or truncated: expected a list of pieces") from None
