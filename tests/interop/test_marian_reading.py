@@ -280,7 +280,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "twice": (written("vocab.json", b'{"a": 0, "a": 1}'), "vocab.json: .*a key stands twice"),
     "id": (vocabulary(lambda v: v.update(the=10**9)), "'the' has the id 1000000000, the embedding"),
     "negative": (vocabulary(lambda v: v.update(the=-1)), "'the' has the id -1, the embedding"),
-    "same": (vocabulary(lambda v: v.update(zz=0)), "'zz' and '</s>' have one id, 0"),
+    "same": (vocabulary(lambda v: v.update(zz=0)), "'zz' and '</s>' have the same id, 0"),
     "text": (vocabulary(lambda v: v.update(zz="1")), "'zz' has no whole number as its id"),
     "begins": (
         vocabulary(lambda v: [rename(v, name) for name in ("<s>", "<start>", "<regard:start>")]),
@@ -297,7 +297,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         "model.shared.weight and lm_head.weight differ",
     ),
     "pickle": (pickled, "pytorch_model.bin is a pickle"),
-    "fast": (only_a_fast_tokenizer, "it has no source.spm: it has a tokenizer.json"),
+    "fast": (only_a_fast_tokenizer, "it has no source.spm: tokenizer.json cannot be read"),
     "garbage": (written("target.spm", b"\x0a\xff\xff"), "target.spm: not a usable sentencepiece"),
     "truncated": (written("model.safetensors", b"\0" * 5), "model.safetensors: corrupted"),
 }

@@ -230,7 +230,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "shape": (tensors(lambda t: t.update({WI: torch.zeros(2, 2)})), r"has shape \(2, 2\)"),
     "nan": (tensors(lambda t: t[WI].fill_(torch.nan)), f"tensor {WI} holds numbers that are not"),
     "pickle": (pickled, "pytorch_model.bin is a pickle"),
-    "fast": (only_a_fast_tokenizer, "it has no spiece.model: it has a tokenizer.json"),
+    "fast": (only_a_fast_tokenizer, "it has no spiece.model: tokenizer.json cannot be read"),
     "garbage": (written("spiece.model", b"\x0a\xff\xff"), "spiece.model: not a usable sentence"),
     "truncated": (written("model.safetensors", b"\0" * 5), "model.safetensors: corrupted"),
 }
@@ -254,7 +254,7 @@ def test_of_many_languages_those_spelt_alike_are_named(spoilt):
 
 def test_a_language_whose_prefix_leaves_no_room_is_refused(spoilt):
     config(task_specific_params={"translation_en_to_de": {"prefix": "a " * 300}})(spoilt)
-    with pytest.raises(ModelError, match="before texts for en-de is 600 characters long"):
+    with pytest.raises(ModelError, match="prefix for en-de is 600 characters long"):
         Translator.open(spoilt, to="en-de")
 
 

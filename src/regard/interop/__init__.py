@@ -1,5 +1,5 @@
-"""Weights in and out: other projects' modules and files become ours, and ours theirs, without changing an answer.
+"""Conversion of modules, weights and files of other projects to ours and back; outputs stay the same.
 
-Each file knows one other project and imports it, if at all, when it is asked to. Masks are converted at the door: in
-here True means that a key may be read, whatever it means outside.
+Each module handles one other project, and imports it only where a function needs it. Boolean masks are converted:
+in this package True always means that a key may be read.
 """

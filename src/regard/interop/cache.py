@@ -1,4 +1,4 @@
-"""Exported models that are kept, so that serving a model twice exports it once."""
+"""A cache of exported models, so that serving a model twice exports it once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_exported(folder: str | Path) -> bool:
 
 
 def cached_engine(translator: Translator, quantization: Quantization) -> Engine:
-    """The engine of a translator, from the person's cache folder; exported where it is not there yet.
+    """The engine of a translator, from the user's cache folder; exported there the first time.
 
     Raises:
         ModelError: the model is not a Transformer.
@@ -35,15 +35,15 @@ def cached_engine(translator: Translator, quantization: Quantization) -> Engine:
     try:
         place = _folder() / name
         place.parent.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # it cannot be made, or this person has no home
+    except (OSError, RuntimeError):  # it cannot be made, or the user has no home folder
         return Engine.of(translator, quantization=quantization)
     files.use(place)
     try:
         return Engine(place, translator.tokenizers)
-    except ModelError:  # not there yet, or damaged
+    except ModelError:  # missing or damaged
         shutil.rmtree(place, ignore_errors=True)
     files.remove_unused(place.parent, "[0-9a-f]{32}")
-    with suppress(ModelError):  # another process was quicker, or the folder may not be written to
+    with suppress(ModelError):  # another process was quicker, or the folder is read-only
         exporter.export(translator, place, quantization)
     try:
         return Engine(place, translator.tokenizers)
@@ -57,7 +57,7 @@ def _folder() -> Path:
 
 
 def _digest(translator: Translator, *others: Any) -> str:
-    """Of all that an export depends on."""
+    """A digest of everything that an export depends on."""
     model = translator.model
     # The same weights are another model with other heads, another norm or another activation.
     known = others, translator.search, getattr(model, "settings", None)

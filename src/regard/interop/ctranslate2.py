@@ -1,10 +1,8 @@
-"""Our Transformers for CTranslate2, an engine that serves them.
+"""Export of our Transformers to CTranslate2 (https://github.com/OpenNMT/CTranslate2).
 
-CTranslate2 (https://github.com/OpenNMT/CTranslate2) multiplies embeddings by the root of the width, adds a table of
-positions, and has both norms; it has rotary and relative positions, norms without a mean and gated layers, too. Of ours
-only ALiBi, which there decoders alone have, is without a counterpart; an exported model computes the same logits. Two
-things differ and are told here: no position beyond a table can be read, and its own length penalty is n^alpha where
-ours is ((5 + n) / 6)^alpha (see `engine`, which ranks as we do).
+An exported model computes the same logits. CTranslate2 has ALiBi in decoders only, so models with ALiBi are refused.
+It reads no position beyond its table of positions, and its length penalty is n^alpha where ours is
+((5 + n) / 6)^alpha: `engine` ranks hypotheses as our search does.
 """
 
 from __future__ import annotations
@@ -30,13 +28,12 @@ from regard.translation.translator import Translator
 
 Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8", "int8_float32"]
 
-# Rows of the table of positions: CTranslate2 cuts sources at 1,024 pieces unless told otherwise.
+# Rows of the table of positions: by default CTranslate2 cuts sources at 1,024 pieces.
 _POSITIONS = 1025
-# What config.json calls the positions that a model has learned; the engine stops with a fault beyond.
+# Keys of config.json: the number of learned positions, and the search that the model was configured for.
 LONGEST = "learned_positions"
-# ... and the search that it was configured for.
 SEARCH = "search"
-# What a search of ours never writes gets a logit so low that its probability is 0; float16 still holds it.
+# A logit so low that the probability is 0, for padding and begin; float16 can hold it.
 _NEVER = -30000.0
 
 
@@ -57,13 +54,13 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
     Sources are given as pieces without an end (the engine adds it); translations come back as pieces.
 
     Args:
-        translator: what is exported.
-        folder: where to; there must be nothing.
+        translator: the translator to export.
+        folder: the new folder.
         quantization: how the weights are stored, "int8" for a quarter of the size.
 
     Raises:
         ModelError: the model is not a Transformer or has ALiBi, or the folder cannot be made.
-        ConfigurationError: ctranslate2 is not installed, or knows no such quantization.
+        ConfigurationError: ctranslate2 is not installed, or there is no such quantization.
     """
     if quantization not in get_args(Quantization):
         raise ConfigurationError(

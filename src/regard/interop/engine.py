@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import torch
 
-from regard.errors import ModelError
+from regard.errors import ModelError, one_line
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums
@@ -31,23 +31,20 @@ _BATCH_PIECES = 2048
 class Engine:
     """A model that was exported to CTranslate2.
 
-    Work is spread over `workers`, each a batch on one core. Splitting one batch among cores costs more than it
-    gives at the sizes of translation models, so each worker has a single thread.
-
-    Its beam search has another length penalty than ours. So it is asked for the whole beam without one, and the
-    hypotheses are ranked here by log p / ((5 + n) / 6)^alpha, as `decoding.beam` ranks them.
+    Each of the `workers` translates one batch with one thread: at the sizes of translation models, splitting a batch
+    over several cores is slower. CTranslate2 returns the whole beam without a length penalty, and the hypotheses are
+    ranked here by log p / ((5 + n) / 6)^alpha, as `decoding.beam` ranks them.
 
     Args:
         folder: of an exported model.
         tokenizers: its tokenizers; those in the folder by default.
-        beam, length_penalty: of the search, where `translate` is not told otherwise; those that the
-            model was configured for by default.
-        workers: batches at a time; by default as many as there are cores for this process.
+        beam, length_penalty: defaults of `translate`; by default those that the model was configured for.
+        workers: batches at a time; by default the number of cores that this process may use.
         compute_type: of CTranslate2: "default" computes as the weights are stored, "int8", "float32", ...
 
     Raises:
         ConfigurationError: ctranslate2 is not installed.
-        ModelError: the folder is not such a model.
+        ModelError: the folder is not an exported model.
     """
 
     def __init__(
@@ -85,7 +82,7 @@ class Engine:
         quantization: Quantization = "float32",
         workers: int | None = None,
     ) -> Self:
-        """The engine of a translator, exported to a folder that is gone when this returns."""
+        """The engine of a translator, exported to a temporary folder."""
         with TemporaryDirectory(prefix="regard-") as folder:
             place = Path(folder) / "model"
             exporter.export(translator, place, quantization)
@@ -100,7 +97,7 @@ class Engine:
         nbest: int = 1,
         no_repeat_ngram: int | None = None,
     ) -> list[Translation]:
-        """Translate sentences, in their order; an empty one gives an empty one.
+        """Translate sentences, in their order; an empty sentence gives an empty translation.
 
         Args:
             texts: one sentence an entry.
@@ -145,9 +142,9 @@ class Engine:
     def _searched(
         self, pieces: list[list[str]], rows: list[int], most: list[int], search: Search
     ) -> dict[int, Any]:
-        """The library's answer for each of the rows.
+        """The result of CTranslate2 for each of the rows.
 
-        It knows one bound for all sentences of a call. The few that exceed their own are translated again, under it.
+        CTranslate2 takes one length limit for a call. Sentences that exceed their own limit are translated again.
         """
         if not rows:
             return {}
@@ -176,7 +173,7 @@ class Engine:
         return [self._ids[piece] for piece in pieces]
 
     def _ranked(self, answer: Any, alpha: float) -> list[tuple[list[str], Candidate]]:
-        """The pieces of each hypothesis and what they say, best first."""
+        """The pieces and the text of each hypothesis, best first."""
         target = self.tokenizers.target
         ranked = [
             (
@@ -211,14 +208,14 @@ class Engine:
 
 
 def _search(said: dict[str, Any]) -> Search:
-    """The search that the exporter wrote down; what another version wrote beside it is left out."""
+    """The search that the exporter wrote; keys of other versions are ignored."""
     own = said.get(exporter.SEARCH)
     given = own if isinstance(own, dict) else {}
     return Search(**{name: value for name, value in given.items() if name in Search.model_fields})
 
 
 def _changed(search: Search, **changes: Any) -> Search:
-    """The settings with those changes that are not None."""
+    """The search with the changes that are not None."""
     return search.changed(**{name: to for name, to in changes.items() if to is not None})
 
 
@@ -238,11 +235,11 @@ def _open(folder: Path, workers: int, compute_type: str) -> Any:
             compute_type=compute_type,
         )
     except (RuntimeError, ValueError) as fault:
-        raise ModelError(f"{folder}: {' '.join(str(fault).split())[:200]}") from None
+        raise ModelError(f"{folder}: {one_line(fault)}") from None
 
 
 def _configuration(folder: Path) -> dict[str, Any]:
-    """What the exporter told of the model; nothing where another program made the folder."""
+    """The configuration that the exporter wrote; empty where another program made the folder."""
     try:
         said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -251,7 +248,7 @@ def _configuration(folder: Path) -> dict[str, Any]:
 
 
 def _learned(said: dict[str, Any]) -> int:
-    """The pieces that fit into learned positions beside an end; as many as we read where any length goes."""
+    """The most pieces of a source: learned positions less one for the end, or our own limit."""
     learned = said.get(exporter.LONGEST)
     return learned - 1 if type(learned) is int and learned > 1 else _LONGEST_SOURCE
 

@@ -1,4 +1,4 @@
-"""Which kind of model a folder holds, and what reads it."""
+"""Opening a folder of Hugging Face: its config.json names the kind of model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regard.interop.marian.run import MarianRun
 from regard.interop.t5.run import T5Run
 from regard.translation.runs import Run
 
-# By what config.json calls them.
+# By the model_type in config.json.
 _READERS: dict[str, type[Run]] = {"marian": MarianRun, "t5": T5Run, "mt5": T5Run}
 _REFUSED = {
     "bart": "its pieces are byte-level BPE (vocab.json, merges.txt) and no sentencepiece, and its embeddings are "
@@ -24,7 +24,7 @@ def open_folder(folder: Path) -> Run:
     """The folder of a `save_pretrained` as a run.
 
     Raises:
-        ModelError: it is of no kind that is read, or broken.
+        ModelError: it is broken, or of a kind that cannot be read.
     """
     path = folder / "config.json"
     kind = read_table(path).get("model_type")

@@ -1,4 +1,4 @@
-"""JSON files of others, checked before anything is built from them."""
+"""JSON files of Hugging Face folders, checked before anything is built from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from regard.errors import ModelError
+from regard.errors import ModelError, one_line
 from regard.translation.settings.search import Beam, LengthPenalty
 
 _LARGEST_FILE = 64 * 2**20
@@ -16,13 +16,13 @@ _LARGEST_FILE = 64 * 2**20
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
 Id = Annotated[int, Field(ge=0, le=1_000_000)]
 
-# What generation_config.json says of a search goes before config.json, what it says of ids after it.
+# For the search, generation_config.json overrides config.json; for ids, config.json overrides it.
 _SEARCH = ("num_beams", "length_penalty", "bad_words_ids")
 _IDS = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
 
 
 class HuggingFaceConfiguration(BaseModel):
-    """What config.json says of any model; other keys than those named say nothing about what is computed."""
+    """The keys of config.json that all kinds of models share; unknown keys are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
@@ -38,7 +38,7 @@ class HuggingFaceConfiguration(BaseModel):
         """The configuration of a folder.
 
         Raises:
-            ModelError: it is broken, or the model does what ours do not.
+            ModelError: it is broken, or our Transformer has no counterpart of a setting.
         """
         path = folder / "config.json"
         said = read_table(folder / "generation_config.json", missing={})
@@ -59,10 +59,10 @@ class HuggingFaceConfiguration(BaseModel):
         return found
 
     def unlike_ours(self) -> list[tuple[str, str]]:
-        """The keys whose values ours have no counterpart for, each with the reason."""
+        """The keys whose values our Transformer has no counterpart for, each with the reason."""
         barred = ([self.pad_token_id], [self.decoder_start_token_id])
         if any(words not in barred for words in self.bad_words_ids or []):
-            why = "our search bars padding and the start of a sentence, and no other words"
+            why = "our search excludes padding and the start of a sentence, and no other words"
             return [("bad_words_ids", why)]
         return []
 
@@ -72,10 +72,10 @@ def _some(table: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def read_table(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The object in a JSON file; `missing`, where it is given, for a file that is not there.
+    """The object in a JSON file; `missing`, where it is given, when there is no such file.
 
     Raises:
-        ModelError: it cannot be read, is no JSON object, or says something twice.
+        ModelError: it cannot be read, is not a JSON object, or has a key twice.
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,18 +95,18 @@ def read_table(path: Path, missing: dict[str, Any] | None = None) -> dict[str, A
     except OSError as fault:
         raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
     except (ValueError, RecursionError) as fault:
-        raise ModelError(f"{path}: not valid JSON: {' '.join(str(fault).split())[:200]}") from None
+        raise ModelError(f"{path}: not valid JSON: {one_line(fault)}") from None
     if not isinstance(table, dict):
         raise ModelError(f"{path}: expected an object, got {short(table)}")
     return table
 
 
 def short(value: Any) -> str:
-    """A value as it is shown in a message: in one short line, whatever a stranger wrote into a file."""
+    """A value from a file as one short line of a message."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def named(name: str) -> str:
-    """A name as it is shown in a message: as it is, unless it would not be one short line."""
+    """A name from a file as one short line of a message; unchanged where it is one."""
     return name if name.isprintable() and len(name) <= 200 else short(name)

@@ -1,8 +1,8 @@
-"""Sentencepiece files of others, read here before the C++ library is given them.
+"""Checks of foreign sentencepiece files, made before the C++ library reads them.
 
-Ours must be as we train them (`translation.text.vocabulary`). One from elsewhere may also normalise characters by a
-compiled map, need not fall back to bytes, and numbers its pieces as it likes. What the library would believe without
-looking is checked: the pieces, and every step that the map's tables allow.
+Files of ours are checked by `translation.text.vocabulary`. Foreign ones may also normalise characters by a compiled
+map, need not fall back to bytes, and may number their pieces in any order. The library trusts the pieces and the
+tables of that map, so both are checked here.
 """
 
 from __future__ import annotations
@@ -11,65 +11,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import ModelError
-from regard.translation.text.vocabulary import Value, content, fields, piece
+from regard.translation.text import vocabulary
 
-_MOST_PIECES = 1_000_000
-_PIECE, _TRAINER, _NORMALISER, _SELF_TEST, _DENORMALISER = 1, 2, 3, 4, 5
-_MODEL_TYPE, _BYTE_FALLBACK = 3, 35
-_CHARACTER_MAP = 2
+_SELF_TEST = 4
 _NORMAL, UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
 
 def check(model: bytes, name: str) -> list[tuple[str, int]]:
-    """The text and the kind of each piece of a file that the library may be given.
+    """The text and the kind of each piece of a file that the library can read safely.
 
     Raises:
-        ModelError: it may not; names the file and says what is wrong.
+        ModelError: it cannot; names the file and the reason.
     """
     try:
-        return _checked(model)
+        pieces, parts = vocabulary.parse(model, ignored=_SELF_TEST)
+        falls_back = parts.get(vocabulary.TRAINER, {}).get(vocabulary.BYTE_FALLBACK) == 1
+        _check_kinds([kind for _, kind in pieces])
+        vocabulary.check_distinct(pieces, falls_back=falls_back)
+        for part in (vocabulary.NORMALISER, vocabulary.DENORMALISER):
+            compiled = parts.get(part, {}).get(vocabulary.CHARACTER_MAP, b"")
+            check_map(vocabulary.content(compiled))
     except ValueError as fault:
         raise ModelError(f"{name}: not a usable sentencepiece model: {fault}") from None
+    return pieces
 
 
-def _checked(model: bytes) -> list[tuple[str, int]]:
-    found: list[tuple[str, int]] = []
-    parts: dict[int, dict[int, Value]] = {}
-    for field, value in fields(model):
-        if field == _PIECE:
-            found.append(piece(len(found), content(value)))
-        elif field in (_TRAINER, _NORMALISER, _DENORMALISER) and field not in parts:
-            parts[field] = dict(fields(content(value)))
-        elif field != _SELF_TEST:
-            raise ValueError(f"field {field} is unknown or given twice")
-    trainer = parts.get(_TRAINER, {})
-    if trainer.get(_MODEL_TYPE, 1) not in (1, 2):
-        raise ValueError("it is neither a unigram nor a BPE model")
-    _check_pieces(found, falls_back=trainer.get(_BYTE_FALLBACK) == 1)
-    for part in (_NORMALISER, _DENORMALISER):
-        check_map(content(parts.get(part, {}).get(_CHARACTER_MAP, b"")))
-    return found
-
-
-def _check_pieces(found: list[tuple[str, int]], *, falls_back: bool) -> None:
-    if not 1 < len(found) <= _MOST_PIECES:
-        raise ValueError(f"it holds {len(found)} pieces")
-    if len({text for text, _ in found}) != len(found):
-        raise ValueError("it holds a piece twice")
-    kinds = [kind for _, kind in found]
+def _check_kinds(kinds: list[int]) -> None:
+    if not 1 < len(kinds) <= vocabulary.LARGEST_VOCABULARY:
+        raise ValueError(f"it holds {len(kinds)} pieces")
     if kinds.count(UNKNOWN) != 1:
         raise ValueError(f"it holds {kinds.count(UNKNOWN)} pieces for the unknown, expected 1")
     if not set(kinds) <= {_NORMAL, UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE}:
         raise ValueError("it holds a piece of an unknown kind")
     if _NORMAL not in kinds:
         raise ValueError("it holds no piece of text")
-    bytes_expected = {f"<0x{b:02X}>" for b in range(256)} if falls_back else set()
-    if {text for text, kind in found if kind == _BYTE} != bytes_expected:
-        raise ValueError("it does not hold each byte once, or holds bytes it does not fall back to")
 
 
 def check_map(compiled: bytes) -> None:
-    """Raises ValueError unless a compiled character map can be walked, whatever the text, without leaving it.
+    """Raise ValueError where some text would make the library read outside a compiled character map.
 
     The map is the length of a trie, the trie as an array of 32-bit units (a double array: Aoe 1989; Darts-clone), and
     the texts that its values point into, each ended by NUL. From a unit at place p, byte c leads to p ^ offset ^ c;

@@ -1,4 +1,4 @@
-"""Tensors of a foreign file, taken by their names."""
+"""The tensors of a foreign file, and the Transformer that is built from them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.interop.huggingface.configuration import named
+from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.translation import weights
+from regard.translation.models.building import SkipInitialisation
+from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.text.tokenizer import BOS, PAD
 
 FILE = "model.safetensors"
 # A logit that leaves a word no probability.
-NEVER = -30000.0
+_NEVER = -30000.0
 
 
 class Tensors:
-    """Takes tensors by their names, checks them, and knows which were never asked for."""
+    """Takes tensors by their names, checks them, and lists those that were not taken."""
 
     def __init__(self, path: Path, tensors: dict[str, Tensor]) -> None:
         self.path, self.tensors = path, tensors
@@ -27,7 +31,7 @@ class Tensors:
 
     @classmethod
     def read(cls, folder: Path, unneeded: Callable[[str], bool]) -> Self:
-        """The tensors of a folder, but for those that can be worked out.
+        """The tensors of a folder, without those for which `unneeded` is True.
 
         Raises:
             ModelError: there is no file of weights that is safe to read.
@@ -67,7 +71,7 @@ class Tensors:
         return numbers
 
     def alike(self, names: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
-        """What stands under any of these names, which are said to be one tensor."""
+        """The tensor with any of these names; tensors with several of them must be equal."""
         found = {name: t for name in names if (t := self.maybe(name, shape)) is not None}
         if not found:
             raise ModelError(f"{self.path}: tensor {names[0]} is missing")
@@ -75,14 +79,31 @@ class Tensors:
         for other in others:
             if not torch.equal(found[first], found[other]):
                 raise ModelError(
-                    f"{self.path}: tensors {first} and {other} differ, config.json says that they are tied"
+                    f"{self.path}: tensors {first} and {other} differ, but config.json ties them"
                 )
         return found[first]
 
-    def check_all_taken(self, kind: str) -> None:
-        """Raises `ModelError` naming a tensor that was never asked for."""
+    def build(
+        self,
+        kind: str,
+        settings: TransformerSettings,
+        state: dict[str, Tensor],
+        source: VocabularyMap,
+        target: VocabularyMap,
+    ) -> Transformer:
+        """The Transformer with these weights.
+
+        Raises:
+            ModelError: a tensor of the file was never taken, or one does not fit.
+        """
         for name in sorted(self.left):
             raise ModelError(f"{self.path}: tensor {named(name)} has no place in a {kind} model")
+        if target.copied:
+            state["output.bias"][BOS] = _NEVER
+        with SkipInitialisation():
+            model = Transformer(settings, len(source.rows), len(target.rows), PAD)
+        weights.load_into(model, state, self.path)
+        return model.eval()
 
 
 def _file(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Sentencepiece files of others as tokenizers: the file cuts, and we number the pieces as we do."""
+"""Foreign sentencepiece files as tokenizers, with the pieces in our numbering."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 import sentencepiece
 
-from regard.errors import ModelError
+from regard.errors import ModelError, one_line, raised_as
 from regard.interop.huggingface import sentencepiece_check
 from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.translation.text.normalisation import normalise
@@ -20,8 +20,8 @@ _LARGEST_FILE = 64 * 2**20
 class NumberedTokenizer(Tokenizer):
     """A sentencepiece model whose pieces are numbered by a table (see `VocabularyMap`).
 
-    Text is normalised as all of ours, then by the map in the file. What is in no table is unknown; no text becomes
-    a special id.
+    Text is normalised as for our tokenizers, then by the map in the file. Pieces outside the table become the
+    unknown id. Text never becomes a special id.
     """
 
     def __init__(self, model: bytes, words: VocabularyMap, name: str) -> None:
@@ -31,7 +31,7 @@ class NumberedTokenizer(Tokenizer):
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
         except (RuntimeError, ValueError) as fault:
             raise ModelError(
-                f"{name}: not a usable sentencepiece model: {' '.join(str(fault).split())[:200]}"
+                f"{name}: not a usable sentencepiece model: {one_line(fault)}"
             ) from None
         self._names = words.names
         self._ids = {name: id for id, name in enumerate(words.names) if id > EOS}
@@ -45,7 +45,7 @@ class NumberedTokenizer(Tokenizer):
         return len(self._names)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text after what every text is to begin with, without begin and end; of an empty text nothing."""
+        """The ids of a text after the prefix, without begin and end; none for an empty text."""
         ids = self._numbered(text)
         return [*self.prefix, *ids] if ids else ids
 
@@ -66,10 +66,8 @@ class NumberedTokenizer(Tokenizer):
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a tokenizer's file. Raises `ModelError` naming it when it cannot be one."""
-    try:
+    """The content of a tokenizer's file. Raises `ModelError` when it cannot be read or is too large."""
+    with raised_as(ModelError, f"{path}: cannot be read"):
         if path.stat().st_size > _LARGEST_FILE:
             raise ModelError(f"{path}: larger than {_LARGEST_FILE} bytes, no tokenizer")
         return path.read_bytes()
-    except OSError as fault:
-        raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None

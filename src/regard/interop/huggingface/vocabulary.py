@@ -1,4 +1,4 @@
-"""Vocabularies of others in our numbering."""
+"""Foreign vocabularies in our numbering."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from regard.translation.text.tokenizer import BOS
 
 @dataclass(frozen=True)
 class VocabularyMap:
-    """A vocabulary in our numbering: padding, unknown, begin, end, then theirs in their order.
+    """A vocabulary in our numbering: padding, unknown, begin, end, then the other pieces in their own order.
 
-    Theirs begin a translation with padding, or with another word that has its own meaning. Ours has a beginning of
-    its own, which is then a copy of that row and can never be written.
+    Foreign models may begin a translation with padding or another piece. Our begin piece is then a copy of that row,
+    and a search can never write it.
 
     Attributes:
-        rows: for each of our ids the id in their files.
-        names: its piece.
-        copied: whether our beginning is a copy of another row.
+        rows: for each of our ids the id in the foreign files.
+        names: for each of our ids its piece.
+        copied: whether our begin piece is a copy of another row.
     """
 
     rows: list[int]
@@ -36,10 +36,10 @@ class VocabularyMap:
         end: int,
         unknown: str = "<unk>",
     ) -> VocabularyMap:
-        """From their table of ids, the name of the unknown, and their special ids, all of which must be below `size`.
+        """From a foreign table of ids, the name of its unknown piece, and its special ids.
 
         Raises:
-            ValueError: ids that are not of the vocabulary, that stand twice, or specials that are one another.
+            ValueError: an id is not below `size` or occurs twice, or special ids are equal.
         """
         named: dict[int, str] = {}
         for name, id in table.items():
@@ -48,7 +48,7 @@ class VocabularyMap:
                     f"{short(name)} has the id {short(id)}, the embedding has rows 0 to {size - 1}"
                 )
             if id in named:
-                raise ValueError(f"{short(name)} and {short(named[id])} have one id, {id}")
+                raise ValueError(f"{short(name)} and {short(named[id])} have the same id, {id}")
             named[id] = name
         if unknown not in table:
             raise ValueError(f"it has no {unknown}")
@@ -66,9 +66,11 @@ class VocabularyMap:
             free = [name for name in ("<s>", "<start>", "<regard:start>") if name not in names]
             if not free:
                 raise ValueError(
-                    "<s>, <start> and <regard:start> are pieces: no name is left for ours"
+                    "<s>, <start> and <regard:start> are pieces: our begin piece needs one of these names"
                 )
             names[BOS] = free[0]
         if len(set(names)) < len(names):
-            raise ValueError("a piece is named as an id without a name is")
+            raise ValueError(
+                "a piece has a name such as <17>, which stands for an id without a piece"
+            )
         return cls(rows, names, copied)

@@ -20,7 +20,7 @@ class KerasLayer:
 
     Attributes:
         kind: its class: "Attention", "AdditiveAttention", "MultiHeadAttention", "GroupQueryAttention".
-        config: of its `get_config`, as far as it decides what is computed.
+        config: the keys of its `get_config` that change its output.
         weights: of its `get_weights`, in that order.
         shapes: of query, value and key, without the batch, to build it with.
     """

@@ -29,7 +29,7 @@ def from_keras(layer: Any) -> Any:
 
     Raises:
         TypeError: If it is another layer.
-        ValueError: If it does what ours do not, which is named, or has not been built.
+        ValueError: If ours has no counterpart of a part of it, or it has not been built.
 
     Example:
         >>> from_keras(KerasLayer("Attention", {"use_scale": True}, [torch.tensor(0.5)]))
@@ -43,7 +43,7 @@ def from_keras(layer: Any) -> Any:
 
 
 def _config(layer: Any) -> dict[str, Any]:
-    """What a layer says of itself, and the width of the queries that it was built for."""
+    """The configuration of a layer, and the width of the queries that it was built for."""
     config: dict[str, Any] = layer.get_config()
     shapes = (layer.get_build_config() or {}).get("input_shape")
     if isinstance(shapes, list | tuple) and shapes and isinstance(shapes[0], list | tuple):

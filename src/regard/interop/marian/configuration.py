@@ -1,4 +1,4 @@
-"""What config.json and generation_config.json of a Marian folder say, checked before anything is built from it."""
+"""The configuration of a Marian folder, checked before anything is built from it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Where each weight of a Marian model stands in ours, and in which order its channels are.
+"""The names of the weights of a Marian model and of ours, and the order of its channels.
 
 A Marian model (Junczys-Dowmunt et al. 2018, arXiv 1804.00344; the OPUS-MT models of Tiedemann and Thottingal 2020) is
 a post-norm Transformer with biases in attention. Its positions are sines in the first half of the channels and cosines
-in the second, ours alternate. Positions are added to what runs through all layers, so one order of its channels is
-turned into the other by permuting whatever reads or writes them: the same model, exactly.
+in the second, ours alternate. So the residual channels are put into our order: every weight that reads or writes them
+is permuted, and the model computes exactly the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHARED = "model.shared.weight"
 ENCODER_WORDS = "model.encoder.embed_tokens.weight"
 DECODER_WORDS = "model.decoder.embed_tokens.weight"
 OUTPUT, OUTPUT_BIAS = "lm_head.weight", "final_logits_bias"
-# Tables that can be worked out; older files hold them.
+# Tables of sines, which we compute; older files hold them.
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -58,7 +58,7 @@ _LAYERS = {
     "decoder": {**_SELF, **_CROSS, **_FEED_FORWARD},
 }
 
-# What reads the channels that run through the layers has them on its last axis, what writes them on its first.
+# Weights that read the residual channels have them on their last axis; weights that write them, on their first.
 _READS = (
     "embedding.weight",
     "query_projection.weight",

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.interop.huggingface.tensors import NEVER, Tensors
+from regard.interop.huggingface.tensors import Tensors
 from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.marian.configuration import MarianConfiguration
 from regard.interop.marian.layout import (
@@ -21,10 +21,7 @@ from regard.interop.marian.layout import (
     layer_names,
     reordered,
 )
-from regard.translation import weights
-from regard.translation.models.building import SkipInitialisation
 from regard.translation.models.transformer import Transformer
-from regard.translation.text.tokenizer import BOS, PAD
 
 
 def read(
@@ -49,14 +46,8 @@ def read(
     if not configuration.tie_word_embeddings:
         state["output.weight"] = words["output"][target.rows]
     state["output.bias"] = _output_bias(take, configuration.target_size)[target.rows].clone()
-    if target.copied:
-        state["output.bias"][BOS] = NEVER
-    take.check_all_taken("Marian")
     state = reordered(state, halves(width).argsort())
-    with SkipInitialisation():
-        model = Transformer(settings, len(source.rows), len(target.rows), PAD)
-    weights.load_into(model, state, take.path)
-    return model.eval()
+    return take.build("Marian", settings, state, source, target)
 
 
 def _output_bias(take: Tensors, size: int) -> Tensor:

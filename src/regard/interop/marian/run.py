@@ -1,4 +1,4 @@
-"""A Hugging Face folder as a run: what opens, translates and looks needs nothing else."""
+"""A folder of a Marian model as a run."""
 
 from __future__ import annotations
 
@@ -7,27 +7,18 @@ from pathlib import Path
 
 from regard.errors import ModelError
 from regard.interop.huggingface.configuration import read_table, short
+from regard.interop.huggingface.run import HuggingFaceRun, run_configuration
 from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.marian import reading
 from regard.interop.marian.configuration import MarianConfiguration
 from regard.interop.marian.tokenizer import MarianTokenizer
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.runs import Run, Tokenizers
-from regard.translation.settings import (
-    Configuration,
-    DataSettings,
-    SearchSettings,
-    TokenizerSettings,
-)
+from regard.translation.runs import Tokenizers
 
 
 @dataclass(frozen=True)
-class MarianRun(Run):
-    """A folder of MarianMTModel.save_pretrained and MarianTokenizer.save_pretrained.
-
-    Its configuration says what such a folder tells: how to search, and the languages where they are named. The length
-    penalty is theirs in number; theirs divides by n^alpha, ours by ((5 + n) / 6)^alpha.
-    """
+class MarianRun(HuggingFaceRun):
+    """A folder of MarianMTModel.save_pretrained and MarianTokenizer.save_pretrained."""
 
     marian: MarianConfiguration
 
@@ -38,20 +29,16 @@ class MarianRun(Run):
         described = read_table(folder / "tokenizer_config.json", missing={})
         languages = [described.get(f"{side}_lang") for side in ("source", "target")]
         source, target = (name if isinstance(name, str) else "unknown" for name in languages)
-        # Not checked as one of ours is: it has no corpus, and no training.
-        configuration = Configuration.model_construct(
-            data=DataSettings.model_construct(source_language=source, target_language=target),
-            tokenizer=TokenizerSettings(joint=False),
-            model=found.settings(),
-            search=SearchSettings(beam=found.num_beams, length_penalty=found.length_penalty),
+        configuration = run_configuration(
+            found, found.settings(), joint=False, source=source, target=target
         )
         return cls(folder, configuration, found)
 
     def tokenizers(self) -> Tokenizers:
         source, target = self.words()
         return Tokenizers(
-            MarianTokenizer.read(self._file("source.spm"), source),
-            MarianTokenizer.read(self._file("target.spm"), target),
+            MarianTokenizer.read(self.file("source.spm"), source),
+            MarianTokenizer.read(self.file("target.spm"), target),
         )
 
     def model(self, tokenizers: Tokenizers) -> TranslationModel:
@@ -72,7 +59,7 @@ class MarianRun(Run):
         return shared, self._words("target_vocab.json", found.target_size)
 
     def _words(self, name: str, size: int) -> VocabularyMap:
-        path, found = self._file(name), self.marian
+        path, found = self.file(name), self.marian
         table = read_table(path)
         try:
             for piece, id in table.items():
@@ -87,15 +74,3 @@ class MarianRun(Run):
             )
         except ValueError as fault:
             raise ModelError(f"{path}: {fault}") from None
-
-    def _file(self, name: str) -> Path:
-        path = self.folder / name
-        if not path.is_file():
-            hint = ""
-            if (self.folder / "tokenizer.json").exists():
-                hint = (
-                    ": it has a tokenizer.json, which is not read: save the MarianTokenizer of "
-                    "this model beside it"
-                )
-            raise ModelError(f"{self.folder}: it has no {name}{hint}")
-        return path

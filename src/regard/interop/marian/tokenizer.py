@@ -1,4 +1,4 @@
-"""Marian's tokenizer: sentencepiece cuts, a table of its own numbers the pieces, and a language may be named."""
+"""Marian's tokenizer: a sentencepiece model, a table of ids, and an optional language code before the text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from regard.interop.huggingface.tokenizer import NumberedTokenizer
 
-# What a multilingual model is told to write: ">>fra<<" before the text.
+# The language that a multilingual model is to write: ">>fra<<" before the text.
 _LANGUAGE = re.compile(r"\s*(>>[^<>\s]+<<)\s*(.*)", re.DOTALL)
 
 

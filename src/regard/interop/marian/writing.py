@@ -1,4 +1,4 @@
-"""Our Transformers as folders that Hugging Face's MarianMTModel and MarianTokenizer open."""
+"""Export of our Transformers to folders that Hugging Face's MarianMTModel and MarianTokenizer open."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _THEIRS = {"gelu_tanh": "gelu_new"}
 def export(translator: Translator, folder: Path) -> None:
     """Write the model and its tokenizers to a new folder that `MarianMTModel.from_pretrained` opens.
 
-    The same logits, and the same greedy and beam search where the length penalty is 0: theirs divides by n^alpha, ours
-    by ((5 + n) / 6)^alpha. Their tokenizer takes the text as it is, ours normalises it first.
+    It computes the same logits, and with a length penalty of 0 greedy and beam search find the same translations:
+    theirs divides by n^alpha, ours by ((5 + n) / 6)^alpha. Our tokenizer normalises the text first, theirs does not.
 
     Args:
-        translator: what is exported.
-        folder: where to; there must be nothing.
+        translator: the translator to export.
+        folder: the new folder.
 
     Raises:
         ModelError: the model has no counterpart among Marian's, or the folder cannot be made.
@@ -79,7 +79,7 @@ def _exportable(model: nn.Module) -> Transformer:
     if settings.positions != "sinusoidal":
         elsewhere = "; export to ctranslate2, which takes any table" if model.adds_positions else ""
         raise ModelError(
-            f'model.positions is "{settings.positions}": Marian works its positions out as sines and cosines{elsewhere}'
+            f'model.positions is "{settings.positions}": Marian has sines and cosines only{elsewhere}'
         )
     if settings.normalisation != "layer" or settings.gated or not settings.feed_forward_bias:
         raise ModelError(
@@ -101,7 +101,7 @@ def _tensors(model: Transformer) -> dict[str, Tensor]:
     state = reordered(state, halves(settings.width))
     found = {}
     for ours, theirs in layer_names(settings):
-        bias = torch.zeros(settings.width)  # only attention may be without
+        bias = torch.zeros(settings.width)  # only attention may have no bias
         found[theirs] = state.get(ours, bias)
     if settings.tied == "three_way":
         found[SHARED] = state["target_embedding.weight"]

@@ -1,4 +1,4 @@
-"""What config.json and generation_config.json of a T5 folder say, checked before anything is built from it."""
+"""The configuration of a T5 folder, checked before anything is built from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from regard.translation.models.transformer import TransformerSettings
 from regard.translation.settings.base import Rate, Small, Width
 from regard.translation.settings.transformer import Activation, Tied
 
-# What feed_forward_proj may say: the activation, and whether there is a gate. Their gated GELU is the approximate one.
+# The values of feed_forward_proj: the activation, and whether there is a gate. Gated GELU is the approximate one.
 _FEED_FORWARD: dict[str, tuple[Activation, bool]] = {
     "relu": ("relu", False),
     "gelu": ("gelu", False),
@@ -56,10 +56,10 @@ class T5Configuration(HuggingFaceConfiguration):
 
     @property
     def scales_output(self) -> bool:
-        """Whether what the output layer reads is divided by the root of the width.
+        """Whether the input of the output layer is divided by the root of the width.
 
-        The first T5 does, whose output layer is the embeddings. From version 5 on transformers write that down; before,
-        that layer's being tied meant both.
+        The first T5 does that, and ties its output layer to the embeddings. Folders written before version 5 of
+        transformers record only that the layer is tied.
         """
         said = self.scale_decoder_outputs
         return self.model_type == "t5" and (self.tie_word_embeddings if said is None else said)

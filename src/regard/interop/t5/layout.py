@@ -1,9 +1,9 @@
-"""Where each weight of a T5 model stands in ours.
+"""The names of the weights of a T5 model and of ours.
 
-T5 (Raffel et al. 2020, arXiv 1910.10683) is a pre-norm Transformer without biases, whose norms have no mean. Two of its
-ways need no counterpart, since a weight can be multiplied beforehand: its scores are not divided by the root of the
-head's width, so queries are made longer by that root; and what a tied output layer reads is divided by the root of the
-model's width, so the last norm is.
+T5 (Raffel et al. 2020, arXiv 1910.10683) is a pre-norm Transformer without biases, whose norms have no mean. Two
+differences are multiplied into weights. Its scores are not divided by the root of the head's width, so the query
+projection is multiplied by that root. The input of a tied output layer is divided by the root of the model's width, so
+the weight of the last norm is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from regard.interop.t5.configuration import T5Configuration
 
 SHARED = "shared.weight"
-# Other names of the same; files converted from T5X have these alone.
+# Other names of the same tensor; files converted from T5X have only these.
 WORDS = (SHARED, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 OUTPUT = "lm_head.weight"
 LAST_NORM = "decoder_norm.weight"
@@ -29,12 +29,12 @@ Shape = tuple[int, ...]
 
 
 def is_unused(name: str) -> bool:
-    """Whether a tensor is one that no model reads: the first T5's files have positions across, too."""
+    """Whether no model reads this tensor: files of the first T5 have relative positions of cross-attention."""
     return name.endswith("EncDecAttention.relative_attention_bias.weight")
 
 
 def names(configuration: T5Configuration) -> Iterator[tuple[str, str, Shape]]:
-    """Our name, their name and the shape of every weight but those of words."""
+    """Our name, their name and the shape of every weight except the embeddings and the output layer."""
     found = configuration
     layers = {"encoder": found.num_layers, "decoder": found.num_decoder_layers or found.num_layers}
     for side, count in layers.items():

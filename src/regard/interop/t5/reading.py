@@ -6,15 +6,12 @@ from pathlib import Path
 
 import torch
 
-from regard.interop.huggingface.tensors import NEVER, Tensors
+from regard.interop.huggingface.tensors import Tensors
 from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.t5.configuration import T5Configuration
 from regard.interop.t5.layout import LAST_NORM, OUTPUT, WORDS, is_unused, names
-from regard.translation import weights
-from regard.translation.models.building import SkipInitialisation
 from regard.translation.models.transformer import Transformer
 from regard.translation.settings.transformer import Tied
-from regard.translation.text.tokenizer import BOS, PAD
 
 
 def read(folder: Path, configuration: T5Configuration, words: VocabularyMap) -> Transformer:
@@ -33,17 +30,10 @@ def read(folder: Path, configuration: T5Configuration, words: VocabularyMap) -> 
         state[LAST_NORM] = state[LAST_NORM] * configuration.d_model**-0.5
     size = (configuration.vocab_size, configuration.d_model)
     embedding, output = take.alike(WORDS, size), take.maybe(OUTPUT, size)
-    # An output layer of its own is in the file; whatever config.json says, transformers go by that, too.
+    # An output layer in the file is used even where config.json ties it, as transformers does.
     tied: Tied = "three_way" if output is None or torch.equal(embedding, output) else "embeddings"
     state["target_embedding.weight"] = embedding[words.rows]
     if output is not None and tied == "embeddings":
         state["output.weight"] = output[words.rows]
     state["output.bias"] = torch.zeros(len(words.rows))
-    if words.copied:
-        state["output.bias"][BOS] = NEVER
-    take.check_all_taken("T5")
-    settings = configuration.settings(tied)
-    with SkipInitialisation():
-        model = Transformer(settings, len(words.rows), len(words.rows), PAD)
-    weights.load_into(model, state, take.path)
-    return model.eval()
+    return take.build("T5", configuration.settings(tied), state, words, words)

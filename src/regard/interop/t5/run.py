@@ -1,4 +1,4 @@
-"""A T5 folder as a run: what opens, translates and looks needs nothing else."""
+"""A folder of a T5 model as a run."""
 
 from __future__ import annotations
 
@@ -8,32 +8,23 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.errors import ConfigurationError, ModelError
+from regard.interop.huggingface.run import HuggingFaceRun, run_configuration
 from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.t5 import reading
 from regard.interop.t5.configuration import T5Configuration
 from regard.interop.t5.tokenizer import T5Tokenizer, prefixes, words
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.runs import Run, Tokenizers
-from regard.translation.settings import (
-    Configuration,
-    DataSettings,
-    SearchSettings,
-    TokenizerSettings,
-)
+from regard.translation.runs import Tokenizers
 
 _PIECES = "spiece.model"
 _LONGEST_PREFIX = 500
-# So many languages are listed; of more those that are spelt alike.
+# A message lists at most so many languages; of more, those with a similar code.
 _MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
-class T5Run(Run):
-    """A folder of T5ForConditionalGeneration.save_pretrained, with its tokenizer's spiece.model.
-
-    Its configuration says how to search. The length penalty is theirs in number; theirs divides by n^alpha, ours by
-    ((5 + n) / 6)^alpha.
-    """
+class T5Run(HuggingFaceRun):
+    """A folder of T5ForConditionalGeneration.save_pretrained, with its tokenizer's spiece.model."""
 
     t5: T5Configuration
 
@@ -41,25 +32,19 @@ class T5Run(Run):
     def open(cls, folder: Path) -> T5Run:
         """Raises `ModelError` unless the folder is a T5 model's."""
         found = T5Configuration.read(folder)
-        # Not checked as one of ours is: it has no corpus, and no training.
-        configuration = Configuration.model_construct(
-            data=DataSettings.model_construct(source_language="unknown", target_language="unknown"),
-            tokenizer=TokenizerSettings(joint=True),
-            model=found.settings("three_way"),
-            search=SearchSettings(beam=found.num_beams, length_penalty=found.length_penalty),
-        )
+        configuration = run_configuration(found, found.settings("three_way"), joint=True)
         return cls(folder, configuration, found)
 
     def tokenizers(self) -> Tokenizers:
-        both = T5Tokenizer.read(self._file(), self.words)
+        both = T5Tokenizer.read(self.file(_PIECES), self.words)
         return Tokenizers(both, both)
 
     def directed(self, tokenizers: Tokenizers, to: str | None) -> Tokenizers:
-        """For sentences that begin with what the folder says before those of a language; with None, as they are.
+        """The tokenizers with the prefix that the folder has for a language; with None, without a prefix.
 
         Raises:
-            ConfigurationError: the folder says nothing of that language.
-            ModelError: what it says would leave no room for a text.
+            ConfigurationError: the folder has no prefix for that language.
+            ModelError: the prefix would leave no room for a text.
         """
         if to is None:
             return tokenizers
@@ -68,12 +53,12 @@ class T5Run(Run):
         if to not in known or not isinstance(source, T5Tokenizer):
             raise ConfigurationError(
                 f"--to {to}: {self.folder} names {_listed(list(known), to)}: leave it out, and begin each "
-                "text with what the model was trained to be told"
+                "text with the words that the model was trained with"
             )
         if len(known[to]) > _LONGEST_PREFIX:
             raise ModelError(
-                f"{self.folder}: what it says before texts for {to} is {len(known[to])} characters long, "
-                f"expected at most {_LONGEST_PREFIX}"
+                f"{self.folder}: its prefix for {to} is {len(known[to])} characters long, expected at most "
+                f"{_LONGEST_PREFIX}"
             )
         return Tokenizers(source.prefixed(known[to]), tokenizers.target)
 
@@ -85,16 +70,7 @@ class T5Run(Run):
     @cached_property
     def words(self) -> VocabularyMap:
         """The vocabulary, one for source and target."""
-        return words(self._file(), self.t5)
-
-    def _file(self) -> Path:
-        path = self.folder / _PIECES
-        if not path.is_file():
-            hint = ""
-            if (self.folder / "tokenizer.json").exists():
-                hint = f": it has a tokenizer.json, which is not read: put the {_PIECES} of this model beside it"
-            raise ModelError(f"{self.folder}: it has no {_PIECES}{hint}")
-        return path
+        return words(self.file(_PIECES), self.t5)
 
 
 def _listed(names: list[str], like: str) -> str:

@@ -1,4 +1,4 @@
-"""T5's tokenizer: sentencepiece cuts and numbers the pieces, and what is to be done may stand before the text."""
+"""T5's tokenizer: a sentencepiece model, and an optional prefix that names the task."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from regard.interop.huggingface.tokenizer import NumberedTokenizer, read_bytes
 from regard.interop.huggingface.vocabulary import VocabularyMap
 from regard.interop.t5.configuration import T5Configuration
 
-# A piece that asks for a language (MADLAD-400), and the name of a task that does, with their languages.
+# Pieces that name a language (MADLAD-400), and names of tasks that do.
 _TAG = re.compile(r"<2([A-Za-z]{2,3}(?:[_-][0-9A-Za-z]{1,8})*)>")
 _TASK = re.compile(r"translation_([0-9A-Za-z-]{1,16})_to_([0-9A-Za-z-]{1,16})")
 
 
 class T5Tokenizer(NumberedTokenizer):
-    """A sentencepiece model; rows of the embedding beyond its pieces have a number for a name, and no text."""
+    """A sentencepiece model. Rows of the embedding beyond its pieces are named <number> and have no text."""
 
     def prefixed(self, text: str) -> Self:
-        """The same tokenizer, whose every text begins with this one: "translate English to German:", say."""
+        """The same tokenizer with a prefix before each text, such as "translate English to German:"."""
         other = copy.copy(self)
         other.prefix = tuple(self._numbered(text))
         return other
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; special ones and those of no piece are left out."""
+        """The text of ids; special ids and ids without a piece are left out."""
         return super().decode([id for id in ids if self._is_piece(int(id))])
 
     def _is_piece(self, id: int) -> bool:
@@ -62,9 +62,9 @@ def words(path: Path, configuration: T5Configuration) -> VocabularyMap:
 
 
 def prefixes(names: list[str], tasks: Mapping[str, Any] | None) -> dict[str, str]:
-    """What a text begins with to be translated, by language ("de"), or by both ("en-de") where that says more.
+    """The prefix of a text by the language to translate into ("de"), and by the pair of languages ("en-de").
 
-    A folder tells it by its pieces, or by the tasks of its config.json (`task_specific_params`).
+    They are found among the pieces, and among the tasks of config.json (`task_specific_params`).
 
     >>> prefixes(["<2fr>", "<2zh_Hant>", "<2translate>"], None)
     {'fr': '<2fr>', 'zh_Hant': '<2zh_Hant>'}

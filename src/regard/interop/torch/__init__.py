@@ -1,4 +1,4 @@
-"""torch's attention and Transformer layers as ours and back: the same numbers out, and ours can be looked into."""
+"""Conversion of torch's attention and Transformer layers to ours and back; the outputs stay the same."""
 
 from regard.interop.torch.attention import attention_from_torch, attention_to_torch
 from regard.interop.torch.convert import from_torch, to_torch

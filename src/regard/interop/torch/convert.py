@@ -1,4 +1,4 @@
-"""Which module of torch is which of ours."""
+"""Conversion of torch's layers and stacks to ours and back."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def from_torch(theirs: nn.Module) -> Any:
 
     Raises:
         TypeError: If the module is none of these.
-        ValueError: If it has a part that ours have not, which is named.
+        ValueError: If ours has no counterpart of one of its parts.
     """
     if isinstance(theirs, nn.MultiheadAttention):
         return attention_from_torch(theirs)
@@ -97,7 +97,7 @@ def to_torch(ours: nn.Module) -> Any:
 
     Raises:
         TypeError: If there is no counterpart.
-        ValueError: If it has a part that torch's have not, which is named.
+        ValueError: If torch has no counterpart of one of its parts.
     """
     if isinstance(ours, MultiHeadAttention):
         return attention_to_torch(ours)
@@ -203,7 +203,7 @@ def _norm(norm: nn.LayerNorm) -> nn.LayerNorm:
 
 
 def _copy(source: Any, target: Any) -> None:
-    """Weight and bias, and the epsilon of a norm; a bias that the source has not is zero."""
+    """Copy weight and bias, and the epsilon of a norm; a missing bias becomes zero."""
     target.weight.copy_(source.weight)
     if target.bias is not None:
         target.bias.copy_(torch.zeros_like(target.bias) if source.bias is None else source.bias)
@@ -239,8 +239,6 @@ def _both_to_torch(encoder: nn.Module, decoder: nn.Module, training: bool) -> nn
         custom_decoder=nn.Identity(),
         batch_first=True,
     )
-    theirs.encoder, theirs.decoder = (
-        encoder,
-        decoder,
-    )  # only now: it draws what it is built with anew
+    # Set afterwards: the constructor initialises the layers it is given again.
+    theirs.encoder, theirs.decoder = encoder, decoder
     return theirs.train(training)

@@ -12,7 +12,7 @@ def masks_from_torch(
     *,
     heads: int,
 ) -> dict[str, Tensor | None]:
-    """What torch's attention takes as masks, as ours takes it: ``ours(x, **masks_from_torch(..., heads=h))``.
+    """The masks of torch's attention as ours takes them: ``ours(x, **masks_from_torch(..., heads=h))``.
 
     True hides a key in `nn.MultiheadAttention` and in the layers of `nn.Transformer`, and shows it here (and in
     `scaled_dot_product_attention`). A mask of numbers is added to the scores in both.
@@ -23,7 +23,7 @@ def masks_from_torch(
         heads: Number of heads, to tell them from the batch.
 
     Returns:
-        ``mask``, True = may be read, and ``bias``; None for what is not restricted.
+        ``mask``, True = may be read, and ``bias``; None where there is no restriction.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Stacks of our layers without embeddings: what torch calls TransformerEncoder, TransformerDecoder and Transformer."""
+"""Stacks of our layers without embeddings, as torch's TransformerEncoder, TransformerDecoder and Transformer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class DecoderStack(nn.Module):
         readable: Bool[Tensor, "batch 1 source"] | None = None,
         watched: Watched | None = None,
     ) -> Float[Tensor, "batch target width"]:
-        """What the decoder holds; ``readable`` says which states may be read."""
+        """The states of the decoder; ``readable`` marks the encoder states that may be read."""
         source = TransformerEncoded(states, readable)
         for layer in self.layers:
             x = layer(x, source, watched)
@@ -88,7 +88,7 @@ class EncoderDecoder(nn.Module):
         target: Float[Tensor, "batch target width"],
         readable: Bool[Tensor, "batch 1 source"] | None = None,
     ) -> Float[Tensor, "batch target width"]:
-        """What the decoder holds after each step; ``readable`` says which sources may be read."""
+        """The states of the decoder; ``readable`` marks the source positions that may be read."""
         output: Tensor = self.decoder(target, self.encoder(source, readable), readable)
         return output
 

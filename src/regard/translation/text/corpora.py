@@ -1,4 +1,4 @@
-"""Parallel text from files: strict about bytes and lines, exact about where a fault is."""
+"""Parallel text from files; errors name the file, the line and the byte."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ _FOREIGN = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-# The longest line that is read: beyond it a file is hardly text with one sentence a line.
+# A file with a longer line is hardly text with one sentence a line.
 LONGEST_LINE = 64 * 2**20
-# Text shrinks to a third or a tenth, and a file made to fill a memory to a thousandth. What is small may be anything.
+# gzip shrinks text to a tenth at best, and a file made to fill the memory to a thousandth. Small files are not checked.
 _MOST_UNPACKED = 250
 _UNSUSPECTED = 8 * 2**20
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation, normalised; and, where it is learnt from, what is said of it.
+    """A sentence and its translation, normalised, with the settings of a pair in training.
 
-    `tags` are said of the source (see `Tokenizer.tagged`); a pass over the corpus takes the pair `weight` times;
-    `links` say which of its words belong together, as `regard align` writes them.
+    Attributes:
+        tags: tags of the source (see `Tokenizer.tagged`).
+        weight: how many times one pass over the corpus takes the pair.
+        links: the links between its words, as `regard align` writes them.
     """
 
     source: str
@@ -80,8 +82,8 @@ Corpus = Tsv | Parallel
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, plain or gzip; only LF (or CRLF) ends a line.
 
-    A byte order mark at the start is dropped. Raises `DataError` naming file, line and byte for anything that is not
-    UTF-8, and for what cannot be read at all.
+    A byte order mark at the start is dropped. Raises `DataError` naming file, line and byte where the text is not
+    UTF-8, and naming the file when it cannot be read.
     """
     with opened(path) as file:
         yield from decoded_lines(file, str(path))
@@ -89,16 +91,22 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
     """The lines of an open binary stream, decoded strictly (see `read_lines`)."""
+    for number, raw in enumerate(raw_lines(file, name), start=1):
+        line = raw.removeprefix(BOM) if number == 1 else raw
+        yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"), name, number)
+
+
+def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """The lines of an open binary stream. Raises `DataError` for a stream that is damaged or is not UTF-8."""
     number = 0
     try:
         while raw := file.readline(LONGEST_LINE + 1):
             number += 1
             if number == 1:
                 refuse_foreign(raw, name)
-                raw = raw.removeprefix(BOM)
             if len(raw) > LONGEST_LINE:
                 raise DataError(f"{name}:{number}: the line is longer than {LONGEST_LINE} bytes")
-            yield _decode(raw.removesuffix(b"\n").removesuffix(b"\r"), name, number)
+            yield raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
         raise DataError(f"{name}: broken gzip data after line {number}: {fault}") from None
     except OSError as fault:
@@ -124,7 +132,7 @@ def read_pairs(corpus: Corpus, limit: int | None = None) -> Pairs:
 
 
 def read_linked(corpus: Corpus, links: Path) -> Pairs:
-    """The same with the word links of another file, line for line; they are parsed where they are needed.
+    """The pairs of a corpus with the word links of another file, line for line. The links are not parsed yet.
 
     Raises `DataError` as `read_pairs` does, and where the file of links has more lines or fewer.
     """
@@ -143,7 +151,7 @@ def read_linked(corpus: Corpus, links: Path) -> Pairs:
 
 
 def read_aligned(corpus: Corpus) -> list[Pair]:
-    """Every line of a corpus, empty sides included: what an evaluation counts."""
+    """Every line of a corpus, empty sides included, as an evaluation counts them."""
     rows = _tsv_rows(corpus) if isinstance(corpus, Tsv) else _parallel_rows(corpus)
     return [Pair(normalise(source), normalise(target)) for source, target in rows]
 
@@ -163,7 +171,7 @@ def _tsv_rows(corpus: Tsv) -> Iterator[tuple[str, str]]:
 
 
 def _parallel_rows(corpus: Parallel) -> Iterator[tuple[str, str]]:
-    # Both are read whole first: unequal counts are told with both numbers before anything is done with a pair.
+    # Both files are read first, so that unequal counts are reported before any pair is used.
     source, target = list(read_lines(corpus.source)), list(read_lines(corpus.target))
     if len(source) != len(target):
         raise DataError(
@@ -174,7 +182,7 @@ def _parallel_rows(corpus: Parallel) -> Iterator[tuple[str, str]]:
 
 
 def opened(path: Path) -> BinaryIO:
-    """The bytes of a file, plain or gzip. Raises `DataError` for what cannot be read at all."""
+    """The bytes of a file, plain or gzip. Raises `DataError` when it cannot be opened."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -192,7 +200,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 class _Unpacked(io.RawIOBase):
-    """The bytes in a gzip file, as long as they are so many as text could be."""
+    """The bytes in a gzip file; reading stops with `DataError` where they are more than text could give."""
 
     def __init__(self, packed: BinaryIO, name: str) -> None:
         self._packed, self._name, self._read = packed, name, 0
@@ -206,7 +214,7 @@ class _Unpacked(io.RawIOBase):
         self._read += count
         if self._read > _UNSUSPECTED and self._read > _MOST_UNPACKED * self._packed.tell():
             raise DataError(
-                f"{self._name}: gzip data that unpacks to more than {_MOST_UNPACKED} times its size is no text"
+                f"{self._name}: gzip data that unpacks to more than {_MOST_UNPACKED} times its size is not text"
             )
         return count
 
@@ -216,7 +224,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def refuse_foreign(raw: bytes, name: str) -> None:
-    """Raise `DataError` for UTF-16 and UTF-32, told by their marks or, without one, by their many NULs."""
+    """Raise `DataError` for UTF-16 and UTF-32, which begin with a mark or contain many NULs."""
     for mark, encoding in _FOREIGN.items():
         if raw.startswith(mark):
             raise DataError(
@@ -232,7 +240,7 @@ def refuse_foreign(raw: bytes, name: str) -> None:
 
 
 def _unmarked(raw: bytes) -> str:
-    """The encoding of a line with many NULs, by which bytes of a character they are."""
+    """The encoding of a line with many NULs, found by their positions in each character."""
     nul = [10 * raw[i::4].count(0) > 9 * len(raw[i::4]) for i in range(4)]
     if nul[2] and nul[3]:
         return "UTF-32LE"

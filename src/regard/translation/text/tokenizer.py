@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 import sentencepiece
 
-from regard.errors import ConfigurationError, DataError, ModelError
+from regard.errors import ConfigurationError, DataError, ModelError, one_line
 from regard.translation import checksums
 from regard.translation.text import alphabet, vocabulary
 from regard.translation.text.normalisation import normalise
@@ -47,12 +47,14 @@ class Tokenizer:
     def __init__(self, model: bytes, name: str = "tokenizer") -> None:
         self.model = model
         try:
-            vocabulary.check(model)
+            tags = vocabulary.check(model)
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
             self._check(name)
-            self.tags = {tag: EOS + 1 + i for i, tag in enumerate(vocabulary.tags(model))}
+            self.tags = {tag: EOS + 1 + i for i, tag in enumerate(tags)}
         except (RuntimeError, ValueError, IndexError) as fault:
-            raise ModelError(f"{name}: not a usable sentencepiece model: {_line(fault)}") from None
+            raise ModelError(
+                f"{name}: not a usable sentencepiece model: {one_line(fault, 300)}"
+            ) from None
 
     def _check(self, name: str) -> None:
         processor = self._pieces
@@ -128,7 +130,7 @@ class Tokenizer:
             )
         except RuntimeError as fault:
             raise DataError(
-                f"no tokenizer of {vocabulary_size} pieces can be learnt from this text: {_line(fault)}"
+                f"no tokenizer of {vocabulary_size} pieces can be learnt from this text: {one_line(fault, 300)}"
             ) from None
         return cls(written.getvalue())
 
@@ -229,7 +231,3 @@ def _check_size(size: int, characters: set[str], tags: int) -> None:
 
 def _is_byte(name: str) -> bool:
     return _BYTE.fullmatch(name) is not None
-
-
-def _line(fault: Exception) -> str:
-    return " ".join(str(fault).split())[:300]

@@ -1,7 +1,7 @@
-"""What a sentencepiece model file says, read here before the C++ library is given it.
+"""Checks of sentencepiece model files, made before the C++ library reads them.
 
-That library believes its files: a character map or pieces made up by others can crash it, and none of it can be
-caught. A file of ours has an empty character map, distinct pieces and every byte; nothing else is let through.
+A crafted character map or crafted pieces can crash that library, and the crash cannot be caught. Only files as we
+train them pass: with an empty character map, distinct pieces and every byte.
 The format is protocol buffers: https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
 """
 
@@ -13,84 +13,98 @@ import struct
 from collections.abc import Iterator
 from itertools import takewhile
 
-_LARGEST_VOCABULARY = 1_000_000
+LARGEST_VOCABULARY = 1_000_000
 _LONGEST_PIECE = 256
 _LARGEST_SCORE = 1e7
 _MOST_TAGS = 1000
 _TAG = re.compile("<([0-9A-Za-z][0-9A-Za-z_-]{0,63})>")
 
 # Fields of ModelProto, of a piece, of TrainerSpec and of NormalizerSpec.
-_PIECE, _TRAINER, _NORMALISER, _DENORMALISER = 1, 2, 3, 5
+_PIECE, TRAINER, NORMALISER, DENORMALISER = 1, 2, 3, 5
 _TEXT, _SCORE, _TYPE = 1, 2, 3
-_MODEL_TYPE, _SPACE_AS_SUFFIX, _BYTE_FALLBACK = 3, 24, 35
-_CHARACTER_MAP, _DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE_SPACES = 2, 3, 4, 5
+_MODEL_TYPE, _SPACE_AS_SUFFIX, BYTE_FALLBACK = 3, 24, 35
+CHARACTER_MAP, _DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE_SPACES = 2, 3, 4, 5
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 
 # Padding, unknown, begin and end of sentence.
 _SPECIAL = [_CONTROL, _UNKNOWN, _CONTROL, _CONTROL]
 
 Value = int | bytes
+# The fields of each part of a file, by their numbers.
+Parts = dict[int, dict[int, Value]]
 
 
-def check(model: bytes) -> None:
-    """Raise ValueError, saying what is wrong, unless `model` is a unigram or BPE model as we train them."""
-    pieces: list[bytes] = []
-    parts: dict[int, dict[int, Value]] = {}
+def check(model: bytes) -> list[str]:
+    """The names of the tags of a unigram or BPE model as we train them; they follow the four special pieces.
+
+    Raises:
+        ValueError: it is another kind of model, or broken; the text says how.
+    """
+    pieces, parts = parse(model)
+    _check_settings(parts)
+    if not 4 < len(pieces) <= LARGEST_VOCABULARY:
+        raise ValueError(f"it holds {len(pieces)} pieces")
+    return _checked_tags(pieces)
+
+
+def parse(model: bytes, ignored: int | None = None) -> tuple[list[tuple[str, int]], Parts]:
+    """The text and type of each piece, and the fields of the trainer and the two normalisers.
+
+    Raises:
+        ValueError: it is no such file, or has another field than these and `ignored`.
+    """
+    pieces: list[tuple[str, int]] = []
+    parts: Parts = {}
     for field, value in fields(model):
         if field == _PIECE:
-            pieces.append(content(value))
-        elif field in (_TRAINER, _NORMALISER, _DENORMALISER) and field not in parts:
+            pieces.append(_piece(len(pieces), content(value)))
+        elif field in (TRAINER, NORMALISER, DENORMALISER) and field not in parts:
             parts[field] = dict(fields(content(value)))
-        else:
+        elif field != ignored:
             raise ValueError(f"field {field} is unknown or given twice")
-    _check_settings(parts)
-    if not 4 < len(pieces) <= _LARGEST_VOCABULARY:
-        raise ValueError(f"it holds {len(pieces)} pieces")
-    _check_pieces([piece(i, data) for i, data in enumerate(pieces)])
-
-
-def _check_settings(parts: dict[int, dict[int, Value]]) -> None:
-    trainer, normaliser = parts.get(_TRAINER, {}), parts.get(_NORMALISER, {})
-    if trainer.get(_MODEL_TYPE, 1) not in (1, 2):
+    if parts.get(TRAINER, {}).get(_MODEL_TYPE, 1) not in (1, 2):
         raise ValueError("it is neither a unigram nor a BPE model")
-    if trainer.get(_BYTE_FALLBACK) != 1:
+    return pieces, parts
+
+
+def _check_settings(parts: Parts) -> None:
+    trainer, normaliser = parts.get(TRAINER, {}), parts.get(NORMALISER, {})
+    if trainer.get(BYTE_FALLBACK) != 1:
         raise ValueError("it does not fall back to bytes")
     if trainer.get(_SPACE_AS_SUFFIX, 0) != 0:
         raise ValueError("its spaces end words, ours begin them")
     spaces = (_DUMMY_PREFIX, 1), (_REMOVE_SPACES, 0), (_ESCAPE_SPACES, 1)
     if any(normaliser.get(field, 1) != ours for field, ours in spaces):
-        raise ValueError("it treats spaces otherwise than ours")
-    for part in (normaliser, parts.get(_DENORMALISER, {})):
-        if part.get(_CHARACTER_MAP, b"") != b"":
-            raise ValueError("it normalises characters, which is not its office")
+        raise ValueError("it treats spaces in another way than our models")
+    for part in (normaliser, parts.get(DENORMALISER, {})):
+        if part.get(CHARACTER_MAP, b"") != b"":
+            raise ValueError("it normalises characters, which our models do not")
 
 
-def _check_pieces(pieces: list[tuple[str, int]]) -> None:
+def _checked_tags(pieces: list[tuple[str, int]]) -> list[str]:
     if [kind for _, kind in pieces[:4]] != _SPECIAL:
         raise ValueError("padding, unknown, begin and end must be ids 0, 1, 2, 3")
-    if len({text for text, _ in pieces}) != len(pieces):
-        raise ValueError("it holds a piece twice")
-    names = _leading(pieces)
+    names = [name for name, _ in takewhile(lambda each: each[1] == _CONTROL, pieces[4:])]
     if len(names) > _MOST_TAGS or not all(map(_TAG.fullmatch, names)):
-        raise ValueError(f"its tags are more than {_MOST_TAGS}, or have odd names")
+        raise ValueError(
+            f"it has more than {_MOST_TAGS} tags, or tags with odd names: expected <2fr>"
+        )
     if any(kind not in (_NORMAL, _BYTE) for _, kind in pieces[4 + len(names) :]):
         raise ValueError("it holds pieces that are neither text nor bytes")
-    if {text for text, kind in pieces if kind == _BYTE} != {f"<0x{b:02X}>" for b in range(256)}:
-        raise ValueError("it does not hold each byte once")
+    check_distinct(pieces, falls_back=True)
+    return [name[1:-1] for name in names]
 
 
-def tags(model: bytes) -> list[str]:
-    """The names of the tags of a model that was checked: control pieces, next after the four special ones."""
-    pieces = [content(value) for field, value in fields(model) if field == _PIECE]
-    return [name[1:-1] for name in _leading([piece(i, data) for i, data in enumerate(pieces)])]
+def check_distinct(pieces: list[tuple[str, int]], *, falls_back: bool) -> None:
+    """Raise ValueError unless pieces differ and each byte is one where the model falls back to bytes."""
+    if len({text for text, _ in pieces}) != len(pieces):
+        raise ValueError("it holds a piece twice")
+    expected = {f"<0x{b:02X}>" for b in range(256)} if falls_back else set()
+    if {text for text, kind in pieces if kind == _BYTE} != expected:
+        raise ValueError("it does not hold each byte once, or holds bytes it does not fall back to")
 
 
-def _leading(pieces: list[tuple[str, int]]) -> list[str]:
-    after = pieces[len(_SPECIAL) :]
-    return [text for text, _ in takewhile(lambda each: each[1] == _CONTROL, after)]
-
-
-def piece(number: int, data: bytes) -> tuple[str, int]:
+def _piece(number: int, data: bytes) -> tuple[str, int]:
     """The text and the type of one piece."""
     given = dict(fields(data))
     text = content(given.get(_TEXT, b""))

@@ -1,9 +1,7 @@
-"""One split of a corpus read once, line by line: what is counted of it, and what is wrong with it."""
+"""One split of a corpus, read once line by line: counts and findings."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,30 +16,29 @@ from regard.translation.text.checking.findings import Findings
 from regard.translation.text.checking.lengths import Lengths
 from regard.translation.text.checking.repetitions import Prints
 from regard.translation.text.checking.vocabulary import Vocabulary
-from regard.translation.text.corpora import LONGEST_LINE, Corpus, Pair, Tsv, opened, refuse_foreign
+from regard.translation.text.corpora import BOM, Corpus, Pair, Tsv, opened, raw_lines
 from regard.translation.text.normalisation import normalise
 
-# In place of a line that is no UTF-8, from which no such text is decoded.
+# Stands for a line that is not UTF-8; valid UTF-8 never decodes to it.
 _UNREAD = "\ud800"
-_BOM = b"\xef\xbb\xbf"
 SIDES = ("source", "target")
-# A pair of few characters may well have any ratio.
+# The ratio of pairs with fewer characters is not checked.
 _SHORT = 20
 
 
 @dataclass
 class Split:
-    """What there is to say of one split.
+    """The counts of one split.
 
     Attributes:
-        name: its file or files, in words.
-        files: the same as paths.
-        lines: in the file; of two files in the longer one.
-        pairs: with both sides full.
+        name: its file, or "A and B" for two files.
+        files: their paths.
+        lines: lines of the file, or of the longer of two files.
+        pairs: pairs with text on both sides.
         empty: lines with an empty side.
-        words: by side ("source", "target") the lengths in words.
-        characters: the same in characters.
-        pieces: the same in pieces; empty without a tokenizer.
+        words: the lengths in words, by side ("source", "target").
+        characters: the lengths in characters, by side.
+        pieces: the lengths in pieces, by side; empty without a tokenizer.
         prints: hashes of the lines.
         outliers: pairs whose lengths in characters are out of proportion.
     """
@@ -67,13 +64,13 @@ def read_split(
     vocabularies: dict[str, Vocabulary] | None = None,
     ratio: float = 3.0,
 ) -> Split:
-    """Read a split and count. Of each line 64 bytes stay in memory, whatever its length.
+    """Read a split and count. Each line takes 64 bytes of memory, for any length.
 
     Args:
         corpus: a table or two files.
-        findings: where troubles go.
-        vocabularies: by side, to be counted as well.
-        ratio: how many times the corpus' own proportion of characters makes an outlier.
+        findings: problems are added to it.
+        vocabularies: by side; the pieces of the lines are counted in them.
+        ratio: a pair is an outlier when its ratio of characters is this many times that of the corpus.
     """
     files = [corpus.path] if isinstance(corpus, Tsv) else [corpus.source, corpus.target]
     split = Split(" and ".join(map(str, files)), [str(file) for file in files])
@@ -128,30 +125,17 @@ def _count(
 def _lines(
     path: Path, findings: Findings, forms: set[str], broken: set[Path]
 ) -> Iterator[str | None]:
-    """The lines of a file; what cannot be decoded or read is an error, and a file that breaks off `broken`."""
-    number = 0
+    """The lines of a file. Damage is reported as an error; a file without a readable end is added to `broken`."""
     try:
         with opened(path) as file:
-            while raw := file.readline(LONGEST_LINE + 1):
-                number += 1
-                if number == 1:
-                    refuse_foreign(raw, str(path))
-                    if raw.startswith(_BOM):
-                        findings.add("warning", f"{characters.BOM} at the start", f"{path}:1:1")
-                        raw = raw.removeprefix(_BOM)
-                if len(raw) > LONGEST_LINE:
-                    raise DataError(
-                        f"{path}:{number}: the line is longer than {LONGEST_LINE} bytes"
-                    )
+            for number, raw in enumerate(raw_lines(file, str(path)), start=1):
+                if number == 1 and raw.startswith(BOM):
+                    findings.add("warning", f"{characters.BOM} at the start", f"{path}:1:1")
+                    raw = raw.removeprefix(BOM)
                 yield _decoded(raw, f"{path}:{number}", findings, forms)
-        return
     except DataError as fault:
         findings.add("error", str(fault))
-    except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
-        findings.add("error", f"{path}: broken gzip data after line {number}: {fault}")
-    except OSError as fault:
-        findings.add("error", f"{path}: cannot be read: {fault.strerror or fault}")
-    broken.add(path)
+        broken.add(path)
 
 
 def _decoded(raw: bytes, where: str, findings: Findings, forms: set[str]) -> str:
@@ -199,7 +183,7 @@ def _find_outliers(
     if not split.pairs:
         return
     source, target = (np.frombuffer(side, dtype=np.uint32).astype(np.float64) for side in lengths)
-    # Some languages take fewer characters than others: what counts is the corpus' own proportion.
+    # Languages differ in length, so each pair is compared with the proportion of the whole corpus.
     relative = (source / target) / (source.sum() / target.sum())
     far = (np.maximum(relative, 1 / relative) > ratio) & (np.maximum(source, target) >= _SHORT)
     numbers = [split.prints.lines[int(place)] for place in np.flatnonzero(far)]
