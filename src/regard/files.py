@@ -1,4 +1,4 @@
-"""Files and folders written whole or not at all, whatever fails on the way: a full disk, a kill, a power cut."""
+"""Atomic writing of files and folders: a full disk, a kill or a power cut leaves the old state or the new one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write(path: str | os.PathLike[str], content: bytes) -> Path:
         The path.
 
     Raises:
-        OSError: it cannot be written; the error names `path`, and what was there is untouched.
+        OSError: it cannot be written; the error names `path`, and the old file is unchanged.
     """
     with replacing(path) as unfinished, open(unfinished, "xb") as file:
         file.write(content)
@@ -52,10 +52,10 @@ def write(path: str | os.PathLike[str], content: bytes) -> Path:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A name to write a file under; at the end of the block that file takes the place of `path`.
+    """The path of a temporary file; at the end of the block that file replaces `path`.
 
-    It is forced to the disk, then renamed, then the folder is forced to the disk: after a power cut there is
-    the old file or the new one. When the block fails there is the old one, and nothing beside it.
+    The file is forced to the disk, then renamed, then the folder is forced to the disk, so that a power cut leaves
+    the old file or the new one. When the block fails, the temporary file is removed.
 
     Args:
         path: where the file goes; one that is there is replaced. A link is followed within its folder.
@@ -83,10 +83,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
-    """A file that is open for reading. A pipe or a device in its place is refused: reading it might never end.
+    """A file that is open for reading. A pipe or a device is refused, because reading it might never end.
 
     Raises:
-        OSError: it cannot be read, or is no ordinary file.
+        OSError: it cannot be read, or is not an ordinary file.
     """
     with open(path, "rb", opener=_at_once) as file:
         if not S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -107,7 +107,7 @@ def read(path: str | os.PathLike[str], most: int | None = None) -> bytes:
 
 
 def append(path: str | os.PathLike[str], content: bytes) -> None:
-    """Add to the end of a file, or leave it as it is: what a full disk took is taken back.
+    """Add to the end of a file; when that fails, for example on a full disk, the file is cut back to its old end.
 
     Raises:
         OSError: it cannot be written; the error names `path`.
@@ -129,10 +129,10 @@ def append(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def subfolder(path: str | os.PathLike[str]) -> Path:
-    """Make a folder that is part of another one, unless it is there already.
+    """Make a folder inside another one, unless it is there already.
 
     Raises:
-        OSError: it cannot be made, or is a link, through which files would be written and removed elsewhere.
+        OSError: it cannot be made, or it is a link, so that files would be written and removed elsewhere.
     """
     if os.path.islink(path):
         raise OSError(ELOOP, "is a link: use the folder that it leads to", str(path))
@@ -141,7 +141,7 @@ def subfolder(path: str | os.PathLike[str]) -> Path:
 
 
 def _place(path: str | os.PathLike[str]) -> Path:
-    """Where the content of a file goes: a link in a folder of somebody else's must not lead out of it."""
+    """The path that a file is written to; a link to a file in another folder is refused."""
     place = Path(os.path.realpath(path))
     if os.path.islink(path) and place.parent != Path(os.path.realpath(Path(path).parent)):
         raise OSError(ELOOP, f"is a link to another folder: write to {place} itself", str(path))
@@ -149,7 +149,7 @@ def _place(path: str | os.PathLike[str]) -> Path:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for the other end where it is a pipe."""
+    """Open a file; a pipe is opened without waiting for its other end."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
@@ -163,9 +163,7 @@ def sync_folder(folder: Path) -> None:
     """Force a folder's entries to the disk, so that a rename outlives a power cut."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except (
-        PermissionError
-    ):  # Windows opens no folder; others may be open to writing and closed to reading
+    except PermissionError:  # on Windows, and for folders that may be written to but not read
         return
     try:
         os.fsync(handle)
@@ -174,7 +172,7 @@ def sync_folder(folder: Path) -> None:
 
 
 class HeldError(Exception):
-    """Another process holds a lock; `holder` is its number, or "unknown"."""
+    """Another process holds a lock; `holder` is its process id, or "unknown"."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(f"process {holder} holds it")
@@ -189,7 +187,7 @@ class Lock:
     handle: int
 
     def held(self) -> bool:
-        """Whether the file is still at its path: False when it was removed, or replaced by another process's."""
+        """Whether the file is still at its path; False when it was removed or replaced."""
         try:
             return os.path.samestat(
                 os.fstat(self.handle), os.stat(self.path, follow_symlinks=False)
@@ -200,9 +198,9 @@ class Lock:
 
 @contextmanager
 def locked(path: Path) -> Iterator[Lock]:
-    """Hold a lock file while the block runs. It names this process and is removed at the end.
+    """Hold a lock file while the block runs. It contains the process id and is removed at the end.
 
-    A lock ends with its process, so a file that a killed process left does not count. A symbolic link is refused.
+    A lock ends with its process, so the file of a killed process does not block others. A symbolic link is refused.
 
     Raises:
         HeldError: another process holds it.
@@ -210,14 +208,14 @@ def locked(path: Path) -> Iterator[Lock]:
     """
     lock = _take(path)
     try:
-        with suppress(OSError):  # a full disk: the lock holds without the number
+        with suppress(OSError):  # a full disk: the lock holds without the process id
             os.ftruncate(lock.handle, 0)
-            # From the second byte on: Windows lets nobody else read the first one.
+            # From the second byte on: on Windows no other process can read the locked first byte.
             os.lseek(lock.handle, 0, os.SEEK_SET)
             os.write(lock.handle, b"\n%d" % os.getpid())
         yield lock
     finally:
-        # While it is held, so that nobody locks a file that is then removed. Windows removes it once it is closed.
+        # Removed while it is held, so that no process locks a file that is then removed. Windows needs it closed first.
         removed = not lock.held() or _removed(path)
         os.close(lock.handle)
         if not removed:
@@ -226,13 +224,13 @@ def locked(path: Path) -> Iterator[Lock]:
 
 @contextmanager
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder to write into, which is put at `path` when the block ends without a fault.
+    """A temporary folder, which is renamed to `path` when the block ends without an error.
 
-    Until then it is a hidden one beside that place, and locked. Such a folder that nobody holds is what a killed
-    process left: whoever makes the same folder next removes it.
+    The temporary folder is hidden, in the same parent, and locked. One without a lock was left by a killed process,
+    and is removed when the same folder is made again.
 
     Args:
-        path: where the folder goes; its parent is there, and it is not.
+        path: the folder to make; its parent exists, and it does not.
 
     Raises:
         OSError: it cannot be written, or the block raised one.
@@ -252,23 +250,23 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def use(folder: Path) -> None:
-    """Note that a folder of a cache is used: see `remove_unused`."""
-    with suppress(OSError):  # another person's, or removed this moment
+    """Record that a folder of a cache is used (see `remove_unused`)."""
+    with suppress(OSError):  # of another user, or just removed
         os.utime(folder)
 
 
 def remove_unused(cache: Path, name: str, days: float = UNUSED) -> None:
-    """Remove the folders of a cache that nobody has used or written to for so many days, each at once and whole.
+    """Remove the folders of a cache that were not used or written to for so many days, each by one rename first.
 
     Args:
-        cache: the folder they are in.
-        name: a pattern that their names match: all else is left alone, but for what a killed process left.
+        cache: the cache folder.
+        name: a pattern for the names of folders to remove; temporary folders of killed processes match too.
     """
     names, latest = re.compile(rf"{name}|\..*\.tmp"), time.time() - days * 24 * 3600
     with suppress(OSError):
         for entry in list(os.scandir(cache)):
             own = names.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
-            with suppress(OSError):  # another process was quicker, or it is another person's
+            with suppress(OSError):  # removed by another process, or of another user
                 if own and entry.stat(follow_symlinks=False).st_mtime < latest:
                     doomed = cache / f".{secrets.token_hex(6)}.tmp"
                     os.rename(entry.path, doomed)
@@ -280,13 +278,13 @@ def _locked_folder(parent: Path, mark: str) -> tuple[Path, int | None]:
     while True:
         made = parent / f".{mark}.{secrets.token_hex(6)}.tmp"
         made.mkdir()
-        # Before it is locked, another process may take it for abandoned and remove it.
+        # Until it is locked, another process may remove it as abandoned.
         with suppress(FileNotFoundError):
             try:
                 handle = os.open(made, os.O_RDONLY)
-            except PermissionError:  # Windows opens no folder, so none is ever found abandoned
+            except PermissionError:  # Windows cannot open folders, so none is found abandoned
                 return made, None
-            with suppress(OSError):  # no locks here: nobody finds it abandoned, either
+            with suppress(OSError):  # without locks no process finds it abandoned, either
                 _lock(handle)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), made.stat()):
@@ -326,7 +324,7 @@ def _take(path: Path) -> Lock:
         except BaseException:
             os.close(lock.handle)
             raise
-        os.close(lock.handle)  # its last holder has just removed it: make a new one
+        os.close(lock.handle)  # its last holder has just removed the file: make a new one
 
 
 def _removed(path: Path) -> bool:
@@ -342,8 +340,6 @@ def _lock(handle: int, *, wait: bool = True) -> bool:
 
     Raises OSError where it cannot be locked.
     """
-    from filelock import (
-        lock_descriptor,
-    )  # when it is needed: it takes as long to import as all of this
+    from filelock import lock_descriptor  # slow to import
 
     return lock_descriptor(handle, blocking=wait)

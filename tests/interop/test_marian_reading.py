@@ -284,7 +284,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "text": (vocabulary(lambda v: v.update(zz="1")), "'zz' has no whole number as its id"),
     "begins": (
         vocabulary(lambda v: [rename(v, name) for name in ("<s>", "<start>", "<regard:start>")]),
-        "no name is left for ours",
+        "our begin piece needs one of these names",
     ),
     "unknown": (vocabulary(lambda v: v.pop("<unk>")), "it has no <unk>"),
     "missing": (tensors(lambda t: t.pop(FC1)), f"tensor {FC1} is missing"),

@@ -113,7 +113,10 @@ def test_reordering_twice_is_what_it_was(tmp_path):
     ("changes", "reason"),
     [
         ({"norm": "pre"}, 'model.norm is "pre": Marian normalises after each sublayer'),
-        ({"positions": "learned"}, 'model.positions is "learned": Marian works its positions out'),
+        (
+            {"positions": "learned"},
+            'model.positions is "learned": Marian has sines and cosines only',
+        ),
     ],
 )
 def test_what_marian_has_not_is_refused_with_the_reason(tmp_path, changes, reason):

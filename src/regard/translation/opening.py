@@ -1,4 +1,4 @@
-"""Models found by name or folder, one or several that belong together."""
+"""Opening models by name or folder, one or several that are averaged."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ BUNDLED = Path(__file__).parent.parent / "bundled"
 def open_runs(
     names_or_folders: str | Path | Sequence[str | Path],
 ) -> tuple[list[Run], Tokenizers]:
-    """The run of a name or folder, or those of several, and the tokenizers that all of them share.
+    """The runs of names or folders, and the tokenizers that all of them share.
 
     Raises:
-        ModelError: one of them is not there or broken, or cuts text otherwise than the first.
+        ModelError: one of them is missing or broken, or has other tokenizers than the first.
     """
     if isinstance(names_or_folders, str | Path):
         names_or_folders = [names_or_folders]

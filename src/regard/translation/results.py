@@ -1,4 +1,4 @@
-"""What a translator answers: words, candidates, translations."""
+"""The results of a translator: words, candidates, translations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTEBOOK = "regard.viewing.notebook"  # a package above, without which translati
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a translation, and how probable the model held it: the product of its pieces' probabilities."""
+    """A word of a translation, with the product of the probabilities of its pieces."""
 
     text: str
     confidence: float
@@ -34,8 +34,8 @@ class Candidate:
 
     Attributes:
         text: the translation.
-        score: what candidates are ranked by: log-probability over the length penalty, plus the coverage
-            penalty; larger is better.
+        score: the log-probability divided by the length penalty, plus the coverage penalty; candidates
+            are ranked by it, larger is better.
         log_probability: of the translation and its end.
         words: the translation's words, which joined with spaces are its text.
         alignment: (source word, target word) from 0, words being those between spaces: for each target
@@ -51,7 +51,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Translation:
-    """A sentence, its translation, and what the model looked at.
+    """A sentence, its translation, and the attention of the model.
 
     Attributes:
         source: the sentence as it was given.
@@ -94,9 +94,9 @@ class Translation:
     unfinished: bool = False
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:
-        """What the queries and the keys of a look stand for: `queries, keys`.
+        """The labels of the queries and of the keys of a look.
 
-        A look at the source has a row for every piece written; a decoder's look at itself one for every piece read.
+        A look at the source has a row for each piece that was written; a look of the decoder at itself, for each read.
         """
         if "encoder." in name:
             return self.source_pieces, self.source_pieces
@@ -116,7 +116,7 @@ def candidate(
     source_pieces: Sequence[str] = (),
     weights: Float[Tensor, "written source"] | None = None,
 ) -> Candidate:
-    """A hypothesis in words. With `weights`, what each piece looked at, its alignment too."""
+    """A hypothesis in words; with `weights`, the attention of each piece, also its alignment."""
     pieces = target.pieces(hypothesis.tokens)
     spans = words_of(pieces)
     texts = [target.decode(hypothesis.tokens[start:stop]) for start, stop in spans]
@@ -146,7 +146,6 @@ def words_of(pieces: Sequence[str]) -> list[tuple[int, int]]:
     [(0, 1), (1, 3), (3, 5)]
     """
     starts = [place for place, piece in enumerate(pieces) if place == 0 or piece.startswith(_SPACE)]
-    # Nothing was written: no words, and not one that ends at 0.
     return [] if not starts else list(zip(starts, [*starts[1:], len(pieces)], strict=True))
 
 
@@ -155,10 +154,10 @@ def align(
     targets: Sequence[tuple[int, int]],
     sources: Sequence[tuple[int, int]],
 ) -> list[Link]:
-    """For each target word the source word that it looked at most, of equals the first.
+    """For each target word the source word with the largest weight, the first of equal ones.
 
-    A word is looked at as much as its pieces together, and looks as its pieces do on average. The end of
-    the sentence is no word: it neither looks nor is looked at.
+    The weight of a source word is the sum over its pieces, and that of a target word the mean over its
+    pieces. The end of the sentence is left out.
     """
     if not targets or not sources:
         return []

@@ -1,4 +1,4 @@
-"""The front door from Python: open a model, translate, and see what it looked at."""
+"""The translator for Python: open a model, translate, and look at its attention."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LONGEST_SOURCE = 512
 _CHUNK = 256
 BATCH_TOKENS = 8192
 
-# The hypotheses of a sentence, each with what it looked at where alignments are wanted.
+# The hypotheses of a sentence, each with its attention where alignments are wanted.
 _Found = list[tuple[Hypothesis, Tensor | None]]
 
 
@@ -81,14 +81,13 @@ class Translator:
         *,
         shortlist: bool = False,
     ) -> Translator:
-        """A bundled model by its name, or a run folder's; of several, what they say together.
+        """Open a bundled model by its name or a model by its folder; several models are averaged.
 
-        Several models are averaged word by word (see `decoding.ensemble`); the first one's configuration
-        says how to search, and the shortlist is its own where one is wanted. `to` is the language to translate
-        into, of a model that knows several.
+        Several models are averaged word by word (see `decoding.ensemble`), with the search and the shortlist of
+        the first one. `to` is the target language, for models with several.
 
         Raises:
-            ModelError: there is none, it is broken, has no shortlist, or the models have different vocabularies.
+            ModelError: a model is missing or broken, has no shortlist, or the models have different vocabularies.
             ConfigurationError: it does not translate into that language.
         """
         runs, tokenizers = open_runs(names_or_folders)

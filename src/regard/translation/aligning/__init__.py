@@ -1,1 +1,1 @@
-"""Word alignments out of a model's attention: which look to read, and how it was chosen."""
+"""Word alignments from the attention of a model, and the choice of the attention to use."""

@@ -1,4 +1,4 @@
-"""Words of given translations linked to the words they come from."""
+"""Links between the words of given translations and the words of their sources."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from regard.translation.runs import Tokenizers
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """A sentence, its translation, and which word comes from which.
+    """A sentence, its translation, and the links between their words.
 
     Attributes:
         source: words.
         target: words.
-        links: (source, target) positions in them, from 0.
-        weights: what the links were read off.
-        unread: words beyond the pieces that the model reads; no link reaches them.
+        links: (source, target) positions of linked words, from 0.
+        weights: the attention that the links were read from.
+        unread: the number of words beyond the pieces that the model reads; they have no links.
     """
 
     source: list[str]
@@ -45,7 +45,7 @@ class Aligned:
 
 
 class Aligner:
-    """A translation model put to another use (Bahdanau et al. 2015 already drew it): who comes from whom."""
+    """A translation model used to align words, by its attention (Bahdanau et al. 2015)."""
 
     def __init__(self, model: TranslationModel, tokenizers: Tokenizers, choice: Choice) -> None:
         self.model = model
@@ -64,7 +64,7 @@ class Aligner:
 
 
 def grown(forward: Sequence[Aligned], backward: Sequence[Aligned]) -> list[set[Link]]:
-    """Two directions made one by grow-diag-final-and; `backward` is the other model's, sides exchanged.
+    """Two directions combined by grow-diag-final-and; `backward` is of the model that translates the other way.
 
     Raises:
         ConfigurationError: the two are not about the same sentences.
@@ -78,7 +78,7 @@ def grown(forward: Sequence[Aligned], backward: Sequence[Aligned]) -> list[set[L
 
 
 def weights_of(reading: WordAttention, choice: Choice) -> Float[Tensor, "target source"]:
-    """The one matrix that a choice reads. Raises `ConfigurationError` when there is no such head."""
+    """The attention of a choice as one matrix. Raises `ConfigurationError` when there is no such head."""
     by_layer = getattr(reading, choice.rows)
     if not by_layer:
         return torch.zeros(len(reading.target.words), len(reading.source.words))
@@ -95,7 +95,7 @@ def weights_of(reading: WordAttention, choice: Choice) -> Float[Tensor, "target 
 
 
 def links_of(weights: Float[Tensor, "target source"], choice: Choice) -> set[Link]:
-    """The links that a choice reads off its matrix."""
+    """The links that the method of a choice reads from its matrix."""
     if choice.method == "threshold":
         return threshold_links(weights, choice.threshold)
     return argmax_links(weights) if choice.method == "argmax" else mutual_links(weights)

@@ -1,4 +1,4 @@
-"""Which attention of a model aligns words: said in one line, kept beside the model."""
+"""The choice of the attention that aligns words, and its file in the folder of a model."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Choice:
     Attributes:
         layer: of the decoder, from 0; None for the mean of all layers.
         head: of the layer, from 0; None for the mean of its heads.
-        rows: "written", the steps that write a target word, or "read", those that have just read
-            it: one step later, which is called shifted (Chen et al. 2020, arXiv 2004.14837).
-        balanced: whether the words of the source compete for those of the target (`balance`).
+        rows: "written", the steps that write a target word, or "read", the steps that have just
+            read it, one later, which are called shifted (Chen et al. 2020, arXiv 2004.14837).
+        balanced: whether the words of the source compete for those of the target (`sinkhorn`).
         method: "argmax" links each target word to one source word; "mutual" keeps of those links
-            the ones that hold from the source as well; "threshold" links whatever has the weight.
-        threshold: of the method of that name, a share of a target word's look.
+            those that hold from the source as well; "threshold" links every pair with the weight.
+        threshold: the least weight of a link, for the method of that name.
 
     Raises:
         ConfigurationError: a number out of its range.
@@ -72,14 +72,14 @@ class Choice:
 
 
 def usual(layers: int) -> Choice:
-    """What is read where nothing was chosen: the layer before the last (Garg et al. 2019,
-    arXiv 1909.02074), the mean of its heads, balanced.
+    """The default choice: the layer before the last (Garg et al. 2019, arXiv 1909.02074), the mean
+    of its heads, balanced.
     """
     return Choice(layer=max(layers - 2, 0), balanced=True)
 
 
 def taught(configuration: Configuration) -> Choice | None:
-    """What the training has taught to look at linked words, if anything (`[training.guide]`)."""
+    """The head that training guided towards linked words (`[training.guide]`), if it did."""
     guide = configuration.training.guide
     return Choice(layer=guide.layer, head=guide.head, rows=guide.rows) if guide else None
 
@@ -145,7 +145,7 @@ def find(run: Run) -> StoredChoice | None:
             f"{path}: {key}: {first['msg']}: choose again with regard align --choose"
         ) from None
     except (ValueError, TypeError, RecursionError, ConfigurationError) as fault:
-        raise ModelError(f"{path}: no choice of an alignment: {one_line(fault)}") from None
+        raise ModelError(f"{path}: not a choice of an alignment: {one_line(fault)}") from None
     current = found.weights == fingerprint(run)
     return StoredChoice(found.choice, _plain(found.gold), found.sentences, found.aer, current)
 
@@ -170,5 +170,5 @@ def _quoted(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that stands in quotes and on one line."""
+    """Text without quotes, backslashes and line breaks."""
     return "".join(c if c.isprintable() and c not in '"\\' else "_" for c in text)

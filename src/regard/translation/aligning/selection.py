@@ -1,4 +1,4 @@
-"""The attention that aligns best, found by trying all of it against gold links."""
+"""The attention that aligns best, found by measuring every choice on gold links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 @dataclass(frozen=True)
 class Tried:
-    """A choice and how it did."""
+    """A choice and its scores."""
 
     choice: Choice
     scores: AlignmentScores
@@ -30,14 +30,14 @@ class Tried:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a search among all of a model's attention found.
+    """The result of measuring every choice.
 
     Attributes:
         best: the choice with the lowest error rate on all sentences.
-        tried: every choice, in their order.
-        crossed: the best of each half of the sentences, with its scores on the *other* half: what
-            to expect of sentences that had no say in the choice.
-        diagonal: the scores of the diagonal, which knows nothing of words.
+        tried: every choice with its scores.
+        crossed: the best choice of each half of the sentences, with its scores on the *other* half.
+            They estimate the scores on sentences that were not used to choose.
+        diagonal: the scores of linking along the diagonal, as a baseline.
     """
 
     best: Tried
@@ -50,11 +50,11 @@ def choose(readings: Sequence[WordAttention], gold: Gold) -> Chosen:
     """Try every layer, head, row and method on sentences whose links are known.
 
     Args:
-        readings: of the gold's sentences, every layer.
-        gold: their links.
+        readings: the attention of every layer for the sentences of the gold links.
+        gold: the gold links.
 
     Raises:
-        DataError: fewer than two sentences, or not the gold's.
+        DataError: fewer than two sentences, or another number than in the gold links.
     """
     count = len(readings)
     if count != len(gold.sure):
@@ -81,7 +81,7 @@ def choose(readings: Sequence[WordAttention], gold: Gold) -> Chosen:
 
 
 def _choices(reading: WordAttention) -> list[list[Choice]]:
-    """All there is to try; the choices of a group read one matrix."""
+    """All choices, in groups that use the same matrix."""
     places: list[tuple[int | None, int | None]] = []
     for layer, heads in reading.written.items():
         places += [(layer, None), *((layer, head) for head in range(len(heads)) if len(heads) > 1)]

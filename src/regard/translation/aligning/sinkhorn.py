@@ -1,4 +1,4 @@
-"""Words of the source that compete for those of the target."""
+"""Balancing of attention, so that source words compete for target words."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 _ROUNDS = 10
-# What a cell without weight is given, so that a balance exists.
+# Added to each cell, so that cells without weight can be balanced.
 _FLOOR = 1e-4
 
 
 def sinkhorn(
     weights: Float[Tensor, "*batch target source"],
 ) -> Float[Tensor, "*batch target source"]:
-    """Scale rows and columns in turn until each has its share: rows sum to 1, columns alike.
+    """Scale rows and columns in turn until all rows have the same sum, 1, and so have all columns.
 
-    A source word that every target word looks at (a full stop, often) keeps only what sets one of
-    them apart from the others. Sinkhorn and Knopp 1967, "Concerning nonnegative matrices and doubly
+    A source word that every target word attends to, often a full stop, keeps only the differences
+    between them. Sinkhorn and Knopp 1967, "Concerning nonnegative matrices and doubly
     stochastic matrices"; ten rounds, after a floor of 1e-4.
 
     >>> import torch

@@ -1,4 +1,4 @@
-"""A given translation read again: what each of its words looked at, layer by layer and head by head."""
+"""The attention of the words of a given translation to the words of its source, by layer and head."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from regard.translation.text.batches import sources
 
 # A sentence in words, and its translation.
 WordPair = tuple[Sequence[str], Sequence[str]]
-# More pieces of a sentence are not read, so that memory stays bounded; cells of weights of a batch.
+# The most pieces of a sentence, and the most attention weights of a batch: they bound the memory.
 _LONGEST, _BATCH_CELLS = 512, 2**20
 _CROSS = re.compile(r"decoder\.(\d+)\.cross")
 
 
 @dataclass(frozen=True)
 class WordAttention:
-    """What the words of one translation looked at.
+    """The attention of the words of one translation.
 
     Attributes:
         source: the sentence.
         target: its translation.
         written: by layer, the weights of the steps that *write* a target word, (heads, target words, source words).
-        read: by layer, those of the steps that have *just read* it, which the literature calls shifted.
+        read: by layer, the weights of the steps that have *just read* it (shifted).
     """
 
     source: Words
@@ -47,10 +47,10 @@ def word_attentions(
     pairs: Sequence[WordPair],
     layers: Sequence[int] | None = None,
 ) -> list[WordAttention]:
-    """Force the model to write given translations and keep what their words looked at.
+    """Run the model on given translations and collect the attention of their words.
 
-    Pieces become words: a word is looked at as often as its pieces together, and looks at what its
-    pieces look at on average. The end of the source is no word; its share is left out.
+    The weight of a source word is the sum over its pieces, and that of a target word the mean over
+    its pieces. The weight of the end of the source is left out.
 
     Args:
         pairs: sentences and translations in words.
@@ -58,7 +58,7 @@ def word_attentions(
 
     Raises:
         ConfigurationError: the model has no attention to the source, or no such layer.
-        ModelError: what its words looked at are numbers that are not finite.
+        ModelError: the attention is not finite.
     """
     most = min(_LONGEST, model.longest - 1) if model.longest else _LONGEST
     sides = [
@@ -90,7 +90,9 @@ def _read(
         int(name[1]): look for key, look in looks.items() if (name := _CROSS.fullmatch(key))
     }
     if not by_layer:
-        raise ConfigurationError("this model has no attention to the source: it aligns no words")
+        raise ConfigurationError(
+            "this model has no attention to the source, so it cannot align words"
+        )
     for layer in layers or ():
         if layer not in by_layer:
             raise ConfigurationError(f"layer {layer}: the decoder has layers 0 to {max(by_layer)}")
@@ -129,7 +131,7 @@ def _membership(words: Words) -> Float[Tensor, "pieces words"]:
 
 
 def _batches(sides: list[tuple[Words, Words]]) -> Iterator[list[int]]:
-    """Rows of like length together; a pair with an empty side has nothing to look at."""
+    """Rows of similar length together; pairs with an empty side are left out."""
 
     def length(row: int) -> int:
         return max(len(side.ids) for side in sides[row]) + 1

@@ -1,4 +1,4 @@
-"""Text in words, and which word each of a tokenizer's pieces belongs to."""
+"""Sentences in words and in pieces, with the word that each piece belongs to."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from regard.translation.text.tokenizer import Tokenizer
 
 _START = "▁"
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
-# What may stand at the end of a word and before another one without a space: l' eau, e - mail.
+# Marks that may join a word to the next one without a space: l' eau, e - mail.
 _ELIDING = "'’-"
-# What white space keeps apart, and the number of its word.
+# A part without white space, and the number of its word.
 _Part = tuple[str, int]
 
 
@@ -25,7 +25,7 @@ class Words:
     Attributes:
         words: as they were given.
         ids: the pieces of the whole sentence.
-        owners: for each piece the number of its word, from 0; -1 for a tag, which is no word's.
+        owners: for each piece the number of its word, from 0; -1 for a tag.
     """
 
     words: list[str]
@@ -33,17 +33,17 @@ class Words:
     owners: list[int]
 
     def first(self, most: int) -> Words:
-        """The same words with at most so many pieces: what a model with few positions can read."""
+        """The same words with at most so many pieces."""
         return Words(self.words, self.ids[:most], self.owners[:most])
 
     @property
     def unread(self) -> int:
-        """Words of which no piece is left: no link can reach them."""
+        """The number of words without a piece; they can have no links."""
         return len(self.words) - len(set(self.owners) - {-1})
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a line: what white space keeps apart once the line is normalised.
+    """The words of a line after normalisation, split at white space.
 
     >>> words_of("  El  gato\\tnegro. ")
     ['El', 'gato', 'negro.']
@@ -52,11 +52,11 @@ def words_of(line: str) -> list[str]:
 
 
 def in_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> Words:
-    """Cut words into pieces as one sentence, and remember whose each piece is.
+    """Cut words into pieces as one sentence, with the word of each piece.
 
-    Aligners' texts have punctuation apart, "casa ?", which no translator has learnt to read: marks are written
-    the way the tokenizer has fewer pieces for, "casa?", and stay words of their own. A word that holds white
-    space owns the pieces of all its parts; one that is empty owns none.
+    Aligners' texts separate punctuation, "casa ?", but translators are trained without that space: a mark is joined,
+    "casa?", where that takes fewer pieces, and stays a word. A word with white space in it owns the pieces of all its
+    parts; an empty word owns none.
     """
     parts = [
         (part, number) for number, word in enumerate(words) for part in normalise(word).split()
@@ -72,7 +72,7 @@ def in_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> Words:
 
 
 def _written(tokenizer: Tokenizer, parts: Sequence[_Part]) -> list[list[_Part]]:
-    """The parts, those together that have no space between them."""
+    """The parts in groups; a space separates two groups."""
     written = [[part] for part in parts[:1]]
     for (before, _), (after, number) in pairwise(parts):
         if _joins(tokenizer, before, after):
@@ -83,7 +83,7 @@ def _written(tokenizer: Tokenizer, parts: Sequence[_Part]) -> list[list[_Part]]:
 
 
 def _joins(tokenizer: Tokenizer, before: str, after: str) -> bool:
-    """Whether a mark is rather written without the space before it, or an apostrophe without that after it."""
+    """Whether a mark joins the part before it, or an apostrophe the part after it."""
     if after[0].isalnum() and before[-1] not in _ELIDING:
         return False
     return len(tokenizer.encode(before + after)) < len(tokenizer.encode(f"{before} {after}"))
@@ -98,11 +98,11 @@ def _owner(written: Sequence[_Part], character: int) -> int:
 
 
 def _places(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where each piece begins: the number of what is written without a space, and a character of that."""
+    """The start of each piece: the number of its group of parts, and the character in that group."""
     place, character = -1 if pieces and pieces[0].startswith(_START) else 0, 0
     for piece in pieces:
         if byte := _BYTE.fullmatch(piece):
-            # All bytes of a character are where its first one is.
+            # The other bytes of a character have the place of its first one.
             character += int(byte[1], 16) >> 6 != 0b10
             yield place, character - 1
             continue

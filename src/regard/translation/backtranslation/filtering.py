@@ -1,4 +1,4 @@
-"""Which sentences are translated back, which of the pairs are kept, and how many were not."""
+"""The choice of sentences to translate back and of pairs to keep, with counts of the others."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from regard.errors import ConfigurationError
 from regard.translation.text.normalisation import normalise
 
-# Short sentences may well have any ratio: "Oui." is "Yes, it is."
+# The ratio of shorter sentences is not checked: "Oui." is "Yes, it is."
 _SHORT = 10
 
 
 @dataclass
 class Tally:
-    """What became of the lines that were read.
+    """Counts of lines.
 
     Attributes:
         read: lines so far.
-        empty: without text.
-        repeated: that an earlier line equals, once normalised.
-        long: of too many pieces.
-        untranslated: to which the model said nothing.
-        same: whose translation is the sentence itself.
-        uneven: whose lengths are too far apart.
+        empty: lines without text.
+        repeated: lines equal to an earlier one after normalisation.
+        long: lines of too many pieces.
+        untranslated: lines with an empty translation.
+        same: lines equal to their translation.
+        uneven: lines with a translation of a very different length.
         written: sentence pairs.
     """
 
@@ -39,11 +39,11 @@ class Tally:
 
 @dataclass
 class PairFilter:
-    """Goes through lines once and remembers them by 64 bits each.
+    """Filters lines in one pass, with a hash of 64 bits for each line.
 
     Attributes:
-        longest: pieces of a sentence that is translated.
-        ratio: how many times as many pieces one side of a pair may have, from ten pieces on.
+        longest: the most pieces of a sentence.
+        ratio: the most that one side of a pair may be longer, in pieces; for ten pieces or more.
         tally: the counts so far.
     """
 
@@ -60,7 +60,7 @@ class PairFilter:
             raise ConfigurationError(f"ratio {self.ratio:g}: use a number above 1, at most 1000")
 
     def text(self, line: str) -> str | None:
-        """The sentence of a line, normalised; None of an empty or a repeated one."""
+        """The sentence of a line, normalised; None for an empty or repeated line."""
         text = normalise(line)
         if not self._remember(text):
             if text:
@@ -71,7 +71,7 @@ class PairFilter:
         return text
 
     def pass_over(self, line: str) -> None:
-        """Remember a line that was dealt with before an interruption."""
+        """Add a line that was handled before an interruption."""
         self._remember(normalise(line))
 
     @property
@@ -80,7 +80,7 @@ class PairFilter:
         return self._all.hexdigest()
 
     def keeps(self, target: str, source: str, target_pieces: int, source_pieces: int) -> bool:
-        """Whether a sentence and its translation are a pair to learn from; what is not is counted."""
+        """Whether a sentence and its translation are a pair to keep; the others are counted."""
         shorter, longer = sorted((target_pieces, source_pieces))
         if not source:
             self.tally.untranslated += 1
@@ -94,7 +94,7 @@ class PairFilter:
         return False
 
     def _remember(self, text: str) -> bool:
-        """Whether there is text that was not there before."""
+        """Add a line. Whether it has text, and no earlier line has the same."""
         data = text.encode()
         self._all.update(data + b"\n")
         mark = hashlib.blake2b(data, digest_size=8).digest()

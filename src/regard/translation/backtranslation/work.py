@@ -1,4 +1,4 @@
-"""Monolingual text of the target language, translated back into sources (Sennrich et al. 2016, arXiv 1511.06709)."""
+"""Back-translation of text in the target language into sources (Sennrich et al. 2016, arXiv 1511.06709)."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Work:
 
         Raises:
             RegardError: the table is there already, or cannot be written.
-            ConfigurationError: it was begun in another way, or of another text.
-            DataError: the text cannot be read, or holds no sentence that makes a pair.
+            ConfigurationError: it was begun with other settings or another text.
+            DataError: the text cannot be read, or no sentence gives a pair.
         """
         pair_filter = PairFilter(min(self.longest, self.translator.longest), self.ratio)
         settings, unfinished = self._settings(), ResumableFile(self.out)
@@ -166,7 +166,7 @@ class Work:
             "longest": self.longest,
             "ratio": self.ratio,
             "to": list(self.translator.tokenizers.source.prefix),
-            # Sums are rounded and draws are made otherwise in other batches and on other devices.
+            # Rounding and sampling depend on the batches and the device.
             "batch_tokens": self.batch_tokens,
             "device": next(self.translator.model.parameters()).device.type,
             "rounded": self.translator.rounded,

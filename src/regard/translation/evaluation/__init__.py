@@ -1,1 +1,1 @@
-"""How good translations and alignments are."""
+"""Scores of translations and alignments."""

@@ -1,4 +1,4 @@
-"""Which source word a target word comes from: hard links from looks, and how right they are."""
+"""Word links from attention weights, and their scores against gold links."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def measure_alignment(
 ) -> AlignmentScores:
     """Compare links with gold ones, sentence by sentence; a sure link is possible too.
 
-    A share of nothing counts as right: no links at all have precision 100.
+    Without links the precision is 100, and without gold links the recall is.
 
     Raises:
         DataError: unequal numbers of sentences.
@@ -84,7 +84,7 @@ def parse_links(line: str, *, first: int = 0) -> tuple[set[Link], set[Link]]:
         first: the number of the first word in the file, 0 or 1.
 
     Raises:
-        DataError: something that is no link.
+        DataError: an item is not a link.
 
     >>> parse_links("0-0 1?2")
     ({(0, 0)}, {(1, 2)})
@@ -101,14 +101,14 @@ def parse_links(line: str, *, first: int = 0) -> tuple[set[Link], set[Link]]:
 
 
 def argmax_links(weights: Float[Tensor, "target source"]) -> set[Link]:
-    """Each target word linked to the source word it looks at most, first of equals; none at 0."""
+    """Each target word linked to the source word with the largest weight, the first of equal ones; none at 0."""
     best = weights.argmax(-1).tolist()
     looked = (weights.amax(-1) > 0).tolist() if weights.numel() else []
     return {(source, target) for target, source in enumerate(best) if looked[target]}
 
 
 def mutual_links(weights: Float[Tensor, "target source"]) -> set[Link]:
-    """Links that hold both ways: of a target word's look the largest weight, and of a source word's column.
+    """Links whose weight is the largest of its row and of its column.
 
     Jalili Sabet et al. 2020, arXiv 2004.08728, section 2.2 ("Argmax").
     """
@@ -119,7 +119,7 @@ def mutual_links(weights: Float[Tensor, "target source"]) -> set[Link]:
 
 
 def diagonal_links(source: int, target: int) -> set[Link]:
-    """Each target word linked to the source word at the same share of its sentence: the least to beat.
+    """Each target word linked to the source word at the same relative position, as a baseline.
 
     Args:
         source: how many words the source has.
@@ -146,7 +146,7 @@ def flipped(links: Iterable[Link]) -> set[Link]:
 
 
 def symmetrise(forward: Set[Link], backward: Set[Link], method: str) -> set[Link]:
-    """One alignment out of two directions, both given as (source, target).
+    """The links of two directions combined; both are given as (source, target).
 
     "intersection", "union", or "grow-diag-final-and" (Koehn, Och and Marcu 2003): from the
     intersection grow to neighbours in the union, diagonals included, that link a word not yet
@@ -175,8 +175,8 @@ def _grow_diag_final_and(links: set[Link], forward: Set[Link], backward: Set[Lin
         sources.add(source)
         targets.add(target)
 
-    # The order decides which of two rivals is added. It is that of the published pseudo-code:
-    # target words, in each the source words; what is added is grown from in its turn.
+    # Where only one of two links can be added, the order decides. As in the published pseudo-code,
+    # links are visited by target word, then source word, and added links are visited in turn.
     waiting = [(target, source) for source, target in links]
     while waiting:
         heapify(waiting)

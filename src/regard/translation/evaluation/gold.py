@@ -27,11 +27,11 @@ class _Line(BaseModel, strict=True):
 
 @dataclass(frozen=True)
 class Gold:
-    """Sentences whose word links people have drawn.
+    """Sentences with word links that people have made.
 
     Attributes:
         sure: by sentence, links that are certain.
-        possible: by sentence, links that may be there as well.
+        possible: by sentence, links that are also accepted.
         words: by sentence, the source's words and the target's; None where the file has links alone.
     """
 
@@ -60,7 +60,7 @@ def read_gold(path: Path, limit: int | None = None) -> Gold:
     sure, "1?2" possible.
 
     Raises:
-        DataError: a line that is neither, links beyond the words, or no line at all; names the line.
+        DataError: a line is neither, a link has no such word, or the file is empty; names the line.
     """
     lines = list(islice(read_lines(path), limit))
     if not lines:
@@ -75,7 +75,7 @@ def read_links(path: Path) -> list[set[Link]]:
     """The links of a system, one sentence a line, as `regard align` writes them.
 
     Raises:
-        DataError: something that is no link; names file and line.
+        DataError: an item is not a link; names file and line.
     """
     return [
         set.union(*_parsed(path, number, line))

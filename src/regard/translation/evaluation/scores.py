@@ -1,4 +1,4 @@
-"""Scores of translations against references, by sacreBLEU and with its signatures."""
+"""Scores of translations against references, computed by sacreBLEU, with its signatures."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ MEASURES = ("bleu", "chrf", "ter", "exact")
 
 @dataclass(frozen=True)
 class Scores:
-    """Corpus scores in percent; what was not asked for is None.
+    """Corpus scores in percent; a score that was not computed is None.
 
     Attributes:
-        sentences: how many were compared.
+        sentences: the number of sentences.
         bleu: BLEU (Papineni et al. 2002), higher is better.
         chrf: chrF2 (Popović 2015), higher is better.
         ter: translation edit rate (Snover et al. 2006), lower is better.
         exact: sentences equal to their reference, letter for letter.
-        signatures: sacreBLEU's, by measure: how each was computed, for others to repeat.
+        signatures: by measure, sacreBLEU's description of the computation.
     """
 
     sentences: int
@@ -106,5 +106,5 @@ def metrics(
     if "chrf" in measures:
         made["chrf"] = CHRF(lowercase=lowercase)
     if "ter" in measures:
-        made["ter"] = TER()  # folds case of itself
+        made["ter"] = TER()  # always compares lower-cased text
     return made

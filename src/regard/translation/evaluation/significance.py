@@ -1,4 +1,4 @@
-"""Whether one system is better than another, or was lucky with its test set."""
+"""Tests whether the difference between two systems is significant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.translation.evaluation.scores import metrics
 
 PAIRED = ("bleu", "chrf", "ter")
 RESAMPLES, SEED = 1000, 12345
-# sacreBLEU holds every resample's statistics at once: at most so many numbers.
+# The most numbers in memory: sacreBLEU keeps the statistics of all resamples.
 _MOST_NUMBERS = 2**29
 _STATISTICS = 18
 
@@ -27,7 +27,7 @@ class Difference:
         score: the system's.
         baseline_mean: over the resamples; `baseline_interval` is half the width of its 95% interval.
         mean: of the system; with `interval`.
-        p_value: how often resampling alone makes a difference this large (Koehn 2004).
+        p_value: the share of resamples with a difference this large by chance (Koehn 2004).
     """
 
     baseline: float
@@ -74,7 +74,7 @@ def compare(
         references: one for each.
         measures: which of "bleu", "chrf", "ter".
         resamples: test sets drawn; a p-value is never below 1 / (resamples + 1).
-        seed: from 1 on; sacreBLEU would take 0 for none.
+        seed: 1 or more; sacreBLEU treats 0 as no seed.
 
     Raises:
         DataError: nothing to compare, or unequal numbers.
@@ -112,7 +112,7 @@ def compare(
             baseline_interval=float(theirs.ci),
             mean=float(ours.mean),
             interval=float(ours.ci),
-            # sacreBLEU counts larger differences alone: of none it would say that chance makes it once.
+            # For equal scores sacreBLEU would give 1 / (resamples + 1): it counts only larger differences.
             p_value=1.0 if ours.score == theirs.score else ours.p_value,
         )
         signatures[name] = str(by_name[title])
@@ -120,7 +120,7 @@ def compare(
 
 
 def check(resamples: int, seed: int, sentences: int = 1) -> None:
-    """Raises `ConfigurationError` for numbers that no test can use."""
+    """Raises `ConfigurationError` for numbers out of range."""
     if not 1 <= resamples <= 1_000_000:
         raise ConfigurationError(f"{resamples} resamples: use 1 to 1,000,000")
     if not 1 <= seed < 2**32:
@@ -134,7 +134,7 @@ def check(resamples: int, seed: int, sentences: int = 1) -> None:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """sacreBLEU takes its seed from the surroundings."""
+    """sacreBLEU reads its seed from an environment variable."""
     name = "SACREBLEU_SEED"
     before = os.environ.get(name)
     os.environ[name] = str(seed)

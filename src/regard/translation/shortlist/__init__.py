@@ -1,1 +1,1 @@
-"""The few words that a sentence may be translated with: the vocabulary of a search, cut to its source."""
+"""Shortlists: the vocabulary of a search, reduced to the words that a source may be translated with."""

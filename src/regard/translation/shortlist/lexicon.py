@@ -1,10 +1,10 @@
-"""Which words translate which, learnt from sentence pairs alone: IBM Model 1.
+"""A lexicon of word translations, learned from sentence pairs by IBM Model 1.
 
     p(target, links | source) = prod_i 1/|source| p(t_i | s_links(i))
 
 Brown et al. 1993, "The mathematics of statistical machine translation", Computational Linguistics 19(2).
-Expectation: each target word is shared among the words of its source, in proportion to p(t | s).
-Maximisation: p(t | s) is what s has got of t, over all that s has got.
+Expectation: each target word is divided among the words of its source, in proportion to p(t | s).
+Maximisation: p(t | s) is the share of t in everything that s received.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def learn(sentences: Sentences, vocabulary: int, rounds: Iterable[object] = ROUN
     """Model 1 after some rounds from p(t | s) = const.
 
     Args:
-        sentences: the word ids of sources and of their translations; of neither side nothing.
+        sentences: the word ids of sources and of their translations; neither side is empty.
         vocabulary: of the targets, whose ids are below it.
         rounds: of expectation and maximisation.
 
@@ -49,7 +49,7 @@ def learn(sentences: Sentences, vocabulary: int, rounds: Iterable[object] = ROUN
     for _ in rounds:
         got = np.zeros(len(cells))
         for keys, words in _meetings(sentences, vocabulary):
-            # Few and in order are found much sooner than many here and there.
+            # Looking up sorted keys without duplicates is much faster.
             once, again = np.unique(keys, return_inverse=True)
             where = np.searchsorted(cells, once)[again]
             share = likely[where]

@@ -1,4 +1,4 @@
-"""A shortlist from a corpus, measured on pairs that it was not learnt from."""
+"""Making a shortlist from a corpus, and measuring it on other pairs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from regard.translation.shortlist.lexicon import ROUNDS, Sentences
 from regard.translation.shortlist.table import ALWAYS, EACH, Shortlist
 from regard.translation.text.corpora import Pair
 
-# One pair of so many is kept for measuring; of a larger corpus so many are taken, evenly.
+# One pair of so many is used for measuring; at most about so many pairs of a corpus are used.
 _MEASURED, _LEARNT = 100, 200_000
-# Pieces of a side at most: every word meets every other, and what one long line says of its words is little.
+# The most pieces of a side: the cost is their product, and a long line gives little information about its words.
 _LONGEST = 200
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How a shortlist does on sentence pairs.
+    """The coverage of a shortlist on sentence pairs.
 
     Attributes:
-        words: share of the target's pieces that are on their sentence's list.
-        sentences: share of the targets all of whose pieces are.
-        length: of a list, in the mean.
+        words: the share of target pieces that are on the list of their sentence.
+        sentences: the share of targets with all pieces on their list.
+        length: the mean length of a list.
     """
 
     words: float
@@ -36,9 +36,9 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Made:
-    """A shortlist, the number of pairs it was learnt from, and how it does on `measured` others.
+    """A shortlist, the number of pairs it was learned from, and its coverage on `measured` others.
 
-    `left_out` pairs were empty or too long.
+    `left_out` is the number of pairs that were empty or too long.
     """
 
     shortlist: Shortlist
@@ -55,7 +55,7 @@ def make(
     always: int = ALWAYS,
     rounds: Iterable[object] = ROUNDS,
 ) -> Made:
-    """The shortlist of a corpus; see `Shortlist.learn`. Raises `DataError`: fewer than two that can be used."""
+    """The shortlist of a corpus (see `Shortlist.learn`). Raises `DataError` for fewer than two usable pairs."""
     taken = pairs[:: -(-len(pairs) // _LEARNT) or 1]
     usable = [
         ids for ids in _ids(taken, tokenizers) if all(1 <= len(side) <= _LONGEST for side in ids)
@@ -72,7 +72,7 @@ def make(
 
 
 def coverage(shortlist: Shortlist, sentences: Sentences) -> Coverage:
-    """How a shortlist does on sentences and their translations; there must be some."""
+    """The coverage of a shortlist on one or more sentence pairs."""
     words = hits = whole = length = 0
     for source, target in sentences:
         listed = shortlist.of(source)

@@ -1,4 +1,4 @@
-"""The shortlist of a model: which words each source word brings along, and its file."""
+"""The shortlist of a model, by source word, and its file."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _TENSORS = {"always", "likely", "tokenizers", "sum"}
 
 @dataclass(frozen=True)
 class Shortlist:
-    """The words that a sentence may be written with, by what its source has.
+    """The target words that a sentence may be translated with.
 
     Attributes:
-        always: target ids that any sentence may have: the most frequent.
-        likely: of each source id those that it brings along: itself, where the target has the same
-            piece, and its likeliest translations; -1 where there are no more.
-        words: of the target's vocabulary.
+        always: the most frequent target ids, which any sentence may have.
+        likely: for each source id the target id of the same piece, if there is one, and its most
+            probable translations; -1 where there are no more.
+        words: the size of the target vocabulary.
     """
 
     always: Int[Tensor, " frequent"]
@@ -53,12 +53,12 @@ class Shortlist:
 
         Args:
             sentences: the ids of sources and targets, without the end of the sentence.
-            tokenizers: whose ids they are.
-            each: translations kept of every source word.
-            always: of the most frequent target words.
-            rounds: of learning; whoever goes through them may show how far it is.
+            tokenizers: the tokenizers of these ids.
+            each: the most translations of a source word.
+            always: the number of most frequent target words.
+            rounds: an iterable with one item for each round of learning; it may show the progress.
         """
-        # The end stands in every source: what nothing else explains is shared with it.
+        # Every source has the end: it takes the target words that no source word explains.
         ended = [([*source, EOS], target) for source, target in sentences]
         found = lexicon.best(lexicon.learn(ended, len(tokenizers.target), rounds), each)
         sources, targets = (torch.from_numpy(ids) for ids in found)
@@ -71,7 +71,7 @@ class Shortlist:
         return cls(frequent, likely, len(tokenizers.target))
 
     def of(self, source: Sequence[int]) -> Int[Tensor, " listed"]:
-        """The ids that a translation of this sentence may have, in order; no special one is among them."""
+        """The ids that a translation of this sentence may have, in order, without special ids."""
         listed = torch.zeros(self.words + 1, dtype=torch.bool)
         listed[self.always] = True
         listed[self.likely[torch.tensor([*source, EOS])]] = True  # -1 is the place behind all words
@@ -79,7 +79,7 @@ class Shortlist:
         return listed[:-1].nonzero().flatten()
 
     def keep(self, run: Run, tokenizers: Tokenizers) -> Path:
-        """Write it into the model's folder. Raises `OSError`: that cannot be."""
+        """Write it into the folder of the model. Raises `OSError` when that fails."""
         kind = torch.int16 if len(tokenizers.target) < 2**15 else torch.int32
         tensors = {"always": self.always.to(kind), "likely": self.likely.to(kind)}
         sums = {"tokenizers": _sum_of(tokenizers), "sum": _sum(*tensors.values())}
@@ -87,7 +87,7 @@ class Shortlist:
 
     @classmethod
     def open(cls, run: Run, tokenizers: Tokenizers) -> Self:
-        """The one of a model's folder.
+        """The shortlist in the folder of a model.
 
         Raises:
             ModelError: it has none.
@@ -128,7 +128,7 @@ class Shortlist:
 
 
 def _same(tokenizers: Tokenizers) -> Int[Tensor, " sources"]:
-    """Of each source piece the target id of the same piece, for what is copied: names, numbers, bytes."""
+    """For each source piece the target id of the same piece; names, numbers and bytes are copied."""
     source, target = tokenizers.source, tokenizers.target
     ids = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
     same = torch.tensor([ids.get(piece, _NONE) for piece in source.pieces(range(len(source)))])
@@ -137,14 +137,14 @@ def _same(tokenizers: Tokenizers) -> Int[Tensor, " sources"]:
 
 
 def _sum_of(tokenizers: Tokenizers) -> Tensor:
-    """What tells one pair of tokenizers from another: which piece has which id, on either side."""
+    """A digest of the pieces of both tokenizers, in the order of their ids."""
     sides = (tokenizers.source, tokenizers.target)
     pieces = "\n".join(piece for side in sides for piece in ["", *side.pieces(range(len(side)))])
     return _digest(pieces.encode())
 
 
 def _sum(*tensors: Tensor) -> Tensor:
-    """What tells these numbers from others."""
+    """A digest of tensors."""
     return _digest(b"".join(each.flatten().view(torch.uint8).numpy().tobytes() for each in tensors))
 
 

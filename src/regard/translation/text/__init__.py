@@ -1,1 +1,1 @@
-"""Text: corpora, tokenizers and batches. Stands alone in this wing and holds no model."""
+"""Text: corpora, tokenizers and batches. It imports no model and no configuration."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-# Alphabets and syllabaries have at most some hundred characters; Chinese, Japanese and Korean texts have thousands.
+# Alphabets and syllabaries have some hundred characters at most; Chinese, Japanese and Korean texts have thousands.
 _LARGEST_ALPHABET = 1000
 _LARGE_SCRIPT_COVERAGE = 0.9995
 
@@ -23,9 +23,9 @@ def count(lines: Iterable[str]) -> Counter[str]:
 
 
 def coverage(counts: Counter[str]) -> float:
-    """The part of a text whose characters become pieces: all of an alphabet, 0.9995 of a script of thousands.
+    """The share of a text whose characters become pieces: 1 for an alphabet, 0.9995 for a script of thousands.
 
-    A rare letter costs one piece. A rare ideograph is one of thousands, which would fill the vocabulary.
+    A rare letter costs one piece. Thousands of rare ideographs would fill the vocabulary.
     """
     return 1.0 if len(counts) <= _LARGEST_ALPHABET else _LARGE_SCRIPT_COVERAGE
 

@@ -1,4 +1,4 @@
-"""Batches by token budget: sentences of like length together, in an order that one seed decides."""
+"""Batches by token budget: sentences of similar length together, in an order that depends on one seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs side by side, padded. The target is read as `target_in` and foretold as `target_out`."""
+    """Padded sentence pairs. The decoder reads `target_in` and predicts `target_out`."""
 
     source: Int[Tensor, "batch source"]
     source_lengths: Int[Tensor, " batch"]
@@ -53,7 +53,7 @@ def plan(
 
     A batch holds at most `batch_tokens` positions, padding included, on its longer side (a sentence longer than
     that is a batch of its own). Sentences are shuffled, sorted by length within pools of `pool` batches' worth, cut
-    into batches, and the batches shuffled again: little padding, and company that changes from pass to pass.
+    into batches, and the batches shuffled again. So there is little padding, and each pass has other batches.
     """
     longer = np.maximum(source_lengths, target_lengths) + 1
     order = random.permutation(len(longer))
@@ -70,12 +70,12 @@ def collate(source: Ragged, target: Ragged, rows: NDArray[np.int64]) -> Batch:
     """The batch of some rows of a corpus; sources and targets end with the end-of-sentence id."""
     sources = _padded([source[i] for i in rows], end=True)
     read = _padded([target[i] for i in rows], begin=True)
-    foretold = _padded([target[i] for i in rows], end=True)
+    predicted = _padded([target[i] for i in rows], end=True)
     return Batch(
         source=sources,
         source_lengths=torch.from_numpy(source.lengths[rows] + 1),
         target_in=read,
-        target_out=foretold,
+        target_out=predicted,
         target_lengths=torch.from_numpy(target.lengths[rows] + 1),
         rows=rows,
     )
@@ -92,7 +92,7 @@ def sources(
 def targets(
     lines: Sequence[Sequence[int]],
 ) -> tuple[Int[Tensor, "batch target"], Int[Tensor, " batch"]]:
-    """Encoded sentences as a decoder reads them: begun, padded, and their lengths."""
+    """Encoded sentences as a padded tensor and their lengths, each beginning with the begin-of-sentence id."""
     padded = _padded([np.asarray(line, dtype=np.int64) for line in lines], begin=True)
     return padded, torch.tensor([len(line) + 1 for line in lines])
 

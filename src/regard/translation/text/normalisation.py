@@ -8,7 +8,7 @@ from itertools import chain, groupby
 
 # Sentencepiece writes a space as U+2581, so a literal one could not be told from a space.
 _SPACE_MARK = str.maketrans("\u2581", "_")
-# A lone surrogate is no text at all (it comes from undecodable arguments or JSON): it cannot be encoded.
+# A lone surrogate comes from undecodable arguments or JSON, and cannot be encoded.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Control characters (NUL, CR, VT, FF, FS ..., U+0085), line and paragraph separators, the byte order mark.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
@@ -18,11 +18,11 @@ _LONG = 1000
 
 
 def normalise(text: str) -> str:
-    """Text as every part of the project sees it.
+    """Text in the one form that all parts of the project use.
 
     Unicode NFC; control characters, line separators and byte order marks become spaces; every run of white space
     (no-break and narrow spaces among it) becomes one space, none at the ends; U+2581 becomes `_`; a lone surrogate
-    becomes U+FFFD. All else stays as it is.
+    becomes U+FFFD. Other characters are unchanged.
 
     >>> normalise("  Où\\u202f?\\r")
     'Où ?'
@@ -35,7 +35,7 @@ def normalise(text: str) -> str:
 
 
 def _ordered(text: str) -> str:
-    """Each character decomposed and each run of marks in canonical order: the same text to NFC."""
+    """Each character decomposed and each run of marks in canonical order; NFC gives the same result."""
     decomposed = chain.from_iterable(unicodedata.normalize("NFD", c) for c in text)
     runs = groupby(decomposed, key=lambda c: unicodedata.combining(c) > 0)
     return "".join(

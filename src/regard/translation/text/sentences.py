@@ -1,4 +1,4 @@
-"""Text cut into sentences, so that nothing of it is lost."""
+"""Splitting of text into sentences, without losing a character."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from regard.errors import ConfigurationError, DataError
 
-# Lines without an empty one among them are taken together up to about so many characters.
+# Lines without an empty line between them form one paragraph of up to about so many characters.
 _LONGEST_PARAGRAPH = 2**16
 
 
@@ -16,7 +16,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _FOREIGN_SPACE = re.compile(r"[^\S\x00-\x7f]")
 # The mark of an item of a list or of a heading, with the white space around it.
 _MARK = re.compile(r"\s*(?:[-*+•]|#{1,6}|\d{1,3}[.)])[ \t]+(?=\S)")
-# Before each line that begins with one.
+# The start of each line that begins with a mark.
 _ITEMS = re.compile(r"(?m)^(?=[ \t]*(?:[-*+•]|#{1,6}|\d{1,3}[.)])[ \t]+\S)")
 
 
@@ -29,12 +29,11 @@ class Sentence(NamedTuple):
 
 
 def split(text: str, language: str) -> list[Sentence]:
-    """The sentences of a text; put end to end, with what is around them, they are the text.
+    """The sentences of a text with the white space around them; joined, they give the text again.
 
-    Sentencex finds them, by the rules and abbreviations that it has for the language, or English ones
-    where it has none. An empty line ends a sentence, a single line break alone does not, unless a list
-    goes on after it; the mark of an item ("-", "*", "1.") is no part of its sentence. A lone surrogate,
-    which is no text, becomes U+FFFD.
+    Sentencex finds them by its rules and abbreviations for the language, or by the English ones. An empty line ends
+    a sentence; a single line break does so only before an item of a list. The mark of an item ("-", "*", "1.") is
+    not part of its sentence. A lone surrogate becomes U+FFFD.
 
     Args:
         language: its ISO 639 code, "es".
@@ -60,7 +59,7 @@ def split(text: str, language: str) -> list[Sentence]:
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """Lines as paragraphs with their line breaks, the empty lines after them included; bounded in length.
+    """Lines joined into paragraphs of bounded length, with their line breaks and the empty lines after them.
 
     >>> list(paragraphs(["One", "two.", "", "Three."]))
     ['One\\ntwo.\\n\\n', 'Three.\\n']
@@ -76,7 +75,7 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
                 held, size = [], 0
             held.append(line + "\n")
             size, ended = size + len(line) + 1, empty
-    except DataError as found:  # at a line: those before it are good
+    except DataError as found:  # the lines before the damaged one are still yielded
         fault = found
     if held:
         yield "".join(held)
@@ -97,7 +96,7 @@ def join(parts: Iterable[Sentence], translations: Iterable[str]) -> str:
 
 
 def _segments(language: str, text: str, segment: Callable[[str, str], list[str]]) -> Iterator[str]:
-    """The text in parts, cut where sentencex cuts it with plain spaces for all others, at which it may panic."""
+    """The parts that sentencex finds; it is given plain spaces only, because it may panic at other white space."""
     place = 0
     for part in segment(language, _FOREIGN_SPACE.sub(" ", text)):
         yield text[place : place + len(part)]

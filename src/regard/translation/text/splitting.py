@@ -1,4 +1,4 @@
-"""Sentence pairs parted into train, valid and test, so that no sentence of one part is in another."""
+"""Splitting of sentence pairs into train, valid and test sets without a sentence in common."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from regard.errors import DataError
 from regard.translation.text.checking.repetitions import folded
 from regard.translation.text.corpora import Pair
 
-# What belongs together may be so large a share of a part that is held out: else one idiom could fill it.
+# A family may be at most this share of a test or validation set, so that one common sentence cannot fill it.
 _LARGEST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class Splits:
-    """The pairs of each part, in the order of the corpus; and what became of the others.
+    """The pairs of each set, in the order of the corpus.
 
     Attributes:
-        train, valid, test: pairs.
-        repeated: pairs that an earlier one equals, which are in no part.
-        families: groups of pairs that have a sentence in common.
-        largest: pairs of the largest of them.
+        train, valid, test: the pairs.
+        repeated: the number of pairs equal to an earlier one; they are in no set.
+        families: the number of groups of pairs with a sentence in common.
+        largest: the number of pairs in the largest group.
     """
 
     train: list[Pair]
@@ -36,11 +36,11 @@ class Splits:
 
 
 def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Splits:
-    """Part sentence pairs at random, families as a whole.
+    """Split sentence pairs at random, families as a whole.
 
-    Two pairs are of one family when their sources are equal or their targets are, but for case and punctuation, or
-    when a chain of such pairs leads from one to the other. Families are drawn in an order that the seed decides; each
-    goes to the test set while it fits, then to the validation set. One of more than 1% of such a set is learnt from.
+    Two pairs are of one family when their sources or their targets are equal, apart from case and punctuation, or when
+    a chain of such pairs connects them. Families are drawn in random order; each goes to the test set while it fits,
+    then to the validation set. A family larger than 1% of such a set goes to the training set.
 
     Args:
         pairs: of the whole corpus.
@@ -97,7 +97,7 @@ def families(pairs: Sequence[Pair]) -> NDArray[np.int64]:
         return node
 
     def node(side: str, text: str) -> int:
-        # What is punctuation alone is compared as it is.
+        # Text of punctuation alone is compared unchanged.
         found = nodes.setdefault((side, folded(text) or text), len(nodes))
         if found == len(above):
             above.append(found)

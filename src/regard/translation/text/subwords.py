@@ -1,4 +1,4 @@
-"""A corpus as arrays of ids, a new segmentation of every word drawn for each pass."""
+"""A corpus as arrays of ids; each pass draws a new segmentation of every word."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Ragged:
         return cls(items, _starts(lengths))
 
     def take(self, rows: NDArray[np.int64]) -> Ragged:
-        """The rows asked for, in that order, as a new ragged array."""
+        """Some rows, in the given order, as a new ragged array."""
         lengths = self.lengths[rows]
         starts = _starts(lengths)
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
@@ -51,9 +51,9 @@ class Ragged:
 class Segmenter:
     """Subword regularisation (Kudo 2018, arXiv 1804.10959, section 3.2) over a whole corpus at once.
 
-    A sentence is segmented word by word. Each word's segmentation x is drawn from its 16 best with probability
-    proportional to P(x)^alpha; alpha 0 in the configuration means the best one always. All segmentations are worked
-    out once, so that a pass costs one random number a word.
+    A sentence is segmented word by word. The segmentation x of a word is drawn from its 16 best with probability
+    proportional to P(x)^alpha; with alpha 0 the best one is always taken. All segmentations are computed once, so
+    that a pass draws one random number for each word.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Segmenter:
         alpha: float,
         tags: Iterable[Sequence[str]] = repeat(()),
     ) -> None:
-        """Learn the words of lines. `tags` are those of each line, which come before it and are never cut."""
+        """Segment the words of lines. `tags` has the tags of each line, which come before it and are never cut."""
         known: dict[str | Sequence[str], int] = {}
         self._words = Ragged.of(
             [

@@ -1,4 +1,4 @@
-"""Sentencepiece tokenizers: trained on a corpus, loaded defensively, the same for training and for use."""
+"""Sentencepiece tokenizers: training on a corpus, checked loading, encoding and decoding."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from regard.translation.text import alphabet, vocabulary
 from regard.translation.text.normalisation import normalise
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
-# A tokenizer file larger than this is no tokenizer of ours.
+# Larger files are not tokenizers of ours.
 _LARGEST_FILE = 64 * 2**20
-# Characters that are pieces however rare they are: numbers in sentences are few, and must be copied right.
+# Characters that are always pieces: digits are rare in sentences and must be copied correctly.
 _ALWAYS = "0123456789"
 _BYTES = 256
 # Sentencepiece leaves longer lines out.
@@ -32,13 +32,13 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 class Tokenizer:
     """Text to word ids and back (Kudo and Richardson 2018, arXiv 1808.06226).
 
-    Ids 0 to 3 are padding, unknown, begin and end of sentence, and those after them tags, where there are any:
-    words said of a sentence, such as the language it is to be translated into. No text ever becomes one of them:
-    characters beyond the vocabulary become bytes, and `<2fr>` in a text is five characters and no tag.
+    Ids 0 to 3 are padding, unknown, begin and end of sentence. Tags follow, if there are any: they mark a sentence,
+    for example with the language to translate into. Text never becomes one of these ids: characters outside the
+    vocabulary become bytes, and `<2fr>` in a text is five characters, not a tag.
 
     Attributes:
         tags: the id of each tag, by its name.
-        prefix: the ids of the tags that everything encoded begins with.
+        prefix: the ids of the tags that every encoded text begins with.
     """
 
     tags: Mapping[str, int] = MappingProxyType({})
@@ -93,7 +93,7 @@ class Tokenizer:
 
         Raises:
             ConfigurationError: the vocabulary is too small for the characters of the text.
-            DataError: no line has text, or all are too long.
+            DataError: every line is empty or too long.
         """
         usable = [line for line in lines if line and len(line.encode()) <= _LONGEST_LINE]
         if not usable:
@@ -135,7 +135,7 @@ class Tokenizer:
         return cls(written.getvalue())
 
     def left_out(self, lines: Iterable[str]) -> list[str]:
-        """The characters of normalised lines that are no pieces, the most frequent first; they are written as bytes.
+        """The characters of normalised lines that are not pieces, the most frequent first; they become bytes.
 
         >>> learnt = Tokenizer.train(["a cat"], vocabulary_size=300)
         >>> learnt.left_out(["a dog", "a god"])
@@ -152,7 +152,7 @@ class Tokenizer:
         return int(self._pieces.get_piece_size())
 
     def tagged(self, tags: Sequence[str]) -> Self:
-        """The same tokenizer, for sentences of which these tags are said: their ids come before the text's.
+        """The same tokenizer with tags: their ids come before those of the text.
 
         >>> learnt = Tokenizer.train(["a cat"], vocabulary_size=300, tags=["2fr", "bt"])
         >>> french = learnt.tagged(["2fr"])
@@ -172,7 +172,7 @@ class Tokenizer:
         return other
 
     def encode(self, text: str) -> list[int]:
-        """The best segmentation of a text after its tags, without begin and end; of an empty text nothing."""
+        """The ids of the tags and of the best segmentation of a text, without begin and end; none for an empty text."""
         ids = list(self._pieces.encode(normalise(text)))
         return [*self.prefix, *ids] if ids else ids
 
@@ -182,14 +182,14 @@ class Tokenizer:
         return [(ids, sum(self._pieces.get_score(i) for i in ids)) for ids in found]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; special ones are left out."""
+        """The text of ids; special ids are left out."""
         kept = [int(i) for i in ids if EOS + len(self.tags) < i < len(self)]
         return normalise(self._pieces.decode(kept))
 
     def unknown(self, text: str) -> list[str]:
-        """The parts of a text that are in no piece, in their order: mostly single characters.
+        """The parts of a text that are in no piece, in their order; most are single characters.
 
-        They are encoded as their bytes, or as the unknown piece where a tokenizer of others has no bytes.
+        They are encoded as bytes, or as the unknown piece where a foreign tokenizer has no bytes.
 
         >>> Tokenizer.train(["a cat"], vocabulary_size=300).unknown("a báté")
         ['b', 'á', 'é']
@@ -203,14 +203,14 @@ class Tokenizer:
         return [part for part in parts if part]
 
     def _cut(self, text: str) -> list[str]:
-        """The pieces of a normalised text as the library names them; it names one that it lacks by its text."""
+        """The pieces of a normalised text; unknown parts stand as their text."""
         return list(self._pieces.encode(text, out_type=str))
 
     def _knows(self, name: str) -> bool:
         return bool(self._pieces.piece_to_id(name) != UNK)
 
     def is_text(self, id: int) -> bool:
-        """Whether an id stands for some text: it is neither special, nor a tag, nor a byte."""
+        """Whether an id stands for text: it is not special, not a tag and not a byte."""
         return EOS + len(self.tags) < id < len(self) and not self._pieces.is_byte(id)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

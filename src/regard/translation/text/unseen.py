@@ -1,7 +1,7 @@
-"""unseen.json: the source pieces that occur in no training source. The encoder never read them in training.
+"""unseen.json: the source pieces that occur in no training source, so that the encoder never learned them.
 
-A vocabulary has such pieces when it is shared with the target, or when a letter occurs only as a word of its own: the
-sources of the task reverse have the piece `▁b`, never the piece `b` that "ab" needs.
+A vocabulary has such pieces when the target shares it, or when a letter occurs only as a word: the sources of the task
+reverse have the piece `▁b`, but never the piece `b` that "ab" needs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LARGEST_FILE = 64 * 2**20
 
 
 def unseen(tokenizer: Tokenizer, sources: Segmenter) -> frozenset[str]:
-    """The pieces of text that are in no segmentation from which a training draws."""
+    """The pieces of text that no segmentation of the training sources has."""
     ids = filter(tokenizer.is_text, range(len(tokenizer)))
     return frozenset(tokenizer.pieces(sorted(set(ids) - sources.ids)))
 

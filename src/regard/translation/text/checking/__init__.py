@@ -1,1 +1,1 @@
-"""A corpus looked over before it is trained on: counts, lengths, repetitions, characters, pieces."""
+"""Checks of a corpus before training: counts, lengths, repetitions, characters, pieces."""

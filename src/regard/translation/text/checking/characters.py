@@ -1,4 +1,4 @@
-"""Characters that should not be in a line of text, or that were decoded wrongly before it got here."""
+"""Characters that should not be in a line of text, or that were decoded with the wrong encoding."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NOT_NFC = "not in NFC"
 
 _ODD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd\r]")
 _CP1252 = "€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
-# What UTF-8's bytes look like in those encodings: a first byte of several, then those that follow it.
+# UTF-8 decoded with those encodings: the first byte of a character, then its other bytes.
 _MISREAD = re.compile(f"[\u00c2-\u00f4][\u0080-\u00bf{_CP1252}]+")
 
 
 def troubles(text: str) -> Iterator[tuple[str, int]]:
-    """What is wrong with a line: kind and position of the first character of each kind.
+    """The kinds of problems of a line, each with the position of its first character.
 
     >>> list(troubles("cafÃ©"))[0][0] == MOJIBAKE
     True
@@ -52,10 +52,9 @@ def _kind(character: str) -> str:
 
 
 def _was_utf8(run: str) -> bool:
-    """Whether characters, taken for bytes, are UTF-8 of what Western text is written with.
+    """Whether characters, taken as bytes, are the UTF-8 of Latin letters or punctuation.
 
-    Two letters side by side may be UTF-8 by chance, "É»" for one; they hardly ever make a Latin
-    letter or a mark of punctuation.
+    Two letters side by side may be valid UTF-8 by chance, such as "É»", but rarely of such a character.
     """
     raw = b"".join(bytes([ord(c)]) if ord(c) < 256 else c.encode("cp1252", "replace") for c in run)
     text = raw.decode("utf-8", "ignore")

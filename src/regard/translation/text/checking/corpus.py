@@ -1,4 +1,4 @@
-"""All splits of a corpus, and what one has in common with another."""
+"""A check of all splits of a corpus, and of the lines that they share."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from regard.translation.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Overlap:
-    """What a later split has of an earlier one: lines of the later, by "pairs", "sources", "targets".
+    """The lines of a later split that are in an earlier one, by "pairs", "sources", "targets".
 
     Attributes:
-        earlier: the name of the split that is learnt from, as a rule.
-        later: of the one to measure by.
-        exact: lines that occur there letter for letter.
-        folded: lines whose words occur there, whatever the case and punctuation.
+        earlier: the name of the earlier split, usually the training set.
+        later: the name of the later split, usually a test set.
+        exact: the number of lines that are equal, character by character.
+        folded: the number of lines that are equal apart from case and punctuation.
     """
 
     earlier: str
@@ -34,7 +34,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a check found."""
+    """The results of a check."""
 
     splits: list[Split]
     overlaps: list[Overlap]
@@ -42,7 +42,7 @@ class Report:
     findings: Findings
 
     def as_object(self) -> dict[str, Any]:
-        """Numbers and findings for machines."""
+        """The report as an object for JSON."""
         return {
             "splits": [_split(split) for split in self.splits],
             "overlaps": [vars(overlap) for overlap in self.overlaps],
@@ -58,10 +58,10 @@ def check(
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
     ratio: float = 3.0,
 ) -> Report:
-    """Look a corpus over: each split by itself, then what they share.
+    """Check each split of a corpus, then the lines that splits share.
 
     Args:
-        corpora: its splits, the one to learn from first.
+        corpora: its splits, the training set first.
         tokenizers: of source and target, for the report on the vocabulary.
         ratio: see `read_split`.
     """

@@ -1,4 +1,4 @@
-"""What was found wrong, counted by kind, with the first places of each."""
+"""The problems found in a corpus, counted by kind, with the first places of each."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Level = Literal["error", "warning"]
 
 @dataclass
 class Finding:
-    """One kind of trouble.
+    """One kind of problem.
 
     Attributes:
         level: an error would stop a training, a warning would not.
-        what: the kind, in words.
-        count: how often.
+        what: a description of the kind.
+        count: the number of times it was found.
         where: the first places, "file:line" or "file:line:byte".
     """
 
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass
 class Findings:
-    """All of them, in the order in which they were first met."""
+    """All problems, in the order in which their kinds were first found."""
 
     by_kind: dict[tuple[Level, str], Finding] = field(default_factory=dict)
 
@@ -46,12 +46,12 @@ class Findings:
             finding.where.append(where)
 
     def add_lines(self, level: Level, what: str, name: str, numbers: list[int]) -> None:
-        """Count lines of one file; nothing where there are none."""
+        """Count lines of one file."""
         for number in numbers[:_EXAMPLES]:
             self.add(level, what, f"{name}:{number}")
         if len(numbers) > _EXAMPLES:
             self.add(level, what, count=len(numbers) - _EXAMPLES)
 
     def of(self, level: Level) -> list[Finding]:
-        """Those of one level."""
+        """The findings of one level."""
         return [finding for finding in self.by_kind.values() if finding.level == level]

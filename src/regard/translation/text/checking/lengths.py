@@ -1,4 +1,4 @@
-"""How long sentences are, as a table of counts: exact, and small whatever the corpus."""
+"""The lengths of sentences as a table of counts, exact and small for any corpus."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Lengths:
-    """How many sentences have each length.
+    """The number of sentences of each length.
 
     >>> lengths = Lengths()
     >>> for length in (1, 2, 2, 9): lengths.add(length)
@@ -24,7 +24,7 @@ class Lengths:
 
     @property
     def sentences(self) -> int:
-        """How many were counted."""
+        """The number of sentences."""
         return self.counts.total()
 
     @property
@@ -34,12 +34,12 @@ class Lengths:
 
     @property
     def mean(self) -> float:
-        """The mean length; 0 of nothing."""
+        """The mean length; 0 without sentences."""
         return self.total / self.sentences if self.counts else 0.0
 
     @property
     def longest(self) -> int:
-        """The largest length; 0 of nothing."""
+        """The largest length; 0 without sentences."""
         return max(self.counts, default=0)
 
     def share(self, part: float) -> int:

@@ -1,4 +1,4 @@
-"""Which lines occur again, within a split and in another: told by hashes, so that no line is kept."""
+"""Lines that occur again, in a split or in another one, found by hashes so that no line is kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_WORD = re.compile(r"[\W_]+")
 
 
 def folded(text: str) -> str:
-    """Words alone: case, punctuation and spacing set aside, so that near copies are found.
+    """A text without case, punctuation and spacing, so that near copies are equal.
 
     >>> folded("Où est-il ?") == folded("où est il")
     True
@@ -27,11 +27,11 @@ def folded(text: str) -> str:
 
 @dataclass
 class Prints:
-    """Sixty-four bits of each line: at a hundred million lines two differ and look alike in one corpus of 3,700.
+    """A 64-bit hash of each line: one corpus of 100 million lines in 3,700 has two lines with the same hash.
 
     Attributes:
-        exact: by kind ("pairs", "sources", "targets") a hash a line, 8 bytes each.
-        folded: the same of the words alone.
+        exact: by kind ("pairs", "sources", "targets") a hash of 8 bytes for each line.
+        folded: the same of the folded text.
         lines: the number of each line in its file.
     """
 
@@ -40,7 +40,7 @@ class Prints:
     lines: array[int] = field(default_factory=lambda: array("Q"))
 
     def add(self, number: int, pair: Pair) -> None:
-        """Remember a line."""
+        """Add the hashes of a line."""
         self.lines.append(number)
         for prints, source, target in (
             (self.exact, pair.source, pair.target),
@@ -51,7 +51,7 @@ class Prints:
             prints["pairs"].append(_hash(f"{source}\t{target}"))
 
     def repeated(self, kind: str) -> list[int]:
-        """The numbers of the lines that an earlier line equals, in order."""
+        """The numbers of the lines that are equal to an earlier one, in order."""
         hashes = _values(self.exact[kind])
         first = np.unique(hashes, return_index=True)[1]
         again = np.ones(len(hashes), dtype=bool)

@@ -1,4 +1,4 @@
-"""How a tokenizer takes a corpus: pieces used, characters it does not know, pieces a word."""
+"""The pieces of a vocabulary that a corpus uses, its unknown characters, and its pieces per word."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from regard.translation.text.tokenizer import UNK, Tokenizer
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-# Characters that are not known are counted one by one up to so many different ones.
+# At most so many different unknown characters are counted.
 _MOST_UNKNOWN = 10_000
 
 
 @dataclass
 class Vocabulary:
-    """What one side of a corpus asks of its tokenizer.
+    """The use of a vocabulary by one side of a corpus.
 
     Attributes:
-        tokenizer: the one that is asked.
-        pieces: how often each id is used.
-        words: words seen, as white space keeps them apart.
-        unknown: characters that the vocabulary has not, and how often.
+        tokenizer: the tokenizer with that vocabulary.
+        pieces: the number of uses of each id.
+        words: the number of words, which white space separates.
+        unknown: the number of uses of each character outside the vocabulary.
     """
 
     tokenizer: Tokenizer
@@ -46,7 +46,7 @@ class Vocabulary:
         return len(ids)
 
     def summary(self) -> dict[str, object]:
-        """Sizes and shares, and the ten most frequent characters that are not known."""
+        """Sizes and shares, and the ten most frequent unknown characters."""
         total = self.pieces.total()
         usable = [i for i in range(len(self.tokenizer)) if i > 3 and i not in self._bytes]
         used = sum(i in self.pieces for i in usable)

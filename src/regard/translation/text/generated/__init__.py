@@ -1,4 +1,4 @@
-"""Corpora made on the spot, from a seed: small tasks whose right answer is known.
+"""Corpora generated from a seed: small tasks with a known right answer.
 
 reverse   r e g a r d           -> d r a g e r
 dates     Dienstag, 3. März 1998 -> 1998-03-03
@@ -22,8 +22,8 @@ SPLITS = {"valid": range(1), "test": range(1, 2), "train": range(2, 20)}
 def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pair]:
     """`count` different pairs of a task, the same ones for the same arguments on every machine.
 
-    A source belongs to one split by its own text (its hash, whatever its case), so the splits are
-    disjoint for any seeds and counts, and a larger count only appends.
+    The hash of a source, in lower case, decides its split. So the splits are disjoint for any seeds
+    and counts, and a larger count only appends pairs.
 
     Args:
         task: "reverse" or "dates".
@@ -62,6 +62,6 @@ def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pai
 
 
 def _twentieth(source: str) -> int:
-    """Which twentieth of all sources this one falls in; the same for DIENSTAG and Dienstag."""
+    """The twentieth of all sources that this one is in, from 0; the same for DIENSTAG and Dienstag."""
     digest = hashlib.sha256(source.casefold().encode()).digest()
     return int.from_bytes(digest[:8], "big") % 20

@@ -1,4 +1,4 @@
-"""How six languages write a date: the names of months and days, their ordinals and their orders."""
+"""Dates in six languages: the names of months and days, ordinals and formats."""
 
 from __future__ import annotations
 

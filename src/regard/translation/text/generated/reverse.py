@@ -1,7 +1,7 @@
 """Letters in random order and the same letters backwards: an alignment with one right answer.
 
-A model that has learnt this reads its source from the last letter to the first, so the picture of
-its attention is the anti-diagonal, and anything else in the picture is a mistake that can be seen.
+A trained model reads its source from the last letter to the first, so a picture of its attention
+shows the anti-diagonal, and any other cell is a visible mistake.
 """
 
 from __future__ import annotations
