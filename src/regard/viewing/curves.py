@@ -75,30 +75,30 @@ def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "")
     from regard.viewing.displayed import DisplayedFigure
     from regard.viewing.pictures import write_title
 
-    look, metrics = colours.theme(theme), Metrics.read(path)
-    strong, pale = colours.hexadecimal(look.shade(0.65)), colours.hexadecimal(look.shade(0.4))
+    palette, metrics = colours.theme(theme), Metrics.read(path)
+    strong, pale = colours.hexadecimal(palette.shade(0.65)), colours.hexadecimal(palette.shade(0.4))
     with figures.quiet():
-        figure = DisplayedFigure(figsize=(9.0, 5.8), facecolor=look.paper)
+        figure = DisplayedFigure(figsize=(9.0, 5.8), facecolor=palette.paper)
         panels = figure.subplots(2, 2, sharex=True)
         figure.subplots_adjust(0.07, 0.09, 0.97, 0.84 if title else 0.93, 0.18, 0.32)
         (losses, scores), (rates, speeds) = panels
-        _panel(losses, "Loss, nats a token", look)
-        _line(losses, metrics.loss, pale, "training", look)
-        _line(losses, metrics.validation_loss, look.accent, "validation", look)
+        _panel(losses, "Loss, nats a token", palette)
+        _line(losses, metrics.loss, pale, "training", palette)
+        _line(losses, metrics.validation_loss, palette.accent, "validation", palette)
         if metrics.loss and metrics.validation_loss:
-            legend(losses, look)
-        _panel(scores, "Validation BLEU", look)
-        _line(scores, metrics.bleu, look.accent, "BLEU", look)
-        _mark_best(scores, metrics.bleu, look)
-        _panel(rates, "Learning rate", look)
-        _line(rates, metrics.learning_rate, strong, "rate", look)
-        _panel(speeds, "Tokens a second", look)
-        _line(speeds, metrics.tokens_per_second, strong, "speed", look)
+            legend(losses, palette)
+        _panel(scores, "Validation BLEU", palette)
+        _line(scores, metrics.bleu, palette.accent, "BLEU", palette)
+        _mark_best(scores, metrics.bleu, palette)
+        _panel(rates, "Learning rate", palette)
+        _line(rates, metrics.learning_rate, strong, "rate", palette)
+        _panel(speeds, "Tokens a second", palette)
+        _line(speeds, metrics.tokens_per_second, strong, "speed", palette)
         for axes in (rates, speeds):
             axes.set_ylim(bottom=0)
-            axes.set_xlabel("step", **style(look, 8, look.faint))
+            axes.set_xlabel("step", **style(palette, 8, palette.faint))
         if title:
-            write_title(figure, title, look)
+            write_title(figure, title, palette)
     return figure
 
 
@@ -124,11 +124,11 @@ def _made_last(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def _panel(axes: Axes, name: str, look: colours.Theme) -> None:
+def _panel(axes: Axes, name: str, palette: colours.Theme) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_title(name, loc="left", pad=8, **style(look, 9.5))
-    plain_axes(axes, look)
+    axes.set_title(name, loc="left", pad=8, **style(palette, 9.5))
+    plain_axes(axes, palette)
     axes.tick_params(labelbottom=True)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
@@ -136,21 +136,21 @@ def _panel(axes: Axes, name: str, look: colours.Theme) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
-def _line(axes: Axes, points: Points, colour: str, name: str, look: colours.Theme) -> None:
+def _line(axes: Axes, points: Points, colour: str, name: str, palette: colours.Theme) -> None:
     if not points:
         place: dict[str, Any] = {"transform": axes.transAxes, "ha": "center"}
-        axes.text(0.5, 0.5, "not measured yet", **place, **style(look, 8, look.faint))
+        axes.text(0.5, 0.5, "not measured yet", **place, **style(palette, 8, palette.faint))
         return
     steps, values = zip(*points, strict=True)
     dots = "o" if len(points) == 1 else ""
     axes.plot(steps, values, color=colour, linewidth=1.4, label=name, marker=dots, markersize=4)
 
 
-def _mark_best(axes: Axes, points: Points, look: colours.Theme) -> None:
+def _mark_best(axes: Axes, points: Points, palette: colours.Theme) -> None:
     if not points:
         return
     step, best = max(points, key=lambda point: point[1])
-    axes.plot([step], [best], "o", color=look.accent, markersize=5)
+    axes.plot([step], [best], "o", color=palette.accent, markersize=5)
     place: dict[str, Any] = {"textcoords": "offset points", "xytext": (0, 7), "ha": "center"}
-    axes.annotate(f"{best:.1f}", (step, best), **place, **style(look, 8.5))
+    axes.annotate(f"{best:.1f}", (step, best), **place, **style(palette, 8.5))
     axes.margins(x=0.05, y=0.16)

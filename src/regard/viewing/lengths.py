@@ -49,7 +49,7 @@ def histograms(
 
     if not splits:
         raise ValueError("no splits to draw: pass at least one")
-    look = colours.theme(theme)
+    palette = colours.theme(theme)
     sides = [lengths for _, pair in splits for lengths in pair.values() if lengths]
     longest = max((max(lengths) for lengths in sides), default=1)
     end = max((_share(lengths, _SHOWN) for lengths in sides), default=1)
@@ -57,22 +57,24 @@ def histograms(
     bins = max(1, -(-end // width))
     height = _EDGE * (2 if title else 1) + len(splits) * _PANEL
     with figures.quiet():
-        figure = DisplayedFigure(figsize=(_WIDTH, height), facecolor=look.paper)
+        figure = DisplayedFigure(figsize=(_WIDTH, height), facecolor=palette.paper)
         panels = figure.subplots(len(splits), 1, sharex=True, squeeze=False)[:, 0]
         top = 1 - (_EDGE * (1.3 if title else 0.5)) / height
         figure.subplots_adjust(0.09, 0.5 / height, 0.97, top, 0.2, 0.42)
         for axes, (name, pair) in zip(panels, splits, strict=True):
-            _panel(axes, name, pair, look, width, bins)
+            _panel(axes, name, pair, palette, width, bins)
         more = " (the last bin: and more)" if longest > width * bins else ""
-        panels[-1].set_xlabel(f"{unit} of a sentence{more}", **style(look, 8, look.faint))
+        panels[-1].set_xlabel(f"{unit} of a sentence{more}", **style(palette, 8, palette.faint))
         if title:
-            write_title(figure, title, look)
+            write_title(figure, title, palette)
     return figure
 
 
-def _panel(axes: Axes, name: str, pair: Sides, look: colours.Theme, width: int, bins: int) -> None:
+def _panel(
+    axes: Axes, name: str, pair: Sides, palette: colours.Theme, width: int, bins: int
+) -> None:
     edges = np.arange(bins + 1) * width + 0.5
-    inks = (look.accent, colours.hexadecimal(look.shade(0.65)))
+    inks = (palette.accent, colours.hexadecimal(palette.shade(0.65)))
     for (side, lengths), ink in zip(pair.items(), inks, strict=False):
         shares = np.zeros(bins)
         for length, count in lengths.items():
@@ -82,12 +84,12 @@ def _panel(axes: Axes, name: str, pair: Sides, look: colours.Theme, width: int, 
         axes.stairs(100 * shares / max(total, 1), edges, color=ink, fill=True, alpha=0.12)
     sentences = max((sum(lengths.values()) for lengths in pair.values()), default=0)
     heading = f"{shorten(visible(name), _LONGEST_NAME)}: {sentences:,} pairs"
-    axes.set_title(heading, loc="left", pad=6, **style(look, 9, text=heading))
-    plain_axes(axes, look)
+    axes.set_title(heading, loc="left", pad=6, **style(palette, 9, text=heading))
+    plain_axes(axes, palette)
     axes.set_xlim(0.5, edges[-1])
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
-    legend(axes, look)
+    legend(axes, palette)
 
 
 def _share(lengths: Mapping[int, int], part: float) -> int:

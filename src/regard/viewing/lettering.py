@@ -21,12 +21,12 @@ Box = tuple[float, float, float, float]
 
 
 def style(
-    look: colours.Theme, size: float, colour: str | None = None, *, text: str = ""
+    palette: colours.Theme, size: float, colour: str | None = None, *, text: str = ""
 ) -> dict[str, Any]:
     """The style of a text: no mathematical markup ($), in fonts that have its characters."""
     return {
         "fontsize": size,
-        "color": colour or look.ink,
+        "color": colour or palette.ink,
         "fontfamily": list(fonts.families(text)),
         "parse_math": False,
         "usetex": False,
@@ -38,19 +38,19 @@ def type_size(cell: float, smallest: float, largest: float) -> float:
     return min(largest, max(smallest, 72 * cell * 0.72))
 
 
-def plain_axes(axes: Axes, look: colours.Theme) -> None:
+def plain_axes(axes: Axes, palette: colours.Theme) -> None:
     """Axes with horizontal grid lines and no frame but the line below."""
-    axes.set_facecolor(look.paper)
-    axes.grid(axis="y", color=look.rule, linewidth=0.6)
+    axes.set_facecolor(palette.paper)
+    axes.grid(axis="y", color=palette.rule, linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelsize=8, labelcolor=look.faint)
+    axes.tick_params(length=0, labelsize=8, labelcolor=palette.faint)
     for side in ("top", "left", "right"):
         axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(look.rule)
+    axes.spines["bottom"].set_color(palette.rule)
 
 
-def legend(axes: Axes, look: colours.Theme) -> None:
-    axes.legend(frameon=False, fontsize=8, labelcolor=look.faint, loc="upper right")
+def legend(axes: Axes, palette: colours.Theme) -> None:
+    axes.legend(frameon=False, fontsize=8, labelcolor=palette.faint, loc="upper right")
 
 
 def as_shares(box: Box, width: float, height: float) -> Box:
@@ -92,13 +92,13 @@ def write_queries(
     words: Sequence[str],
     inches: tuple[float, float],
     points: float,
-    look: colours.Theme,
+    palette: colours.Theme,
 ) -> None:
     """Write words to the left of the rows. One unit of the axes is one cell."""
     width, height = inches
     left = -GAP / width * _span(axes.get_xlim())
     for place in _said(len(words), height, points):
-        own = style(look, points, text=words[place])
+        own = style(palette, points, text=words[place])
         place_style = {"ha": "right", "va": "center_baseline", **own}
         axes.text(left, place + 0.5, words[place], **place_style)
 
@@ -108,7 +108,7 @@ def write_keys(
     words: Sequence[str],
     inches: tuple[float, float],
     points: float,
-    look: colours.Theme,
+    palette: colours.Theme,
     *,
     slanted: bool = True,
 ) -> None:
@@ -118,7 +118,7 @@ def write_keys(
     angle: dict[str, Any] = {"rotation": 45 if slanted else 90, "rotation_mode": "anchor"}
     for place in _said(len(words), width, points):
         across = "baseline" if slanted else "center"
-        own = style(look, points, text=words[place])
+        own = style(palette, points, text=words[place])
         place_style = {**angle, "ha": "left", "va": across, **own}
         axes.text(place + 0.5, up, words[place], **place_style)
 

@@ -58,23 +58,23 @@ def small_multiples(
     """
     from regard.viewing.displayed import DisplayedFigure
 
-    look = colours.theme(theme)
+    palette = colours.theme(theme)
     with figures.quiet():
         layout = _PanelLayout.of(panels, heading=0.4 * bool(title) + 0.24 * bool(subtitle))
-        figure = DisplayedFigure(figsize=(layout.width, layout.height), facecolor=look.paper)
+        figure = DisplayedFigure(figsize=(layout.width, layout.height), facecolor=palette.paper)
         scale = scale_of([alignment for _, _, alignment in panels])
         for (layer, head), alignment in layout.placed.items():
             axes = figure.add_axes(layout.box(layer, head))
-            paint(axes, alignment, look, scale)
-            layout.write_around(axes, layer, head, look)
+            paint(axes, alignment, palette, scale)
+            layout.write_around(axes, layer, head, palette)
         bar_height = min(1.6, layout.height - 2 * EDGE - 0.4)
         left, top = layout.width - EDGE - BAR - 0.42, layout.top
         place = (left, layout.height - top - bar_height, BAR, bar_height)
-        draw_bar(figure.add_axes(as_shares(place, layout.width, layout.height)), look, scale)
+        draw_bar(figure.add_axes(as_shares(place, layout.width, layout.height)), palette, scale)
         if title or subtitle:
-            write_title(figure, title, look, subtitle)
+            write_title(figure, title, palette, subtitle)
         if layout.masked:
-            write_note(figure, MASKED, look)
+            write_note(figure, MASKED, palette)
     return figure
 
 
@@ -144,26 +144,30 @@ class _PanelLayout:
         inches = (left, self.height - down, self.panel_widths, height)
         return as_shares(inches, self.width, self.height)
 
-    def write_around(self, axes: Axes, row: int, column: int, look: colours.Theme) -> None:
+    def write_around(self, axes: Axes, row: int, column: int, palette: colours.Theme) -> None:
         """Write the words and the names of layer and head beside a panel at the edge."""
         alignment = self.placed[row, column]
         inches = (self.panel_widths, self.panel_heights[row])
         if self.above[row] > _BETWEEN:
             keys = [_short(key) for key in alignment.keys]
-            write_keys(axes, keys, inches, _type(inches[0] / len(keys)), look, slanted=False)
+            write_keys(axes, keys, inches, _type(inches[0] / len(keys)), palette, slanted=False)
         if column == min(place for line, place in self.placed if line == row):
             queries = [_short(query) for query in alignment.queries]
-            write_queries(axes, queries, inches, _type(inches[1] / len(queries)), look)
+            write_queries(axes, queries, inches, _type(inches[1] / len(queries)), palette)
             figure = axes.figure
             centre = axes.get_position().y0 + axes.get_position().height / 2
             name = _name("layer", self.layers[row])
-            own = style(look, _NAME, look.faint, text=name)
+            own = style(palette, _NAME, palette.faint, text=name)
             middle = {"ha": "left", "va": "center_baseline", **own}
             figure.text(EDGE / self.width, centre, name, **middle)
         if row == min(line for line, place in self.placed if place == column):
             name = _name("head", self.heads[column])
             up = (self.above[row] + 0.04) / inches[1] * len(alignment.queries)
-            over = {"ha": "left", "va": "baseline", **style(look, _NAME, look.faint, text=name)}
+            over = {
+                "ha": "left",
+                "va": "baseline",
+                **style(palette, _NAME, palette.faint, text=name),
+            }
             axes.text(0, -up, name, **over)
 
 

@@ -51,14 +51,16 @@ def _table(translation: Translation, name: str) -> str:
 
 
 def _cells(alignment: Alignment, row: int) -> str:
-    look, (low, high) = colours.theme("light"), alignment.scale()
+    palette, (low, high) = colours.theme("light"), alignment.scale()
     cells = []
     for weight in alignment.masked[row].tolist():
         if weight is None:
             cells.append(f'<td style="{_CELL};{_HATCH}" title="masked, may not be read"></td>')
             continue
         share = (weight - low) / (high - low)
-        colour = f"background:{colours.hexadecimal(look.shade(share))};color:{look.ink_on(share)}"
+        colour = (
+            f"background:{colours.hexadecimal(palette.shade(share))};color:{palette.ink_on(share)}"
+        )
         cells.append(f'<td style="{_CELL};{colour}">{percent(weight)}</td>')
     return "".join(cells)
 

@@ -75,7 +75,7 @@ def plot(
     """
     from regard.viewing.displayed import DisplayedFigure
 
-    paper = colours.theme(theme)
+    palette = colours.theme(theme)
     *batch, _, _ = look.shape
     chosen = (entry,) if isinstance(entry, int) else tuple(entry)
     left = batch[len(chosen) :]
@@ -103,36 +103,40 @@ def plot(
     low, high = float(cells.min()), float(cells.max())
     scale = {"vmin": -round_up(-low) if low < 0 else 0.0, "vmax": round_up(high)}
     drawing: dict[str, Any] = {
-        "cmap": paper.colormap(),
+        "cmap": palette.colormap(),
         "aspect": "auto",
         "interpolation": "nearest",
     }
     with figures.quiet():
         inches = (1 + sides[1].inches * wide, 0.4 + sides[0].inches * tall)
-        figure = DisplayedFigure(figsize=inches, layout="constrained", facecolor=paper.paper)
+        figure = DisplayedFigure(figsize=inches, layout="constrained", facecolor=palette.paper)
         panels = figure.subplots(tall, wide, squeeze=False, sharex=True, sharey=True).flatten()
         span = (*sides[1].ends, *reversed(sides[0].ends))
         for panel, values, place in zip(panels, drawn, product(*map(range, left)), strict=False):
             image = panel.imshow(values, extent=span, **drawing, **scale)
-            panel.patch.set(facecolor=paper.paper, edgecolor=paper.rule, hatch=HATCH, linewidth=0)
-            panel.set_title(look.caption.of(place), **style(paper, 10))
-            panel.set_xlabel("key", color=paper.faint)
-            panel.set_ylabel("query", color=paper.faint)
-            panel.tick_params(colors=paper.faint, length=2)
+            panel.patch.set(
+                facecolor=palette.paper, edgecolor=palette.rule, hatch=HATCH, linewidth=0
+            )
+            panel.set_title(look.caption.of(place), **style(palette, 10))
+            panel.set_xlabel("key", color=palette.faint)
+            panel.set_ylabel("query", color=palette.faint)
+            panel.tick_params(colors=palette.faint, length=2)
             panel.label_outer()
-        sides[0].mark(panels[0].yaxis, paper)
-        sides[1].mark(panels[0].xaxis, paper, rotation=90)
+        sides[0].mark(panels[0].yaxis, palette)
+        sides[1].mark(panels[0].xaxis, palette, rotation=90)
         for panel in panels[len(cells) :]:
             panel.set_axis_off()
         bar = figure.colorbar(image, ax=list(panels))
-        bar.set_label("weight" if reduce == "mean" else "highest weight", color=paper.faint)
-        bar.ax.tick_params(colors=paper.faint)
+        bar.set_label("weight" if reduce == "mean" else "highest weight", color=palette.faint)
+        bar.ax.tick_params(colors=palette.faint)
         named = fitted(look.caption.title if title is None else title, inches[0] - 0.2)
         if named:
-            bold = {"fontweight": "bold", **style(paper, 11, text=named)}
+            bold = {"fontweight": "bold", **style(palette, 11, text=named)}
             figure.suptitle(named, x=0.1 / inches[0], ha="left", **bold)
         if shut.any():
-            figure.supxlabel(MASKED, x=0.1 / inches[0], ha="left", **style(paper, 7.5, paper.faint))
+            figure.supxlabel(
+                MASKED, x=0.1 / inches[0], ha="left", **style(palette, 7.5, palette.faint)
+            )
     return figure
 
 
@@ -169,7 +173,7 @@ class _Side:
     def inches(self) -> float:
         return max(SIDE, WORD * min(self.count, MOST_WORDS)) if self.words else SIDE
 
-    def mark(self, axis: Axis, look: colours.Theme, rotation: int = 0) -> None:
+    def mark(self, axis: Axis, palette: colours.Theme, rotation: int = 0) -> None:
         """Set the ticks, at whole positions or at words."""
         from matplotlib.ticker import MaxNLocator
 
@@ -178,7 +182,9 @@ class _Side:
             some = range(0, self.count, step)
             axis.set_ticks(some, [self.marks[place] for place in some])
             for tick in axis.get_ticklabels():
-                tick.set(rotation=rotation, **style(look, 7, look.faint, text=tick.get_text()))
+                tick.set(
+                    rotation=rotation, **style(palette, 7, palette.faint, text=tick.get_text())
+                )
             return
         axis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         axis.set_major_formatter(self._named)

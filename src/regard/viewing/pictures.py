@@ -54,38 +54,44 @@ def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True
     """
     from regard.viewing.displayed import DisplayedFigure
 
-    look = colours.theme(theme)
+    palette = colours.theme(theme)
     with figures.quiet():
         layout = HeatMapLayout.of(alignment)
-        figure = DisplayedFigure(figsize=(layout.width, layout.height), facecolor=look.paper)
+        figure = DisplayedFigure(figsize=(layout.width, layout.height), facecolor=palette.paper)
         axes = figure.add_axes(
             layout.box(layout.left, layout.bottom, layout.grid_width, layout.grid_height)
         )
-        paint(axes, alignment, look, alignment.scale())
+        paint(axes, alignment, palette, alignment.scale())
         inches = (layout.grid_width, layout.grid_height)
-        write_queries(axes, layout.queries, inches, layout.query_type, look)
-        write_keys(axes, layout.keys, inches, layout.key_type, look, slanted=layout.slanted)
+        write_queries(axes, layout.queries, inches, layout.query_type, palette)
+        write_keys(axes, layout.keys, inches, layout.key_type, palette, slanted=layout.slanted)
         if numbers and max(alignment.weights.shape) <= _MOST_NUMBERED:
-            _write_numbers(axes, alignment, look)
-        write_title(figure, alignment.title, look)
+            _write_numbers(axes, alignment, palette)
+        write_title(figure, alignment.title, palette)
         if alignment.has_masked:
-            write_note(figure, MASKED, look)
+            write_note(figure, MASKED, palette)
         beside = layout.left + layout.grid_width + EDGE
         bar_height = min(layout.grid_height, 2.4)
         top = layout.bottom + layout.grid_height - bar_height
-        draw_bar(figure.add_axes(layout.box(beside, top, BAR, bar_height)), look, alignment.scale())
+        draw_bar(
+            figure.add_axes(layout.box(beside, top, BAR, bar_height)), palette, alignment.scale()
+        )
     return figure
 
 
 def paint(
-    axes: Axes, alignment: Alignment, look: colours.Theme, scale: tuple[float, float]
+    axes: Axes, alignment: Alignment, palette: colours.Theme, scale: tuple[float, float]
 ) -> None:
     """Draw the cells: as separate tiles, or as an image if there are many."""
     rows, columns = alignment.weights.shape
-    colouring: dict[str, Any] = {"cmap": look.colormap(), "vmin": scale[0], "vmax": scale[1]}
+    colouring: dict[str, Any] = {"cmap": palette.colormap(), "vmin": scale[0], "vmax": scale[1]}
     if rows * columns <= _MOST_TILES:
         width = 0.8 if max(rows, columns) <= 24 else 0.25
-        tiles: dict[str, Any] = {"edgecolors": look.paper, "linewidth": width, "antialiased": True}
+        tiles: dict[str, Any] = {
+            "edgecolors": palette.paper,
+            "linewidth": width,
+            "antialiased": True,
+        }
         axes.pcolormesh(alignment.masked, **colouring, **tiles)
     else:
         place = (0, columns, 0, rows)
@@ -93,26 +99,26 @@ def paint(
             alignment.masked, **colouring, origin="lower", extent=place, interpolation="nearest"
         )
     axes.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[], aspect="auto")
-    axes.patch.set(facecolor=look.paper, edgecolor=look.rule, hatch=HATCH, linewidth=0)
+    axes.patch.set(facecolor=palette.paper, edgecolor=palette.rule, hatch=HATCH, linewidth=0)
     for side in axes.spines.values():
         side.set_visible(False)
 
 
-def draw_bar(axes: Axes, look: colours.Theme, scale: tuple[float, float]) -> None:
+def draw_bar(axes: Axes, palette: colours.Theme, scale: tuple[float, float]) -> None:
     """Draw the colour scale, in percent if the weights are between 0 and 1."""
     low, high = scale
     steps = 128
     axes.set(xlim=(0, 1), ylim=(low, high), xticks=[])
     edges = [low + (high - low) * step / steps for step in range(steps + 1)]
     for step, (start, stop) in enumerate(pairwise(edges)):
-        axes.axhspan(start, stop, color=look.shade(step / (steps - 1)), linewidth=0)
+        axes.axhspan(start, stop, color=palette.shade(step / (steps - 1)), linewidth=0)
     shares = low >= 0 and high <= 1
     ticks = [low + (high - low) * part / 2 for part in range(3)]
     names = [f"{100 * tick:g}%" if shares else f"{tick:g}" for tick in ticks]
     axes.yaxis.tick_right()
-    axes.set_yticks(ticks, labels=names, **style(look, 7.5, look.faint))
+    axes.set_yticks(ticks, labels=names, **style(palette, 7.5, palette.faint))
     axes.tick_params(length=0, pad=3)
-    axes.set_title("weight", loc="left", pad=9, **style(look, 7.5, look.faint))
+    axes.set_title("weight", loc="left", pad=9, **style(palette, 7.5, palette.faint))
     for side in axes.spines.values():
         side.set_visible(False)
 
@@ -180,32 +186,32 @@ def _cell(count: int) -> float:
     return min(_CELL, max(_LONGEST_SIDE / count, _SMALLEST_CELL), _LIMIT / count)
 
 
-def _write_numbers(axes: Axes, alignment: Alignment, look: colours.Theme) -> None:
+def _write_numbers(axes: Axes, alignment: Alignment, palette: colours.Theme) -> None:
     low, high = alignment.scale()
     if low < 0 or high > 1:
         return
     for row, weights in enumerate(alignment.weights.tolist()):
         for column, weight in enumerate(weights):
             if number := percent(weight):
-                ink = look.ink_on((weight - low) / (high - low))
-                centred = {"ha": "center", "va": "center_baseline", **style(look, 7.5, ink)}
+                ink = palette.ink_on((weight - low) / (high - low))
+                centred = {"ha": "center", "va": "center_baseline", **style(palette, 7.5, ink)}
                 axes.text(column + 0.5, row + 0.5, number, **centred)
 
 
-def write_title(figure: Figure, title: str, look: colours.Theme, subtitle: str = "") -> None:
+def write_title(figure: Figure, title: str, palette: colours.Theme, subtitle: str = "") -> None:
     """Write title and subtitle in the upper left corner, cropped to the figure's width."""
     width, height = figure.get_size_inches()
     at = EDGE / height
-    for text, points, colour in ((title, 11.0, look.ink), (subtitle, 9.0, look.faint)):
+    for text, points, colour in ((title, 11.0, palette.ink), (subtitle, 9.0, palette.faint)):
         shown = fitted(text, width - 2 * EDGE)
-        placed = {"ha": "left", "va": "top", **style(look, points, colour, text=shown)}
+        placed = {"ha": "left", "va": "top", **style(palette, points, colour, text=shown)}
         strong = "bold" if points == 11.0 else "normal"
         figure.text(EDGE / width, 1 - at, shown, fontweight=strong, **placed)
         at += 0.24 / height
 
 
-def write_note(figure: Figure, text: str, look: colours.Theme) -> None:
+def write_note(figure: Figure, text: str, palette: colours.Theme) -> None:
     """Write a line in the lower left corner."""
     width, height = figure.get_size_inches()
-    low = {"ha": "left", "va": "bottom", **style(look, 7.5, look.faint, text=text)}
+    low = {"ha": "left", "va": "bottom", **style(palette, 7.5, palette.faint, text=text)}
     figure.text(EDGE / width, 0.5 * EDGE / height, text, **low)
