@@ -122,6 +122,15 @@ def test_only_a_transformer_rounds_to_eight_bits(models):
     check_refused(refused, "compiled search is for a single Transformer", code=2)
 
 
+def test_explain_says_which_engine_searches_and_why():
+    few = run("translate", "--explain", "Hola.")
+    assert "engine: layers (loading compiled loops takes longer" in few.err
+    assert run("translate", "--explain", *["Hola."] * 5).err.startswith("engine: compiled\n")
+    recurrent = run("translate", "--explain", "--model", "es-en-recurrent", *["Hola."] * 5)
+    assert "this is a RecurrentModel" in recurrent.err
+    assert run("translate", "--explain", *ENGINE, "Hola.").err.startswith("engine: ctranslate2")
+
+
 def test_where_it_is_not_installed_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     refused = run("translate", *ENGINE, "Hola.")
