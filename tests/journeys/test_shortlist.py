@@ -61,7 +61,7 @@ def test_the_bundled_model_writes_the_same_with_one():
     [
         (("--each", "0"), "--each 0: use a whole number, 1 to 10,000"),
         (("--always", "-3"), "--always -3: use a whole number, 1 to 10,000"),
-        (("--data", ".", "a.tsv"), "--data is for what the model learnt from"),
+        (("--data", ".", "a.tsv"), "--data is for the model's training corpora"),
         (("--source", "a"), "1 --source and 0 --target"),
         (("--source-column", "7"), "--source-column and --target-column are for FILES"),
     ],

@@ -1,4 +1,4 @@
-"""The card of a trained model: what it is, how good, from what, made how."""
+"""The card of a trained model: architecture, scores, data, machine and commands."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SCORES = "Scores"
 
 
 def remember(folder: Path, command: str) -> None:
-    """Keep the command that worked in a run folder, for its card."""
+    """Append a command that wrote to a run folder, for its card."""
     files.append(folder / COMMANDS, (command + "\n").encode("utf-8", "backslashreplace"))
 
 
 def keep_repeating(folder: Path, command: str | None) -> None:
-    """Keep the one command that makes the same weights again; of a run that has none, keep none."""
+    """Store the command that trains the same weights again; with None, delete a stored one."""
     if command is None:
         (folder / REPEAT).unlink(missing_ok=True)
     else:
@@ -34,7 +34,7 @@ def keep_repeating(folder: Path, command: str | None) -> None:
 
 
 def repeating(folder: Path) -> str | None:
-    """The command that `keep_repeating` kept."""
+    """The command that `keep_repeating` stored."""
     try:
         return (folder / REPEAT).read_text(encoding="utf-8", errors="replace").strip() or None
     except OSError:
@@ -42,7 +42,7 @@ def repeating(folder: Path) -> str | None:
 
 
 def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
-    """The card as Markdown. Its first paragraph and its scores are what `regard models` shows."""
+    """The card as Markdown. `regard models` shows its first paragraph and its scores."""
     import torch
 
     configuration, progress = trainer.configuration, trainer.progress
@@ -78,7 +78,7 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
 
 
 def tells(folder: Path, progress: Progress) -> bool:
-    """Whether the card in a folder is that of a training that came so far."""
+    """Whether the card in a folder was written after the same number of steps."""
     try:
         text = (folder / "card.md").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -130,7 +130,7 @@ def _corpus(files: CorpusSettings) -> str:
 
 
 def commands(folder: Path) -> list[str]:
-    """The commands that worked in a run folder, oldest first."""
+    """The commands that wrote to a run folder, oldest first."""
     try:
         text = (folder / COMMANDS).read_text(encoding="utf-8", errors="replace")
     except OSError:

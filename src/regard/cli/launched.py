@@ -1,4 +1,4 @@
-"""Commands that torchrun started several times: how they were started, and one voice for all."""
+"""The command as it was typed, and one report of a failure for all processes of torchrun."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Invocation:
 
 
 def command(arguments: Sequence[str]) -> str:
-    """A command of ours as it is typed, with torchrun before it where torchrun started this process.
+    """A `regard` command as it is typed, with torchrun before it where torchrun started this process.
 
     >>> command(["train", "my corpus.toml"])
     "regard train 'my corpus.toml'"
@@ -37,13 +37,13 @@ def command(arguments: Sequence[str]) -> str:
     here = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
     machines = ["--nnodes", str(processes // here)] if processes > here else []
     launcher = ["torchrun", *machines, "--nproc-per-node", str(here)]
-    # After -- torchrun takes no option of ours, such as --run, for one of its own.
+    # After --, torchrun does not take options such as --run for its own.
     return shlex.join([*launcher, "-m", "--", "regard", *arguments])
 
 
 @contextmanager
 def one_voice(processes: Processes) -> Iterator[None]:
-    """A failure is told by the process that failed first; the others end with it, silently."""
+    """Only the process that failed first reports the failure; the others end silently."""
     from regard.translation.training.processes import alone, parted
 
     try:

@@ -1,4 +1,4 @@
-"""`regard`: the commands, and what every failure looks like to the person at the keyboard."""
+"""`regard`: the commands, and the message and exit code of every failure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from regard.cli.output import streams
 from regard.cli.signals import Interrupted
 from regard.errors import ConfigurationError, RegardError
 
-# Typer carries its own copy of click; these are the classes its errors are made of.
+# Typer has its own copy of click; these are the base classes of its errors.
 _UsageError, _ClickException = typer.BadParameter.__mro__[1:3]
 
 app = typer.Typer(
@@ -87,7 +87,7 @@ app.command(epilog=models.EXAMPLES)(grouped(models.models))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns its exit code; what it prints of a failure is one line, the last of stderr."""
+    """Run one command and return its exit code. A failure is reported in one line, the last of standard error."""
     if arguments is None:
         arguments = sys.argv[1:]
         streams.claim()
@@ -152,7 +152,7 @@ def _failed(fault: BaseException) -> int:
     if isinstance(fault, Interrupted):
         return _say("stopped by a signal; no file was left half written", 128 + fault.number)
     if isinstance(fault, RegardError):
-        # A configuration may have several faults, a line each; what else has line ends names something with them.
+        # Each argument is one fault and one line; line ends within it come from a name.
         lines = [" ".join(str(each).splitlines()) for each in fault.args]
         return _say(
             "\n".join(f"error: {line}" for line in lines),
@@ -179,7 +179,7 @@ def _misused(fault: Any) -> int:
 
 
 def _of_system(fault: OSError) -> str:
-    """What an error of the system says, with the name of the file or stream where it has one."""
+    """The message of a system error, with the name of the file or stream where there is one."""
     if fault.filename is None:
         return f"{_one_line(fault.strerror or fault)} (add --debug to see where)"
     return f"{os.fsdecode(fault.filename)}: {fault.strerror or fault}"

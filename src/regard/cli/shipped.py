@@ -1,4 +1,4 @@
-"""What comes with the package: configurations and models, found by name without importing torch."""
+"""The configurations and models in the package, found by name without importing torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def configurations() -> dict[str, Path]:
 
 
 def summary(path: Path) -> str:
-    """The first line of a configuration file, which says what it is for."""
+    """The first line of a configuration file: its purpose."""
     return path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
 
 
@@ -32,11 +32,11 @@ def configuration(name_or_file: str) -> Path:
     try:
         if path.is_file():
             return path
-        if name_or_file in known:  # whatever folder of that name lies about
+        if name_or_file in known:  # even where a folder of that name exists
             return known[name_or_file]
         if (path / "config.toml").is_file():
             raise ConfigurationError(
-                f"{path}: is a run folder: add --resume to go on with it, or give a configuration"
+                f"{path}: is a run folder: add --resume to continue it, or give a configuration"
             )
     except (OSError, ValueError):
         pass

@@ -1,4 +1,4 @@
-"""Ctrl-C, a terminal that goes away, a polite kill: the first one saves, the second one ends."""
+"""SIGINT, SIGTERM and SIGHUP: the first one saves and ends the work, the second one ends the process."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Interrupted(BaseException):
 class Signals:
     """Listens to SIGINT, SIGTERM and SIGHUP while the block runs.
 
-    Outside `saving` a signal ends the work at once (`Interrupted`). Inside, the first one is remembered
-    for the training to ask for, and the second one ends the process on the spot, unless the process is
-    `patient`: torchrun passes a single Ctrl-C on more than once, and itself ends who does not come to an end.
+    Outside `saving` a signal ends the work at once (`Interrupted`). Inside, `stop` reports the first one, and the
+    second one ends the process at once, unless the process is `patient`: torchrun may send one Ctrl-C several
+    times, and kills processes that do not end.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Signals:
             return self
         for number in _ENDING:
             # Under nohup a hang-up is no reason to stop. A shell's background job ignores SIGINT, too,
-            # but whoever sends one by `kill` means it.
+            # but a SIGINT sent by `kill` is meant.
             if number == _HANG_UP and signal.getsignal(number) == signal.SIG_IGN:
                 continue
             self._before[number] = signal.signal(number, self._hear)

@@ -29,7 +29,7 @@ WANTED = (
 
 
 def show(asked: str, layer: int | None, head: int | None, out: Path | None, theme: str) -> None:
-    """Run what `asked` names, print the table of its heads, and save pictures or a page of them."""
+    """Run the function `asked`, print the table of its heads, and save pictures or a page of them."""
     if out is not None:
         _check(out)
     with _running(asked):
@@ -50,18 +50,18 @@ def show(asked: str, layer: int | None, head: int | None, out: Path | None, them
 
 @contextmanager
 def _running(asked: str) -> Iterator[None]:
-    """What goes wrong in the user's own code is said to be there."""
+    """Report errors of the user's own code as such."""
     try:
         yield
     except RegardError:
         raise
-    except (Exception, SystemExit) as fault:  # a script of theirs may end itself
+    except (Exception, SystemExit) as fault:  # their script may call sys.exit
         what = " ".join(f"{type(fault).__name__}: {fault}".split())
         raise DataError(f"--watch {asked}: {what} (add --debug to see where)") from fault
 
 
 def _model(asked: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[str, Any]]:
-    """The model that the user's function gave, how to run it once, and the words of a page."""
+    """The returned model, a function that runs it once, and the tokens or tokenizer of a page."""
     from torch import Tensor, nn
 
     if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module)):
@@ -85,7 +85,7 @@ def _model(asked: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[st
 
 
 def _function(asked: str) -> Callable[[], Any]:
-    """What MODULE:CALL names; modules of the current folder are found, as `python -m` does."""
+    """The function MODULE:CALL; modules of the current folder are found too, as with `python -m`."""
     name, colon, call = asked.partition(":")
     if not (colon and name and call):
         raise ConfigurationError(f"--watch {asked}: expected MODULE:CALL, such as my_model:example")
@@ -112,7 +112,9 @@ def _watched(model: nn.Module, run: Callable[[], Any], layer: int | None, head: 
 
     heads = None if head is None else (head,)
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # what was not seen is printed
+        warnings.simplefilter(
+            "ignore", RuntimeWarning
+        )  # the command prints unseen attentions itself
         with watch(model.eval(), layers=layer, heads=heads) as seen:
             run()
     return seen

@@ -1,4 +1,4 @@
-"""`regard models`: what can be asked for by name."""
+"""`regard models`: the models and configurations that are installed with the package."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def models() -> None:
 
 
 def _alignment(folder: Path) -> list[str]:
-    """How well the attention chosen for word links does; nothing where none was."""
+    """The error rate of the attention that was chosen for word links; empty where none was chosen."""
     try:
         kept = tomllib.loads((folder / "alignment.toml").read_text(encoding="utf-8"))
         return [

@@ -1,9 +1,7 @@
-"""`regard shortlist`: which words each sentence may be translated with, so that a search computes no others."""
+"""`regard shortlist`: learn lists of likely translations, so that a search computes fewer words."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +11,7 @@ from regard.cli.options import corpora
 from regard.cli.options.checks import check_whole, check_writable
 from regard.cli.options.corpora import CorpusOptions
 from regard.cli.options.model import DEFAULT_MODEL, Model
-from regard.cli.output import report
+from regard.cli.output import bars, report
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -33,7 +31,8 @@ def shortlist(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="FILES", help="Tables of sentence pairs. [default: what the model learnt from]"
+            metavar="FILES",
+            help="Tables of sentence pairs. [default: the model's training corpora]",
         ),
     ] = None,
     model: Model = DEFAULT_MODEL,
@@ -49,10 +48,10 @@ def shortlist(
         int, typer.Option(help="Of the most frequent pieces, which any sentence may have.")
     ] = 200,
 ) -> None:
-    """Learn from sentence pairs which words translate which, and keep a short list for each in the model's folder.
+    """Learn from sentence pairs which words translate which, and write a short list for each into the model's folder.
 
-    `regard translate --shortlist` then chooses among the words that a sentence's own bring along, which is quicker.
-    One pair in a hundred is kept for measuring what such lists hold. A file that is not here is looked for in
+    `regard translate --shortlist` then chooses among the lists of a sentence's words, which is quicker. One pair in a
+    hundred is held out to measure the lists. A file that is not here is looked for in
     REGARD_DATA.
     """
     for name, count in (("--each", each), ("--always", always)):
@@ -63,7 +62,7 @@ def shortlist(
             "--source-column and --target-column are for FILES: leave them out"
         )
     if named and data is not None:
-        raise ConfigurationError("--data is for what the model learnt from: give it, or files")
+        raise ConfigurationError("--data is for the model's training corpora: give it, or files")
 
     from regard.translation.opening import open_runs
     from regard.translation.runs import SHORTLIST
@@ -79,7 +78,7 @@ def shortlist(
     else:
         pairs = _learnt_from(run, data)
     with memory.told("while learning which words translate which", "the number of pairs"):
-        made = make(pairs, tokenizers, each, always, _shown(ROUNDS))
+        made = make(pairs, tokenizers, each, always, bars.tracked(ROUNDS, "learning"))
     path = made.shortlist.keep(run, tokenizers)
     report.say(
         f"learnt from {made.learnt:,} sentence pairs, left out {made.left_out:,}; of {made.measured:,} others\n"
@@ -90,24 +89,14 @@ def shortlist(
     )
 
 
-def _shown(rounds: Sequence[object]) -> Iterable[object]:
-    """The rounds, with a bar in a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return rounds
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(rounds, "learning", console=Console(stderr=True), transient=True)
-
-
 def _learnt_from(run: Run, data: Path | None) -> list[Pair]:
-    """The training pairs of a run, as its training reads them."""
+    """The training pairs of a run, read as in its training."""
     from regard.translation.training.data import read_training
 
     section = run.configuration.data
     if section.generated is None and not section.training:
         raise ConfigurationError(
-            f"{run.folder}: does not say what it learnt from: give FILES, or --source and --target"
+            f"{run.folder}: does not name its training corpora: give FILES, or --source and --target"
         )
     names = [name for files in section.training for name in files.names]
     folder = corpora.folder(names, data, run.folder)

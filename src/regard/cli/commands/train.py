@@ -37,8 +37,8 @@ Examples:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """What to train, and where."""
+class _Training:
+    """A configuration and the run folder of its training."""
 
     folder: Path
     configuration: Configuration
@@ -67,7 +67,7 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint of the run.")
+        bool, typer.Option("--resume", help="Continue from the newest checkpoint of the run.")
     ] = False,
     start: Annotated[
         str | None,
@@ -92,13 +92,13 @@ def train(
 ) -> None:
     """Train a translator.
 
-    Ctrl-C finishes the step, saves and ends; --resume goes on. The run folder holds the configuration, the
+    Ctrl-C finishes the step, saves and ends; --resume continues. The run folder holds the configuration, the
     tokenizers, checkpoints, metrics.jsonl, curves.png, and at the end model.safetensors and card.md.
     Started by torchrun, several processes share the batches of one training.
     """
     if resume and start is not None:
         raise ConfigurationError(
-            "--from starts a new run, --resume goes on with one: give one of them"
+            "--from starts a new run, --resume continues one: give one of them"
         )
     asked = [*(changes or ()), *(["training.tensorboard=true"] if tensorboard else [])]
     with Signals() as signals, ExitStack() as stack:
@@ -123,26 +123,26 @@ def train(
                 return
             if processes.first:
                 card.remember(plan.folder, launched.command(context.obj.arguments))
-            _watch_on_a_board(plan, trainer, reporter, stack)
+            _add_tensorboard(plan, trainer, reporter, stack)
             with signals.saving():
                 outcome = trainer.train(signals.stop)
             if reporter is not None:
                 reporter.draw_curves()
                 if outcome == "stopped":
-                    _say_how_to_go_on(plan, trainer, reporter, folder, device)
+                    _say_how_to_continue(plan, trainer, reporter, folder, device)
                 else:
                     _finish(trainer, reporter)
                     repeating = _repeating(plan, trainer, folder, device, start)
                     card.keep_repeating(plan.folder, repeating)
                     _say_what_next(plan, repeating)
-            processes.wait()  # nobody ends before all is written: torchrun would end the others
+            processes.wait()  # torchrun ends all processes when one ends
     if outcome == "stopped":
-        # Of several processes another one may have heard it.
+        # With several processes, another one may have received the signal.
         raise typer.Exit(128 + (signals.received or signal.SIGTERM))
 
 
 def _prepare(
-    plan: _Plan,
+    plan: _Training,
     data: Path,
     processes: Processes,
     resume: bool,
@@ -159,7 +159,7 @@ def _prepare(
         tensorboard.check_installed()
     lock = None
     if processes.first:
-        # Before anything is read or written: two trainings that are started together never write both.
+        # Locked before anything is read or written, so that two trainings never write the same run.
         lock = stack.enter_context(Run(plan.folder, plan.configuration).locked())
     reporter = stack.enter_context(progress.reporter(plan.folder)) if processes.first else None
     observer = reporter or Observer()
@@ -184,8 +184,8 @@ def _prepare(
     return trainer, reporter
 
 
-def _watch_on_a_board(
-    plan: _Plan, trainer: Trainer, reporter: Reporter | None, stack: ExitStack
+def _add_tensorboard(
+    plan: _Training, trainer: Trainer, reporter: Reporter | None, stack: ExitStack
 ) -> None:
     from regard.translation.training import tensorboard
     from regard.translation.training.events import Observers
@@ -196,7 +196,7 @@ def _watch_on_a_board(
         trainer.observer = Observers([reporter, board])
 
 
-def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...]) -> _Plan:
+def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...]) -> _Training:
     from regard.translation import settings
     from regard.translation.runs import Run
 
@@ -204,27 +204,27 @@ def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...])
     if resume and os.path.isfile(own):
         if run is not None and run.resolve() != Path(config).resolve():
             raise ConfigurationError(f"--run {run}: {config} is itself the run folder to resume")
-        Run.open(Path(config))  # raises where its configuration is not as it was written
-        return _Plan(Path(config), settings.read(own, changes), own)
+        Run.open(Path(config))  # raises where its configuration was changed
+        return _Training(Path(config), settings.read(own, changes), own)
     file = shipped.configuration(config)
     folder = run if run is not None else Path("runs") / file.stem
     if resume:
-        Run.open(folder)  # raises here, by its name, when there is no such run
-    return _Plan(folder, settings.read(file, changes), file)
+        Run.open(folder)  # raises with its name when there is no such run
+    return _Training(folder, settings.read(file, changes), file)
 
 
-def _data_folder(given: Path | None, plan: _Plan, resume: bool) -> Path:
-    """Where the corpora are: as told, else the first of the places in which they all are."""
+def _data_folder(given: Path | None, plan: _Training, resume: bool) -> Path:
+    """The folder of the corpora: the given one, else the first place that has them all."""
     named = [*plan.configuration.data.names]
     pretrained = plan.configuration.pretrained
-    if pretrained is not None and not resume:  # what is resumed has learnt from them already
+    if pretrained is not None and not resume:  # a resumed run has read them already
         named += pretrained.names
     return corpora.folder(named, given, plan.file.parent)
 
 
-def _found_again(plan: _Plan, data: Path) -> bool:
-    """Whether the run, resumed from this directory, looks for its corpora there of itself."""
-    resumed = _Plan(plan.folder, plan.configuration, plan.folder / "config.toml")
+def _found_again(plan: _Training, data: Path) -> bool:
+    """Whether `--resume` finds the corpora there without --data."""
+    resumed = _Training(plan.folder, plan.configuration, plan.folder / "config.toml")
     try:
         return _data_folder(None, resumed, resume=True) == data
     except DataError:
@@ -232,7 +232,7 @@ def _found_again(plan: _Plan, data: Path) -> bool:
 
 
 def _nothing_left(trainer: Trainer) -> bool:
-    """Whether a resumed training has spent its budget already, and what it led to is published whole."""
+    """Whether a resumed training has used up its budget and its results are complete in the run folder."""
     run = trainer.run
     if trainer.progress.unvalidated or not trainer.over:
         return False
@@ -241,7 +241,7 @@ def _nothing_left(trainer: Trainer) -> bool:
     except ModelError:
         return False
     names = ("model.safetensors", "card.md", "checksums.json")
-    # Published, but when the training was shorter, is not published.
+    # A card of fewer steps belongs to an earlier, shorter training.
     return all((run.folder / name).exists() for name in names) and card.tells(
         run.folder, trainer.progress
     )
@@ -262,8 +262,8 @@ def _finish(trainer: Trainer, reporter: Reporter) -> None:
     )
 
 
-def _say_how_to_go_on(
-    plan: _Plan, trainer: Trainer, reporter: Reporter, data: Path, device: str
+def _say_how_to_continue(
+    plan: _Training, trainer: Trainer, reporter: Reporter, data: Path, device: str
 ) -> None:
     again = ["train", str(plan.folder), "--resume"]
     if plan.configuration.data.generated is None and not _found_again(plan, data):
@@ -275,9 +275,9 @@ def _say_how_to_go_on(
 
 
 def _repeating(
-    plan: _Plan, trainer: Trainer, data: Path, device: str, start: str | None
+    plan: _Training, trainer: Trainer, data: Path, device: str, start: str | None
 ) -> str | None:
-    """The command that trains the same model again; None where more than one command made it."""
+    """The command that trains the same model again; None where several commands trained it."""
     if len(card.commands(plan.folder)) > 1:
         return None
     training = plan.configuration.training
@@ -288,7 +288,7 @@ def _repeating(
         command += ["--device", device]
     if start is not None:
         command += ["--from", start]
-    # What was measured once may come out otherwise.
+    # These were measured, and another measurement may give other values.
     if training.precision == "auto":
         command += ["--set", f"training.precision={trainer.progress.precision}"]
     if not training.threads:
@@ -296,7 +296,7 @@ def _repeating(
     return launched.command(command)
 
 
-def _say_what_next(plan: _Plan, repeating: str | None) -> None:
+def _say_what_next(plan: _Training, repeating: str | None) -> None:
     from regard.translation.text.generated import generate
 
     model = shlex.quote(str(plan.folder))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ from regard.cli.options import corpora
 from regard.cli.options.checks import check_whole
 from regard.cli.options.model import ModelOptions, SpeedOptions, WeightType
 from regard.cli.options.search import SearchOptions
-from regard.cli.output import report, streams
+from regard.cli.output import bars, report, streams
 from regard.cli.output.doubts import Doubts
 from regard.errors import ConfigurationError, DataError
 
@@ -171,13 +170,8 @@ def translate(
     """The translations of the sources by a model; adds each to `doubts`."""
     sources = [pair.source for pair in pairs]
     texts: list[str] = []
-    chunks: Iterable[list[str]] = streams.chunks(sources, _CHUNK)
-    if sys.stderr is not None and sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import track
-
-        number = (len(sources) + _CHUNK - 1) // _CHUNK
-        chunks = track(chunks, "translating", number, console=Console(stderr=True), transient=True)
+    number = (len(sources) + _CHUNK - 1) // _CHUNK
+    chunks = bars.tracked(streams.chunks(sources, _CHUNK), "translating", number)
     own = search.of(translator.search)
     for chunk in chunks:
         found = translator.translate(chunk, search=own, **search.batches)

@@ -11,14 +11,14 @@ from regard.cli.output import report
 if TYPE_CHECKING:
     from regard.translation.translator import Translation
 
-# Lines, and parts of the text, that are named.
+# How many lines, characters or pieces a note lists.
 _NAMED = 10
 _SPACE = "▁"
 
 
 @dataclass
 class LineCounts:
-    """How many lines, and the first few of them: a stream may have no end."""
+    """A number of lines, and the first few of them: a stream may be endless."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
@@ -28,7 +28,7 @@ class LineCounts:
         if self.count <= _NAMED:
             self.first.append(number)
 
-    def told(self, unit: str) -> str:
+    def listed(self, unit: str) -> str:
         """ "lines 3, 17", or "lines 1, 2, ..." of many."""
         rest = ", ..." if self.count > _NAMED else ""
         return f"{unit}{'s' * (self.count > 1)} {', '.join(map(str, self.first))}{rest}"
@@ -36,7 +36,7 @@ class LineCounts:
 
 @dataclass
 class TextCounts:
-    """How many parts of the text, and the first few different ones."""
+    """A number of characters or pieces, and the first few different ones."""
 
     count: int = 0
     first: dict[str, None] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class TextCounts:
             if len(self.first) <= _NAMED:
                 self.first[part] = None
 
-    def told(self, unit: str, sentences: str) -> str:
+    def listed(self, unit: str, sentences: str) -> str:
         """ "2 characters in 1 of 3 sentences (é ß)"."""
         named = list(self.first)[:_NAMED] + ["..."] * (len(self.first) > _NAMED)
         return f"{_number(self.count, unit)} in {sentences} ({' '.join(named)})"
@@ -58,9 +58,9 @@ class Doubts:
     """Counts of doubtful translations, by kind.
 
     Attributes:
-        longest: the most pieces of a source that are read.
-        unit: "line" or "sentence": what the numbers count, from 1.
-        seen: how many translations there were.
+        longest: the largest number of pieces of a source that are read.
+        unit: "line" or "sentence"; the numbers count these, from 1.
+        seen: the number of translations.
     """
 
     longest: int
@@ -87,44 +87,44 @@ class Doubts:
             self._unseen.add(map(_shown, one.unseen))
 
     def as_object(self) -> dict[str, Any]:
-        """How many sentences there is each doubt about."""
+        """The number of sentences of each kind of doubt."""
         names = ("cut", "repeats", "unfinished", "unknown", "unseen")
         return {name: self._at(name).count for name in names}
 
     def say(self) -> None:
-        """A line on standard error for each kind of doubt that there is."""
+        """A line on standard error for each kind of doubt that occurred."""
         if cut := self._at("cut").count:
             report.note(
                 f"{cut} of {self.seen} sentences were longer than {self.longest} pieces and were cut"
             )
         if self._unknown.count:
             report.note(
-                f"{self._unknown.told('unknown character', self._of('unknown', 'sentence'))}: not in the "
-                f"model's vocabulary, and may be translated wrongly: {self._told('unknown')}"
+                f"{self._unknown.listed('unknown character', self._of('unknown', 'sentence'))}: not in the "
+                f"model's vocabulary, and may be translated wrongly: {self._listed('unknown')}"
             )
         if self._unseen.count:
             report.note(
-                f"{self._unseen.told('word piece', self._of('unseen', 'sentence'))}: they never occurred in the "
-                f"training sources and may be translated wrongly: {self._told('unseen')}"
+                f"{self._unseen.listed('word piece', self._of('unseen', 'sentence'))}: they never occurred in the "
+                f"training sources and may be translated wrongly: {self._listed('unseen')}"
             )
         if self._at("repeats").count:
             one = self._at("repeats").count == 1
             report.note(
                 f"{self._of('repeats', 'translation')} "
-                f"{'repeats itself' if one else 'repeat themselves'}: {self._told('repeats')}; "
+                f"{'repeats itself' if one else 'repeat themselves'}: {self._listed('repeats')}; "
                 "--no-repeat-ngram 4 forbids that"
             )
         if self._at("unfinished").count:
             report.note(
                 f"{self._of('unfinished', 'translation')} reached the greatest length allowed and "
-                f"stopped there: {self._told('unfinished')}"
+                f"stopped there: {self._listed('unfinished')}"
             )
 
     def _at(self, name: str) -> LineCounts:
         return self._places.get(name, LineCounts())
 
-    def _told(self, name: str) -> str:
-        return self._at(name).told(self.unit)
+    def _listed(self, name: str) -> str:
+        return self._at(name).listed(self.unit)
 
     def _of(self, name: str, what: str) -> str:
         return f"{self._at(name).count} of {_number(self.seen, what)}"

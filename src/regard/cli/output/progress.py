@@ -1,4 +1,4 @@
-"""What a training shows while it runs: a bar in a terminal, lines anywhere else, and curves.png."""
+"""Progress of long work: a bar in a terminal, lines elsewhere; and the curves of a training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.output import report, streams
+from regard.cli.output import bars, report, streams
 from regard.errors import RegardError
 from regard.translation.training.events import Observer, Sample, Stepped, Validated
 
@@ -84,7 +84,7 @@ class Reporter(Observer):
 
 
 class Bar(Reporter):
-    """A progress bar with loss, speed and time left; what is said stands above it."""
+    """A progress bar with loss, speed and time left; notes are printed above it."""
 
     def __init__(self, folder: Path, console: Console) -> None:
         super().__init__(folder)
@@ -101,9 +101,12 @@ class Bar(Reporter):
         self._console.print(streams.printable(text), markup=False, highlight=False)
 
     def advanced(self, step: int, total: int) -> None:
+        from rich.progress import TextColumn
+
         super().advanced(step, total)
         if self._progress is None:
-            self._progress = self._bar()
+            said = TextColumn("{task.fields[said]}")
+            self._progress = bars.bar(self._console, "step", said, speed_estimate_period=120.0)
             self._task = self._progress.add_task("", total=total, completed=step - 1, said="")
             self._progress.start()
         if self._task is not None:
@@ -113,29 +116,6 @@ class Bar(Reporter):
         if self._progress is not None and self._task is not None:
             said = f"loss {event.loss:.3f}  {event.tokens_per_second:,.0f} tokens/s"
             self._progress.update(self._task, said=said)
-
-    def _bar(self) -> Progress:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        return Progress(
-            TextColumn("step"),
-            MofNCompleteColumn(),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[said]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(elapsed_when_finished=False),
-            console=self._console,
-            expand=True,
-            speed_estimate_period=120.0,
-        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What commands that measure print: tables for people, JSON for machines."""
+"""Output of commands: lines and tables for people, JSON for machines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Format(StrEnum):
 
 
 def as_json(value: Any, *, indent: int | None = 1) -> str:
-    """One JSON text. Numbers that are none become null: JSON has no word for them."""
+    """One JSON text. NaN and infinite numbers become null."""
     text = json.dumps(_plain(value), ensure_ascii=False, indent=indent, allow_nan=False)
     return streams.printable(text)
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """Columns under one another: the first to the left, numbers to the right.
+    """A table: the first column is aligned to the left, the others to the right.
 
     >>> print(table([["", "AER"], ["head 0", "47.4"], ["mean", "9.0"]]))
             AER
@@ -40,12 +40,12 @@ def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
 
 
 def say(text: str, *, now: bool = False) -> None:
-    """Print lines for people, `now` or when many have come together."""
+    """Print lines for people; `now` flushes the stream."""
     print(streams.printable(text), flush=now)
 
 
 def note(text: str) -> None:
-    """Say something beside the output, on standard error."""
+    """Print a note on standard error."""
     if sys.stderr is not None:
         print(streams.printable(f"note: {text}"), file=sys.stderr)
 

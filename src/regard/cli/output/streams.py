@@ -1,4 +1,4 @@
-"""The three standard streams, whatever the shell, the locale or a pipe has made of them."""
+"""The three standard streams: their encoding, their errors, and streams that are closed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, BinaryIO, TextIO
 from regard import files
 from regard.errors import DataError
 
-# What a terminal obeys instead of showing it: escapes, and marks that turn text round or cut lines.
+# Characters that control a terminal: escapes, marks of direction, and line ends.
 _OBEYED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
-# Sentences that are translated together; of very long ones fewer.
+# The most sentences, and the most characters, that are translated together.
 LINES, CHARACTERS = 256, 2**20
 
 
@@ -32,7 +32,7 @@ def claim() -> None:
 
 
 def write_utf8() -> None:
-    """Write UTF-8 whatever the locale says; what cannot be written at all becomes an escape."""
+    """Write UTF-8 in every locale; characters that cannot be encoded become escapes."""
     for stream, name in ((sys.stdout, "standard output"), (sys.stderr, "standard error")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -40,7 +40,7 @@ def write_utf8() -> None:
 
 
 def _name_faults(stream: io.TextIOWrapper, name: str) -> None:
-    """Have the errors of a stream name it as errors of files name theirs: other errors without a name are not its."""
+    """Put the stream's name into its errors, as errors of files have the file's name."""
 
     def named(call: Callable[..., Any]) -> Callable[..., Any]:
         def write(*given: Any) -> Any:
@@ -57,7 +57,7 @@ def _name_faults(stream: io.TextIOWrapper, name: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Text that says of names and files of others what they are, and lets a terminal obey none of it.
+    """Text in which control characters are shown as escapes, so that a terminal does not obey them.
 
     >>> printable("a\\x1b[31mb")
     'a\\\\u001b[31mb'
@@ -75,7 +75,7 @@ def abandon(*streams: TextIO | None) -> None:
 
 
 def flush() -> None:
-    """Hand over what was printed, so that a failure is ours to report."""
+    """Flush the streams now, so that a failure can be reported."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -90,7 +90,7 @@ def output() -> TextIO:
 
 @contextlib.contextmanager
 def destination(path: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file: it gets its name when the block has ended without a fault, and not before.
+    """Standard output, or a file that gets its name only when the block ends without a fault.
 
     Raises:
         DataError: standard output is closed.
@@ -117,7 +117,7 @@ def standard_input() -> BinaryIO:
 
 
 def argument(text: str) -> str:
-    """An argument as UTF-8, whatever the locale decoded it with; what is none becomes U+FFFD."""
+    """An argument decoded as UTF-8 in every locale; invalid bytes become U+FFFD."""
     try:
         return os.fsencode(text).decode("utf-8", "replace")
     except UnicodeEncodeError:
@@ -132,11 +132,11 @@ def chunks(lines: Iterable[str], most: int = LINES) -> Iterator[list[str]]:
     try:
         for line in lines:
             chunk.append(line)
-            characters += len(line) + 1  # an endless supply of empty lines has an end, too
+            characters += len(line) + 1  # counted so that endless empty lines fill a chunk
             if len(chunk) >= most or characters >= CHARACTERS:
                 yield chunk
                 chunk, characters = [], 0
-    except DataError as found:  # at a line: those before it are good
+    except DataError as found:  # the lines before the faulty one are still translated
         fault = found
     if chunk:
         yield chunk

@@ -20,7 +20,7 @@ from regard.cli.options import corpora
 from regard.cli.options.checks import check_writable
 from regard.cli.options.model import Device, To, open_translator
 from regard.cli.options.search import SamplingOptions, SearchOptions
-from regard.cli.output import report, streams
+from regard.cli.output import bars, report, streams
 from regard.cli.signals import Signals
 from regard.errors import ConfigurationError
 
@@ -148,25 +148,8 @@ def _progress(text: Path) -> Iterator[Callable[[Tally], None]]:
         yield _Lines(total)
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    columns = (
-        TextColumn("lines"),
-        MofNCompleteColumn(),
-        BarColumn(bar_width=None),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, expand=True, transient=True) as bar:
+    with bars.bar(Console(stderr=True), "lines", transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda tally: bar.update(task, completed=tally.read)
 
