@@ -1,9 +1,10 @@
-"""A group of commands whose help lists each with its whole first sentence."""
+"""Groups of commands: help that lists each command with its whole first sentence."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 # Longer than any first sentence.
@@ -17,3 +18,17 @@ class Group(TyperGroup):
         for command in self.commands.values():
             command.short_help = command.get_short_help_str(_WHOLE)
         super().format_commands(ctx, formatter)
+
+
+def group(help: str, epilog: str) -> typer.Typer:
+    """A group that prints its help when it is called without a command."""
+    made = typer.Typer(
+        cls=Group, help=help, epilog=epilog, rich_markup_mode=None, invoke_without_command=True
+    )
+    made.callback()(print_help)
+    return made
+
+
+def print_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())

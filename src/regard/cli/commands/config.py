@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from regard.cli import shipped
-from regard.cli.group import Group
+from regard.cli.group import group
 from regard.cli.output import report
 from regard.errors import ConfigurationError
 
@@ -20,24 +20,12 @@ Examples:
   regard config show my.toml --full
   regard config keys training"""
 
-app = typer.Typer(
-    cls=Group,
-    help="List and show configurations; explain their keys.",
-    rich_markup_mode=None,
-    epilog=EXAMPLES,
-    invoke_without_command=True,
-)
+app = group("List and show configurations; explain their keys.", EXAMPLES)
 
 
 class _Format(StrEnum):
     text = "text"
     markdown = "markdown"
-
-
-@app.callback()
-def _config(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @app.command("list")

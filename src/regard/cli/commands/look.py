@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import watching
-from regard.cli.options.checks import check_sentences, check_writable
+from regard.cli.options.checks import check_sentences, check_writable, exclude
 from regard.cli.options.model import DEFAULT_MODEL, ModelOptions
 from regard.cli.output import drawing, report, streams
 from regard.errors import ConfigurationError, DataError
@@ -88,7 +88,7 @@ def look(
             "--pieces": pieces,
             "--device": model.device != "cpu",
         }
-        _refuse(others)
+        exclude("--watch", others, "it looks inside a model of your own")
         watching.show(watch, layer, head, out, theme or Background.light)
         return
     if text is None:
@@ -121,15 +121,6 @@ def look(
         subtitle = f"{_name(model.model)}: {drawing.WHO[attention]}"
         _save(chosen, out, theme or Background.light, both, subtitle)
         report.say(f"wrote {out}")
-
-
-def _refuse(given: dict[str, bool]) -> None:
-    """Raises `ConfigurationError` naming the first that a model of the user's own has no use for."""
-    for option, is_given in given.items():
-        if is_given:
-            raise ConfigurationError(
-                f"{option} and --watch do not go together: {option} is for translators"
-            )
 
 
 def _check_name(out: Path) -> None:

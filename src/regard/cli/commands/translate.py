@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
-import typer
-
-from regard.cli import shipped
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_sentences, check_writable
-from regard.cli.options.model import DEFAULT_MODEL, SpeedOptions, To, WeightType, open_translator
+from regard.cli.options.model import (
+    DEFAULT_MODEL,
+    SpeedOptions,
+    To,
+    WeightType,
+    model_option,
+    open_translator,
+)
 from regard.cli.options.search import SamplingOptions, SearchOptions
 from regard.cli.output import answers, streams
 from regard.cli.output.report import Format
@@ -57,13 +61,9 @@ def translate(
     *,
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME|DIR",
-            help="A bundled model's name or a run folder; several times: the mean of their "
-            "probabilities. [default: es-en]",
-            autocompletion=shipped.complete_model,
+        model_option(
+            "A bundled model's name or a run folder; several times: the mean of their "
+            "probabilities. [default: es-en]"
         ),
     ] = None,
     to: To = None,

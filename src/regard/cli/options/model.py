@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "es-en"
 
-Model = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="NAME|DIR",
-        help="A bundled model's name or a run folder.",
-        autocompletion=shipped.complete_model,
-    ),
-]
+
+def model_option(help: str) -> Any:
+    """The option `--model` with a help text of its own."""
+    complete = shipped.complete_model
+    return typer.Option("--model", "-m", metavar="NAME|DIR", help=help, autocompletion=complete)
+
+
+Model = Annotated[str, model_option("A bundled model's name or a run folder.")]
 To = Annotated[
     str | None,
     typer.Option(

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import typer
-
 from regard.cli.commands.data import back_translate, check, split
-from regard.cli.group import Group
+from regard.cli.group import group
 from regard.cli.options.groups import grouped
 
-app = typer.Typer(
-    cls=Group,
-    help="Look at data before training on it, part it, add to it.",
-    rich_markup_mode=None,
-    epilog="""\b
+app = group(
+    "Look at data before training on it, part it, add to it.",
+    """\b
 Examples:
   regard data check corpus.tsv
   regard data split corpus.tsv --out parts
   regard data back-translate news.en --model runs/en-es --out news.tsv""",
-    invoke_without_command=True,
 )
-
-
-@app.callback()
-def _data(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
 app.command(epilog=check.EXAMPLES)(grouped(check.check))
 app.command("back-translate", epilog=back_translate.EXAMPLES)(
     grouped(back_translate.back_translate)

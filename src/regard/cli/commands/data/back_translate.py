@@ -18,7 +18,7 @@ import typer
 from regard.cli import launched
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_writable
-from regard.cli.options.model import Device, To, open_translator
+from regard.cli.options.model import Device, To, model_option, open_translator
 from regard.cli.options.search import SamplingOptions, SearchOptions
 from regard.cli.output import bars, report, streams
 from regard.cli.signals import Signals
@@ -48,12 +48,7 @@ def back_translate(
     ],
     model: Annotated[
         str,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME|DIR",
-            help="The model that translates them into the source language.",
-        ),
+        model_option("The model that translates them into the source language."),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The new table of sentence pairs.")],
     to: To = None,

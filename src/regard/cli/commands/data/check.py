@@ -12,6 +12,7 @@ import typer
 
 from regard.cli.options.checks import check_picture
 from regard.cli.options.corpora import CorpusOptions
+from regard.cli.options.model import model_option
 from regard.cli.output import drawing, report
 from regard.errors import ConfigurationError
 
@@ -38,9 +39,7 @@ def check(
     corpus: CorpusOptions,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", "-m", metavar="NAME|DIR", help="Report on this model's vocabulary as well."
-        ),
+        model_option("Report on this model's vocabulary as well."),
     ] = None,
     tokenizer: Annotated[
         Path | None,

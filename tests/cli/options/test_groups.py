@@ -1,0 +1,55 @@
+"""A dataclass among a command's parameters becomes options of the command."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from regard.cli.options.corpora import CorpusOptions
+from regard.cli.options.groups import grouped
+from regard.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Colours:
+    ink: Annotated[str, typer.Option(help="Of the text.")]
+    paper: Annotated[str, typer.Option(help="Behind it.")] = "white"
+
+
+def paint(*, size: int = 3, colours: Colours, names: list[str] | None = None) -> None:
+    print(size, colours, names)
+
+
+@pytest.fixture
+def app():
+    made = typer.Typer()
+    made.command()(grouped(paint))
+    return made
+
+
+def test_fields_are_options_where_the_group_stands():
+    assert list(inspect.signature(grouped(paint)).parameters) == ["size", "ink", "paper", "names"]
+
+
+def test_a_command_gets_the_group(app):
+    result = CliRunner().invoke(app, ["--ink", "red", "--names", "a"])
+    assert result.output == "3 Colours(ink='red', paper='white') ['a']\n"
+
+
+def test_a_field_without_a_default_is_required(app):
+    assert CliRunner().invoke(app, ["--paper", "grey"]).exit_code == 2
+
+
+def test_several_files_of_each_side_are_several_corpora(monkeypatch):
+    monkeypatch.delenv("REGARD_DATA", raising=False)
+    sides = [[Path("a.es"), Path("b.es")], [Path("a.en"), Path("b.en")]]
+    found = CorpusOptions(*sides).corpora(None)
+    assert [(one.source, one.target) for one in found] == list(zip(*sides, strict=True))
+    with pytest.raises(ConfigurationError, match="2 --source and 1 --target"):
+        CorpusOptions(sides[0], sides[1][:1]).corpora([])
