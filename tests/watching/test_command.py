@@ -135,7 +135,7 @@ def test_a_sentence_and_a_model_are_not_looked_at_together(module, capsys):
     assert "TEXT is missing" in capsys.readouterr().err
     for option in (["--device", "cuda"], ["--pieces"], ["--target", "Hello."]):
         assert main(["look", "--watch", f"{module}:encoder", *option]) == 2
-        assert f"{option[0]} and --watch" in capsys.readouterr().err
+        assert f"--watch and {option[0]} do not" in capsys.readouterr().err
     Path("file").write_text("")
     assert main(["look", "--watch", f"{module}:encoder", "--out", "file"]) == 1
 
