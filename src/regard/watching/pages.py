@@ -87,11 +87,10 @@ def _is_reduced(shown: list[Subject], labels: list[tuple[list[str], list[str]]])
 
 def _weights(subject: Subject, entry: int, mean: bool) -> tuple[Tensor, Tensor]:
     """The weights of one batch entry and which keys may be read, both (heads or 1, queries, keys)."""
-    *batch, _, keys = subject.look.shape
-    entries = prod(batch) // subject.heads
+    entries, keys = subject.entries, subject.look.shape[-1]
     if not -entries <= entry < entries:
         raise WatchError(f"entry is {entry}, but {subject.name} has {entries} batch entries")
-    parts: list[Tensor] = []
+    blocks: list[Tensor] = []
     open_: list[Tensor] = []
     for rows in row_blocks(subject.look):
         with torch.no_grad():
@@ -101,9 +100,9 @@ def _weights(subject: Subject, entry: int, mean: bool) -> tuple[Tensor, Tensor]:
         some, may = (
             each.reshape(entries, subject.heads, len(rows), keys)[entry] for each in (some, may)
         )
-        parts.append(some.mean(0, keepdim=True) if mean else some)
+        blocks.append(some.mean(0, keepdim=True) if mean else some)
         open_.append(may.any(0, keepdim=True) if mean else may)
-    return torch.cat(parts, -2), torch.cat(open_, -2)
+    return torch.cat(blocks, -2), torch.cat(open_, -2)
 
 
 def _labels(

@@ -25,8 +25,13 @@ class Subject(NamedTuple):
     kind: str
     path: str
     look: Look
-    parts: CapturedCall
+    call: CapturedCall
     heads: int
+
+    @property
+    def entries(self) -> int:
+        """The number of batch entries."""
+        return prod(self.look.shape[:-2]) // max(1, self.heads)
 
 
 @dataclass(frozen=True)
@@ -107,11 +112,10 @@ def table(
     return HeadTable(tuple(rows))
 
 
-def _measured(subject: Subject, embedded: tuple[Tensor, Tensor] | None) -> Tensor:
+def _measured(subject: Subject, tokens: tuple[Tensor, Tensor] | None) -> Tensor:
     """The numbers of `Head`, (7, heads). The weights are computed in blocks of rows."""
     look, heads, own = subject.look, subject.heads, places(subject)
-    *batch, queries, keys = look.shape
-    entries = prod(batch) // max(1, heads)
+    entries, (queries, keys) = subject.entries, look.shape[-2:]
     sums = torch.zeros(6, heads, dtype=torch.float64, device=look.device)
     counted = torch.zeros(heads, dtype=torch.float64, device=look.device)
     columns = torch.arange(keys, device=look.device)
@@ -126,13 +130,13 @@ def _measured(subject: Subject, embedded: tuple[Tensor, Tensor] | None) -> Tenso
                 weights[..., 0].sum((0, 2)),
                 _at(weights, place),
                 _at(weights, place - 1),
-                *_copied(weights, place, rows, embedded),
+                *_copied(weights, place, rows, tokens),
             )
         ):
             sums[number] += part
     entropy = look.entropy().reshape(entries, heads, queries).sum((0, 2)).to(sums)
     means = torch.cat([entropy[None], sums]) / counted.clamp(min=1)
-    if embedded is None:
+    if tokens is None:
         means[-2:] = nan
     return means
 
@@ -153,13 +157,13 @@ def _at(weights: Tensor, place: Tensor) -> Tensor:
 
 
 def _copied(
-    weights: Tensor, place: Tensor, rows: range, embedded: tuple[Tensor, Tensor] | None
+    weights: Tensor, place: Tensor, rows: range, tokens: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor]:
     """The weights of other keys with the query's token, and of the keys after those."""
-    if embedded is None:
+    if tokens is None:
         nothing = weights.new_zeros(weights.shape[1])
         return nothing, nothing
-    query, key = embedded
+    query, key = tokens
     same = query[:, rows.start : rows.stop, None] == key[:, None]
     columns = torch.arange(key.shape[-1], device=key.device)
     if query is key or query.shape == key.shape:
@@ -173,10 +177,10 @@ def _copied(
 def places(subject: Subject) -> Tensor:
     """The position of each query among the keys; proportional in cross attention."""
     queries, keys = subject.look.shape[-2:]
-    if subject.kind != "cross" and (subject.parts.rows is not None or queries <= keys):
-        return subject.parts.places()
-    if subject.parts.rows is not None:
-        return subject.parts.rows
+    if subject.kind != "cross" and (subject.call.rows is not None or queries <= keys):
+        return subject.call.places()
+    if subject.call.rows is not None:
+        return subject.call.rows
     return torch.arange(queries) * keys // max(1, queries)
 
 
@@ -193,7 +197,6 @@ def tokens_read(
         query = tokens_of(embedded, queries, True) if given is None else None
     elif key is not None and key.shape[-1] == keys:
         query = key[:, places(subject).to(key.device)]
-    entries = prod(look.shape[:-2]) // max(1, subject.heads)
-    if query is None or key is None or {len(query), len(key)} != {entries}:
+    if query is None or key is None or {len(query), len(key)} != {subject.entries}:
         return None
     return query.to(look.device), key.to(look.device)
