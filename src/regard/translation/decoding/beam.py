@@ -39,7 +39,7 @@ def beam(
     A sentence is done when `size` x `patience` of its hypotheses have ended (patience: Kasai et al.
     2022, arXiv 2204.05424), or when no live beginning can still reach the score of the nbest-th
     that has ended: log-probabilities only fall, so log p / ((5 + longest) / 6)^alpha is the most
-    that a beginning can come to. Who is done leaves the batch.
+    that a beginning can come to. Finished sentences leave the batch.
 
     Args:
         source: ids, padded.
@@ -100,7 +100,7 @@ class _Ended:
         self.enough = size * patience
         sentences = len(limits.longest)
         self.found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
-        # What a beginning must still be able to reach: the nbest-th score, +inf where enough ended.
+        # The score a beginning must still be able to reach: the nbest-th score, +inf where enough ended.
         self.bar = [-math.inf] * sentences
         most = ((limits.longest + 6) / 6.0).double() ** length_penalty
         self.most: list[float] = most.tolist()

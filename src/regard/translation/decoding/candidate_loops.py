@@ -67,7 +67,7 @@ def _insert(row: Any, first: Any, last: Any, rule: Any, values: Any, words: Any)
 def _least(tops: Any, strips: Any, best: Any) -> Any:
     """The n-th largest of the strips' largest, n numbers being wanted; `best` is room for them.
 
-    The first strip does not count: what is largest there may be what may not follow.
+    The first strip does not count: its largest may be a word that is not allowed.
     """
     for k in range(best.size):
         best[k] = -np.inf

@@ -70,7 +70,7 @@ class Ensemble(TranslationModel):
 
     @property
     def longest(self) -> int | None:
-        """What the most limited of the models can number."""
+        """The smallest `longest` of the models."""
         return min((m.longest for m in self.each() if m.longest is not None), default=None)
 
     def encode(
@@ -98,7 +98,7 @@ class Ensemble(TranslationModel):
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target vocabulary"]:
-        """The mean log-probabilities: what the models hold before that has no mean."""
+        """The mean log-probabilities; the models' own hidden states have no mean."""
         return mean_log([model(source, lengths, target) for model in self.each()])
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:

@@ -28,7 +28,7 @@ def score(
     *,
     length_penalty: float = 1.0,
 ) -> list[Hypothesis]:
-    """The hypotheses of given translations: what a search would say of them, had it found them.
+    """The hypotheses of given translations: with the scores that a search would give them.
 
     Args:
         source: ids, padded.

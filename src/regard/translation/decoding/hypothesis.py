@@ -34,7 +34,7 @@ class Hypothesis:
 
 
 def penalty(length: int, exponent: float) -> float:
-    """What the log-probability of a translation is divided by, so that long ones have a chance.
+    """The divisor of a translation's log-probability, so that long ones have a chance.
 
     ((5 + n) / 6)^alpha: Wu et al. 2016 (arXiv 1609.08144), equation 14. n counts the end of the
     sentence, alpha is our `exponent`: 0 ranks by probability.

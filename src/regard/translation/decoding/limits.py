@@ -1,4 +1,4 @@
-"""What a search may write: never padding, never a second beginning, and an end in time."""
+"""The words that a search may write: never padding, never a second beginning, and an end in time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.translation.decoding.repetition import completing
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 _NEVER = float("-inf")
-# What may follow a beginning, as `loops` counts it.
+# Rules for the words that may follow a beginning, as `candidate_loops` numbers them.
 ANY, NO_END, ONLY_END = range(3)
 
 DAMAGED = (
@@ -33,7 +33,7 @@ def log_probabilities(logits: Float[Tensor, "rows vocabulary"]) -> Float[Tensor,
         ModelError: a logit is not a number, or infinite.
     """
     result = logits.log_softmax(-1, dtype=torch.float32)
-    # One NaN or +inf makes its whole row NaN: one column tells of all of them.
+    # One NaN or +inf makes its whole row NaN: one column shows all of them.
     if bool(result[:, :1].isnan().any()):
         raise ModelError(DAMAGED)
     return result
@@ -95,7 +95,7 @@ class Limits:
         return replace(self, longest=self.longest[sentences], prefix=prefix)
 
     def rules(self, written: int, rows: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """What may follow `written` tokens in each row, whatever its prefix; on a processor."""
+        """The words that may follow `written` tokens in each row, whatever its prefix; on a processor."""
         end = NO_END if written < self.shortest else ANY
         each = np.where(self.longest.numpy() <= written, ONLY_END, end)
         return np.repeat(each, rows // len(each))

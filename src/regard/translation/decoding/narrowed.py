@@ -18,7 +18,7 @@ from regard.translation.engines.protocol import NarrowedByLists
 from regard.translation.models.protocol import State, own
 from regard.translation.text.tokenizer import EOS
 
-# No word: what may not be written, and where a list is shorter than others.
+# No word: for words that may not be written, and the places behind a shorter list.
 _NONE = -1
 
 
@@ -41,7 +41,7 @@ class Narrowed:
 
     Args:
         engine: it runs the model whose words are listed.
-        lists: the ids of the words of each sentence, in order; the end is among them unsaid.
+        lists: the ids of the words of each sentence, in order; the end mark is added.
 
     Raises:
         ConfigurationError: an id that the model does not know.

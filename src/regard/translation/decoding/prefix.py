@@ -59,7 +59,7 @@ class Prefixes:
     def words(
         cls, texts: Sequence[str], tokenizer: Tokenizer, device: torch.device
     ) -> Prefixes | None:
-        """Whole words: "The cat" goes on as "The cat sleeps" or "The cat.", not as "The cats" or "The cat's".
+        """Whole words: "The cat" continues as "The cat sleeps" or "The cat.", not as "The cats" or "The cat's".
 
         Pieces never reach over a space, so the pieces of the words are those that they have at the
         beginning of any longer text. An empty text forces nothing.

@@ -28,7 +28,7 @@ Choice = Callable[
 def evaluating(model: Searched | nn.Module) -> Iterator[None]:
     """Without gradients and without dropout; every module is put back as it was.
 
-    Not inference mode: what a model caches meanwhile (a table of positions, say) must serve
+    Not inference mode: tensors that a model caches meanwhile (a table of positions, say) must serve
     training too.
     """
     training = [module for module in model.modules() if module.training]
@@ -50,7 +50,7 @@ def unroll(
     choose: Choice,
     length_penalty: float,
 ) -> list[Hypothesis]:
-    """Write each sentence with `choose` until its end; who has ended leaves the batch."""
+    """Write each sentence with `choose` until its end. Ended sentences leave the batch."""
     found: dict[int, Hypothesis] = {}
     if not len(source):
         return []

@@ -1,4 +1,4 @@
-"""Whether somebody wants to be called when a layer is, which loops over its weights would not do."""
+"""Whether layers have hooks, which compiled loops would not call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def hooked(*modules: nn.Module) -> bool:
 
 
 def every(module: nn.Module) -> list[nn.Module]:
-    """A module and all within it, each once: what `modules()` lists, in another order and a tenth of its time."""
+    """A module and all within it, each once, like `modules()`, in another order and a tenth of its time."""
     found: dict[nn.Module, None] = {}
     waiting = [module]
     while waiting:

@@ -1,4 +1,4 @@
-"""What a search calls, and what every engine provides."""
+"""The protocol of a search, and the base class of engines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.translation.models.protocol import State, TranslationModel
 
 
 class Searched(Protocol):
-    """What a search calls: an engine, a model that runs its own layers, or a narrowed engine."""
+    """Searches call this: an engine, a model that runs its own layers, or a narrowed engine."""
 
     @property
     def longest(self) -> int | None: ...

@@ -28,7 +28,7 @@ class Encoded(Protocol):
 
 
 class State(Protocol):
-    """What a decoder knows after some words, its source included: one row a hypothesis."""
+    """The decoder's state after some words, its source included: one row a hypothesis."""
 
     def select(self, rows: Int[Tensor, " kept"]) -> Self: ...
 
@@ -59,7 +59,7 @@ class TranslationModel(nn.Module, ABC):
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target width"]:
-        """Teacher forcing: what the decoder holds after each word of `target` (the output layer's input)."""
+        """Teacher forcing: the output layer's input after each word of `target`."""
 
     def words(
         self,
@@ -93,7 +93,7 @@ class TranslationModel(nn.Module, ABC):
     def advance(
         self, words: Int[Tensor, " batch"], state: State
     ) -> tuple[Float[Tensor, "batch width"], State]:
-        """Read one word a row: what the output layer reads. The state given is used up: go on with the one returned."""
+        """Read one word a row: the output layer's input. The given state is used up: continue with the returned one."""
 
     def step(
         self, words: Int[Tensor, " batch"], state: State
@@ -132,7 +132,7 @@ class TranslationModel(nn.Module, ABC):
 
 
 def own(kind: type[T], given: object) -> T:
-    """What a model made itself and is given back, and not what another made."""
+    """The given object, which must be of this kind: models take back only states they made themselves."""
     if not isinstance(given, kind):
         raise TypeError(f"expected the model's own {kind.__name__}, got a {type(given).__name__}")
     return given

@@ -1,4 +1,4 @@
-"""Readings of a memory, row by row: what the decoder said, and what it reads of the source.
+"""Attention row by row: over the decoder's cache and over the source.
 
     out = sum_t softmax_t(q . k_t / sqrt(d)) v_t        for each head
 

@@ -24,7 +24,7 @@ LAST_NORM, LOGITS, LOGITS_BIAS = range(3)
 
 
 class Shape(NamedTuple):
-    """What a layer needs to know besides its weights."""
+    """The sizes and options of a layer."""
 
     width: int
     inner: int
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Where a pass writes; flat."""
+    """The flat buffers of a pass."""
 
     x: Any
     h: Any
@@ -85,7 +85,7 @@ def _join(
 
 @inner
 def _enter(workspace: Any, rows: Any, weights: Any, at: Any, shape: Any) -> None:
-    """h, what a sublayer is given."""
+    """h, the input of a sublayer."""
     if shape.before:
         norm(workspace.x, rows, shape.width, weights, at, workspace.h)
     else:

@@ -196,7 +196,7 @@ _one, _two, _three, _four_rows, _five, _six = (_tile(rows) for rows in range(1, 
 
 @inner
 def _most(row: Any) -> Any:
-    """The bits of the largest |x|, which are in the numbers' order; those of what is no number are above."""
+    """The bits of the largest |x|, which are in the numbers' order; those of NaN and infinity are above."""
     lanes()
     most = np.int32(0)
     for i in range(np.uint64(row.size)):

@@ -1,4 +1,4 @@
-"""One product for both kinds of weights: of float32, or rounded to 8 bits where the workspace has room for that."""
+"""One product for both kinds of weights: of float32, or rounded to 8 bits where the workspace has buffers for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a row between two products: norms, biases, activations. Arrays are flat."""
+"""The operations on a row between two products: norms, biases, activations. Arrays are flat."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ _STEPS = 32  # room for so many words at first
 
 
 class DecoderCache:
-    """What every layer has said: keys and values stay where they were written.
+    """Keys and values of every layer; they stay where they were written.
 
-    Rows that change places, as a beam's do at each step, only change who their ancestors are:
-    `came` has for each row and step the row in which it was written.
+    A beam's rows are reordered at each step. Only `came` changes then: for each row and step, the row in
+    which its entry was written.
     """
 
     def __init__(self, layers: int, rows: int, width: int) -> None:

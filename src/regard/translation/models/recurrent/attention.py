@@ -25,7 +25,7 @@ class CrossAttention(nn.Module, ABC):
 
     @abstractmethod
     def keys(self, states: States) -> Tensor | HeadMemory:
-        """What depends on the source alone, once a sentence: a `Source`'s keys."""
+        """The keys of a `Source`, computed once a sentence."""
 
     @abstractmethod
     def forward(
@@ -35,7 +35,7 @@ class CrossAttention(nn.Module, ABC):
 
     @abstractmethod
     def look(self, query: Float[Tensor, "batch queries d_query"], source: Source) -> Look:
-        """What the contexts are blends of, over (batch, heads, queries, source)."""
+        """The weights of the contexts, over (batch, heads, queries, source)."""
 
 
 class OneAttention(CrossAttention):

@@ -1,4 +1,4 @@
-"""What every recurrent decoder is: layers of cells, run word by word."""
+"""The base class of recurrent decoders: layers of cells, run word by word."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Decoder(nn.Module, ABC):
         self.dropout = Dropout(settings.dropout)
 
     def keys(self, states: Float[Tensor, "batch source d_memory"]) -> Tensor | HeadMemory | None:
-        """What its attention needs of the source, once a sentence."""
+        """The keys of its attention, computed once a sentence."""
         return None if self.attention is None else self.attention.keys(states)
 
     def start(self, source: Source) -> DecoderState:
@@ -56,21 +56,21 @@ class Decoder(nn.Module, ABC):
         return DecoderState(source.first, self.first_feed(source), source)
 
     def first_feed(self, source: Source) -> Tensor | None:
-        """What is fed to the first step."""
+        """The feed of the first step."""
         return None
 
     def forward(self, words: Words, source: Source) -> Hidden:
-        """What the output layer reads after each word of a known translation."""
+        """The output layer's input after each word of a known translation."""
         return self.unroll(words, source)[0]
 
     def look(self, words: Words, source: Source) -> Look | None:
-        """What a known translation looks at; None where there is nothing that could look."""
+        """The look of a known translation; None without attention."""
         if self.attention is None:
             return None
         return self.attention.look(self.unroll(words, source)[1], source)
 
     def contexts(self, queries: Queries, source: Source) -> Float[Tensor, "batch target d_memory"]:
-        """What these queries read of the source."""
+        """The contexts of these queries."""
         if self.attention is None:
             raise TypeError("a decoder without attention reads no contexts")
         contexts: Tensor = self.attention(queries, source)
@@ -78,7 +78,7 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
-        """What the output layer reads, and what the source was asked with, for all steps."""
+        """The output layer's input and the attention's queries, for all steps."""
 
     @abstractmethod
     def step(

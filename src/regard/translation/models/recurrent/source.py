@@ -15,12 +15,12 @@ __all__ = ["DecoderState", "Source"]
 
 @dataclass(frozen=True)
 class Source:
-    """What the encoder leaves to the decoder, one row a sentence.
+    """The encoded sentences, one row each.
 
     Attributes:
-        states: The encoder's states, which the contexts are blends of.
-        keys: What queries are scored against: the states as `regard.attention.scores.prepare` or
-            `MultiHeadAttention.remember` leave them; None where nothing will look.
+        states: The encoder's states, the values of attention.
+        keys: The keys of attention: the states as `regard.attention.scores.prepare` or
+            `MultiHeadAttention.remember` leave them; None without attention.
         readable: True where a sentence has a word; None where every position has one.
         first: The decoder's first state, a layer.
     """
@@ -50,7 +50,7 @@ class DecoderState:
 
     Attributes:
         layers: The state of every layer.
-        feed: What the step before hands to the next beside its state, if anything.
+        feed: An input of the next step from the step before, besides its state; None where there is none.
         source: The sentences it reads.
     """
 

@@ -1,4 +1,4 @@
-"""The Transformer: settings, layers, what its decoder remembers, and the model."""
+"""The Transformer: settings, layers, the decoder's state and the model."""
 
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
 from regard.translation.models.transformer.model import Transformer

@@ -18,7 +18,7 @@ from regard.translation.models.transformer.state import (
 )
 from regard.translation.settings.transformer import TransformerSettings
 
-# What is drawn with the variance of an embedding.
+# Parameters that are drawn with the variance of an embedding.
 _SMALL = ("positions", "output.weight", "encoder_bias.weight", "decoder_bias.weight")
 
 
@@ -196,7 +196,7 @@ class Transformer(TranslationModel):
 
 
 def _bias_of(settings: TransformerSettings, *, bidirectional: bool) -> Alibi | RelativeBias | None:
-    """What is added to the scores of all self-attention of a side."""
+    """The bias of all self-attention scores of the encoder or decoder."""
     if settings.positions == "alibi":
         return Alibi(settings.heads)
     if settings.positions == "relative":

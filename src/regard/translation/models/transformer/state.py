@@ -1,4 +1,4 @@
-"""What a Transformer's decoder reads and remembers."""
+"""The state of a Transformer's decoder: its source and its cache."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Sources:
 
 @dataclass
 class TransformerState:
-    """What each layer has said so far, and what it reads of the source."""
+    """Each layer's cache of past words, and the source it reads."""
 
     said: list[HeadMemory]
     sources: Sources
