@@ -40,9 +40,8 @@ class CachedGeneration:
         self._counts = [first.key.shape[-2]]
         self._grows: bool | None = None
         self._base_version = -1 if first.key.is_inference() else first.key._version
-        self._filled: tuple[CapturedCall, Tensor] | None = (
-            None  # a call, and a copy of the cache it read
-        )
+        # A call, and a copy of the cache that it read.
+        self._filled: tuple[CapturedCall, Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -59,28 +58,28 @@ class CachedGeneration:
         return self._grows is False and self._filled is None
 
     @staticmethod
-    def begins(parts: CapturedCall) -> bool:
-        """Whether this can be a step of a generation: one query, with a score without parameters."""
-        score = getattr(parts.score, "score", parts.score)
+    def begins(call: CapturedCall) -> bool:
+        """Whether this can be a step of a generation: one query, with a dot product score."""
+        score = getattr(call.score, "score", call.score)
         plain = score is None or isinstance(score, DotLike)
-        return plain and parts.query.ndim > 2 and parts.query.shape[-2] == 1
+        return plain and call.query.ndim > 2 and call.query.shape[-2] == 1
 
-    def takes(self, parts: CapturedCall) -> bool:
+    def takes(self, call: CapturedCall) -> bool:
         """Add the call and return True, if it is the next step."""
-        if not self.begins(parts) or parts.query.shape != self._steps[0].query.shape:
+        if not self.begins(call) or call.query.shape != self._steps[0].query.shape:
             return False
-        grows = self._follows(parts.key)
+        grows = self._follows(call.key)
         if grows is None or self._grows not in (None, grows):
             return False
         self._grows = grows
         if grows:
-            self._new.append(parts.key[..., -1:, :].clone())
-        elif self._filled is None and parts.key.data_ptr() == self._latest.data_ptr():
-            self._fill(parts)
-        self._latest = parts.key
-        self._counts.append(parts.key.shape[-2])
+            self._new.append(call.key[..., -1:, :].clone())
+        elif self._filled is None and call.key.data_ptr() == self._latest.data_ptr():
+            self._fill(call)
+        self._latest = call.key
+        self._counts.append(call.key.shape[-2])
         self._steps[-1] = replace(self._steps[-1], witness=None)
-        self._steps.append(replace(parts, key=parts.key.new_empty(0)))
+        self._steps.append(replace(call, key=call.key.new_empty(0)))
         return True
 
     def tensors(self) -> list[Tensor]:
@@ -126,10 +125,10 @@ class CachedGeneration:
         moved = more > 1 and torch.equal(key[..., :-1, :], last[..., 1:, :])
         return True if moved else None
 
-    def _fill(self, parts: CapturedCall) -> None:
+    def _fill(self, call: CapturedCall) -> None:
         """Copy the cache at the first call that reads it after it was changed in place."""
-        if parts.key.is_inference() or parts.key._version != self._base_version:
-            self._filled = parts, parts.key.clone()
+        if call.key.is_inference() or call.key._version != self._base_version:
+            self._filled = call, call.key.clone()
 
     def _check_filled(self) -> None:
         """Raise if a key that an earlier step could read was overwritten."""

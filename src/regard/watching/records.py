@@ -24,6 +24,8 @@ CHANGED = (
 class RecordedCall:
     """One call, captured or deferred. It notices when its tensors were changed in place."""
 
+    tokens = 1
+
     def __init__(self, call: Captured, selection: Selection) -> None:
         if isinstance(call, DeferredCall) and selection.changes:
             call = call.captured()
@@ -35,8 +37,6 @@ class RecordedCall:
         self._versions = [
             (each, each._version) for each in call.tensors() if not each.is_inference()
         ]
-
-    tokens = 1
 
     def tensors(self) -> list[Tensor]:
         return self._call.tensors()
