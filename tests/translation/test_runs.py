@@ -18,8 +18,11 @@ from tests.translation.tiny import stop_at, trainer
 
 from regard import files
 from regard.errors import CheckpointError, ModelError, RegardError, TrainingError
-from regard.translation import checksums, opening, runs, settings, weights
-from regard.translation.runs import MODEL, SUMS, UNSEEN, Run
+from regard.translation import checksums, opening, settings, weights
+from regard.translation.checksums import SUMS
+from regard.translation.runs import MODEL, Run
+from regard.translation.text.tokenizer import Tokenizer
+from regard.translation.text.unseen import UNSEEN
 
 
 @pytest.fixture
@@ -83,7 +86,7 @@ def test_separate_tokenizers_have_a_file_each(tmp_path):
 
 
 def test_a_tokenizer_that_does_not_fit_the_weights(run):
-    other = runs.Tokenizer.train(["other words entirely here"] * 9, vocabulary_size=285)
+    other = Tokenizer.train(["other words entirely here"] * 9, vocabulary_size=285)
     (run.folder / "tokenizer.model").write_bytes(other.model)
     (run.folder / SUMS).unlink()
     with pytest.raises(

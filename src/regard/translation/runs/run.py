@@ -1,11 +1,10 @@
-"""The run folder: configuration, tokenizers, checkpoints and, for use, the model with its card."""
+"""The run folder: opening it, loading and publishing its model, exporting it."""
 
 from __future__ import annotations
 
 import importlib
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,72 +12,42 @@ from pathlib import Path
 import torch
 
 from regard import files
-from regard.errors import ConfigurationError, CorruptedError, ModelError, TrainingError
+from regard.errors import (
+    ConfigurationError,
+    CorruptedError,
+    ModelError,
+    TrainingError,
+    raised_as,
+)
 from regard.translation import checksums, settings, weights
 from regard.translation.checksums import SUMS
 from regard.translation.folders import new_folder
 from regard.translation.models.building import SkipInitialisation, build
 from regard.translation.models.protocol import TranslationModel
+from regard.translation.runs.layout import (
+    CARD,
+    CHECKPOINT_NAME,
+    CHECKPOINTS,
+    CONFIGURATION,
+    MODEL,
+    SHORTLIST,
+    TOKENIZERS,
+    checkpoint_sums,
+    folder_sums,
+)
+from regard.translation.runs.permissions import check_writable
+from regard.translation.runs.tokenizers import Tokenizers
 from regard.translation.settings import Configuration
-from regard.translation.text import unseen
-from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.text.unseen import UNSEEN
 
-MODEL = "model.safetensors"
-OPTIMISER = "optimiser.safetensors"
-PROGRESS = "progress.json"
-CHECKPOINT_FILES = (MODEL, OPTIMISER, PROGRESS)
-CONFIGURATION = "config.toml"
-CARD = "card.md"
-SHORTLIST = "shortlist.safetensors"
-ALIGNMENT = "alignment.toml"
-METRICS = "metrics.jsonl"
-CHECKPOINTS = "checkpoints"
-TOKENIZERS = ("tokenizer.model", "source.model", "target.model")
-# The files that checksums.json may name: those that decide what a model answers. The card is no such file.
-SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, UNSEEN, SHORTLIST, ALIGNMENT)
-# Folders of other projects: the file that tells one, and what reads it. The reader stands above this room, so it is
-# named here and imported only when such a folder is opened; it answers a run like any other.
+# The file that marks a folder of another project, and the function that opens it as a run. The function is in a package
+# above this one, so it is imported only when such a folder is opened.
 FOREIGN = {"config.json": ("regard.interop.opening", "open_folder")}
-_CHECKPOINT = re.compile("step-([0-9]{1,18})(-unvalidated)?")
-
-
-@dataclass(frozen=True)
-class Tokenizers:
-    """How the source and the target are cut into pieces; one and the same object when joint.
-
-    Attributes:
-        unseen: the source pieces that occur in no training source; empty where that was not recorded.
-    """
-
-    source: Tokenizer
-    target: Tokenizer
-    unseen: frozenset[str] = frozenset()
-
-    @classmethod
-    def open(cls, folder: Path, joint: bool, sums: Mapping[str, str]) -> Tokenizers:
-        """The tokenizers of a folder, checked against its checksums where there are any."""
-        names = TOKENIZERS[:1] if joint else TOKENIZERS[1:]
-        opened = [Tokenizer.open(folder / name, sums.get(name)) for name in names]
-        path, found = folder / UNSEEN, frozenset[str]()
-        if UNSEEN in sums or path.exists():  # runs of earlier versions have none
-            found = unseen.read(path, sums.get(UNSEEN))
-        return cls(opened[0], opened[-1], found)
-
-    @property
-    def joint(self) -> bool:
-        return self.source is self.target
-
-    def files(self) -> dict[str, bytes]:
-        """The files that `open` reads, by name; the tokenizers come first."""
-        both = {TOKENIZERS[1]: self.source.model, TOKENIZERS[2]: self.target.model}
-        models = {TOKENIZERS[0]: self.source.model} if self.joint else both
-        return {**models, UNSEEN: unseen.dump(self.unseen)}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A folder in which a translator is trained, kept and found again."""
+    """The folder of a translator: its configuration, tokenizers, checkpoints and model."""
 
     folder: Path
     configuration: Configuration
@@ -88,16 +57,16 @@ class Run:
         """An existing run, or the folder of another project that is read like one.
 
         Raises:
-            ModelError: the folder is none, or its configuration is not as it was written.
+            ModelError: the folder is not a run, or its configuration does not have its checksum.
         """
         file = folder / CONFIGURATION
         if not os.path.isfile(file):  # False, not an error, in folders that may not be searched
-            for name, (room, reader) in FOREIGN.items():
+            for name, (module, reader) in FOREIGN.items():
                 if os.path.isfile(folder / name):
-                    found: Run = getattr(importlib.import_module(room), reader)(folder)
+                    found: Run = getattr(importlib.import_module(module), reader)(folder)
                     return found
             raise ModelError(f"{folder}: no run folder or model: it has no {CONFIGURATION}")
-        expected = _sums(folder).get(CONFIGURATION)
+        expected = folder_sums(folder).get(CONFIGURATION)
         try:
             content = checksums.content(file, expected, settings.LARGEST_FILE)
         except CorruptedError as fault:
@@ -110,19 +79,17 @@ class Run:
     def create(cls, folder: Path, configuration: Configuration, tokenizers: Tokenizers) -> Run:
         """A new run. Raises `TrainingError` when the folder is taken or cannot be written."""
         cls.check_free(folder)
-        try:
+        with raised_as(TrainingError, f"{folder}: cannot be written"):
             files.subfolder(folder / CHECKPOINTS)
             contents = tokenizers.files()
             for name, content in contents.items():
                 files.write(folder / name, content)
-            # From the start, so that no tokenizer is ever exchanged for another behind a checkpoint's back.
+            # Written from the start, so that a checkpoint never meets another tokenizer.
             content = settings.dump(configuration).encode()
             contents[CONFIGURATION] = content
             checksums.write(folder, {name: checksums.sha256(c) for name, c in contents.items()})
             # The configuration comes last: a folder that has it has everything.
             files.write(folder / CONFIGURATION, content)
-        except OSError as fault:
-            raise TrainingError(f"{folder}: cannot be written: {fault.strerror}") from None
         return cls(folder, configuration)
 
     @staticmethod
@@ -137,7 +104,7 @@ class Run:
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of the run, checked against its checksums where there are any."""
         joint = self.configuration.tokenizer.joint
-        return Tokenizers.open(self.folder, joint, _sums(self.folder))
+        return Tokenizers.open(self.folder, joint, folder_sums(self.folder))
 
     @property
     def _tokenizers(self) -> tuple[str, ...]:
@@ -146,9 +113,9 @@ class Run:
     def model(self, tokenizers: Tokenizers) -> TranslationModel:
         """The model ready for use: the published one, or else the newest checkpoint's."""
         folder = self.folder
-        sums = _sums(folder)
+        sums = folder_sums(folder)
         if not (folder / MODEL).exists():
-            if MODEL in sums:  # published: a checkpoint would answer otherwise
+            if MODEL in sums:  # published: a checkpoint may be another model
                 raise CorruptedError(
                     f"{folder / MODEL}: is missing, but {SUMS} lists it: restore it, or publish it again "
                     f"with `regard train {folder} --resume`"
@@ -167,7 +134,7 @@ class Run:
         """The model of one file of weights."""
         sizes = self.configuration, len(tokenizers.source), len(tokenizers.target)
         with SkipInitialisation():
-            # First without memory behind it: a configuration's enormous sizes are refused, not allocated.
+            # First without memory, so that enormous sizes in a configuration are refused, not allocated.
             with torch.device("meta"):
                 shaped = build(*sizes)
             tensors = weights.load(
@@ -178,7 +145,7 @@ class Run:
         return model.eval()
 
     def directed(self, tokenizers: Tokenizers, to: str | None) -> Tokenizers:
-        """The tokenizers for sentences that are to be translated into a language; None where the run knows but one.
+        """The tokenizers for sentences to be translated into a language; None where the run has only one.
 
         Raises:
             ConfigurationError: it does not translate into that language, or into several of which none is named.
@@ -197,12 +164,12 @@ class Run:
         return replace(tokenizers, source=tokenizers.source.tagged(tags)) if tags else tokenizers
 
     def checkpoints(self) -> list[tuple[int, Path]]:
-        """Every checkpoint's step and folder, by its step whatever the clock said; what was never finished is none."""
+        """The step and folder of each finished checkpoint, in the order of steps."""
         named = [
-            (_CHECKPOINT.fullmatch(path.name), path)
+            (CHECKPOINT_NAME.fullmatch(path.name), path)
             for path in (self.folder / CHECKPOINTS).glob("*")
         ]
-        # One that was saved before its validation comes before the one saved after it.
+        # A checkpoint saved before its validation comes before the one saved after it.
         found = [(int(name[1]), name[2] is None, path) for name, path in named if name]
         return [(step, path) for step, _, path in sorted(found)]
 
@@ -214,7 +181,7 @@ class Run:
     def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
         """Put weights and card in the run folder for use."""
         try:
-            unsigned = {CONFIGURATION, *self._tokenizers} - _sums(self.folder).keys()
+            unsigned = {CONFIGURATION, *self._tokenizers} - folder_sums(self.folder).keys()
             sums = {name: checksums.of(self.folder / name) for name in unsigned}
             self._keep(MODEL, weights.dump(tensors), sums)
             files.write(self.folder / CARD, card.encode())
@@ -230,8 +197,8 @@ class Run:
         return self.folder / name
 
     def _keep(self, name: str, content: bytes, others: dict[str, str]) -> None:
-        sums = {**_sums(self.folder), **others}
-        # Without a checksum while it is written: a kill leaves no new file under the checksum of the old one.
+        sums = {**folder_sums(self.folder), **others}
+        # Without a checksum while it is written: a kill leaves no new file with the checksum of the old one.
         sums.pop(name, None)
         checksums.write(self.folder, sums)
         files.write(self.folder / name, content)
@@ -243,14 +210,14 @@ class Run:
 
     def checksum(self, name: str) -> str | None:
         """The checksum that one of its files must have, where there is one."""
-        return _sums(self.folder).get(name)
+        return folder_sums(self.folder).get(name)
 
     def export(self, folder: Path, *, half: bool = True) -> None:
         """A copy of what translating needs, weights in half precision.
 
         Raises `ModelError` when there is something at `folder`, or nothing whole to copy.
         """
-        tensors = weights.load(self.folder / MODEL, _sums(self.folder).get(MODEL))
+        tensors = weights.load(self.folder / MODEL, folder_sums(self.folder).get(MODEL))
         if half:
             tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
         names = [CONFIGURATION, *self._tokenizers]
@@ -273,35 +240,17 @@ class Run:
         path = self.folder / ".lock"
         with ExitStack() as stack:
             try:
-                for folder in _missing(self.folder):
-                    folder.mkdir(exist_ok=True)
-                    stack.callback(_remove_if_empty, folder)
-                lock = stack.enter_context(files.locked(path))
+                with raised_as(TrainingError, f"{path}: cannot be locked"):
+                    for folder in _missing(self.folder):
+                        folder.mkdir(exist_ok=True)
+                        stack.callback(_remove_if_empty, folder)
+                    lock = stack.enter_context(files.locked(path))
             except files.HeldError as fault:
                 raise TrainingError(
                     f"{self.folder}: process {fault.holder} is training in it: "
                     "wait for it or choose another --run"
                 ) from None
-            except OSError as fault:
-                raise TrainingError(f"{path}: cannot be locked: {fault.strerror}") from None
             yield lock
-
-
-def check_writable(folder: Path) -> None:
-    """Raises `TrainingError` where no run folder can be made or written to."""
-    if folder.resolve() == Path(folder.resolve().anchor):
-        raise TrainingError(
-            f"{folder}: is the root of the file system: give --run a folder below it"
-        )
-    if os.path.exists(folder) and not folder.is_dir():
-        raise TrainingError(f"{folder}: is a file, expected a folder for the run")
-    nearest = folder
-    while not os.path.exists(nearest):
-        nearest = nearest.parent
-    if not nearest.is_dir():
-        raise TrainingError(f"{folder}: cannot be written: {nearest} is a file, not a folder")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
 
 
 def _missing(folder: Path) -> list[Path]:
@@ -321,26 +270,3 @@ def _halved(name: str, tensor: torch.Tensor) -> torch.Tensor:
             f"tensor {name} holds numbers beyond half precision: export with half=False"
         )
     return half
-
-
-def checkpoint_name(step: int, unvalidated: bool = False) -> str:
-    """The name of a checkpoint's folder: another one once it is validated, so that none is ever written over."""
-    return f"step-{step}-unvalidated" if unvalidated else f"step-{step}"
-
-
-def checkpoint_sums(folder: Path) -> dict[str, str]:
-    """The checksums of a checkpoint: of every file of it, or they are broken themselves. Raises `CheckpointError`."""
-    sums = checksums.read(folder, CHECKPOINT_FILES)
-    for name in set(CHECKPOINT_FILES) - sums.keys():
-        raise CorruptedError(f"{folder / SUMS}: corrupted: it has no checksum of {name}")
-    return sums
-
-
-def _sums(folder: Path) -> dict[str, str]:
-    """The checksums of a run folder; none where it was made without."""
-    if not (folder / SUMS).exists():
-        return {}
-    try:
-        return checksums.read(folder, SIGNED)
-    except CorruptedError as fault:
-        raise CorruptedError(f"{fault}: remove it if you trust the files beside it") from None
