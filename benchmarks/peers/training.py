@@ -38,7 +38,7 @@ import _recurrent
 from _measure import write
 from _steps import Step, joeynmt, marian, ours, parameters, plain
 
-from regard.translation import configuration
+from regard.translation import settings
 from regard.translation.settings import Configuration
 from regard.translation.training import allocation
 from regard.translation.training.data import read_data
@@ -71,7 +71,7 @@ def main() -> None:
         return
     torch.set_num_threads(options.threads)
     kept = not options.fresh and allocation.keep()
-    given = configuration.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
+    given = settings.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
     data = read_data(given.data, Path(os.environ["REGARD_DATA"]), 1)
     tokenizers = learn_tokenizers(given, data.train, Observer())
     epochs = Epochs(data.train, tokenizers, batch_tokens=2048, sampling=0.0, seed=1)
@@ -119,8 +119,8 @@ def transformers(given: Configuration, size: int, packages: Path | None) -> dict
 def recurrent(_: Configuration, size: int, packages: Path | None) -> dict[str, Step]:
     path = Path("src/regard/configs/tatoeba-es-en-recurrent.toml")
     steps = {
-        "regard": ours(configuration.read(path, _recurrent.OURS), size),
-        "regard, reading after": ours(configuration.read(path, _recurrent.AFTER), size),
+        "regard": ours(settings.read(path, _recurrent.OURS), size),
+        "regard, reading after": ours(settings.read(path, _recurrent.AFTER), size),
         "plain PyTorch": _recurrent.plain(size),
     }
     if packages:
