@@ -13,7 +13,7 @@ from regard.errors import TrainingError
 from regard.files import Lock
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run
-from regard.translation.training import checkpoints, choosing, memory, metrics, tuning
+from regard.translation.training import checkpoints, choosing, memory, reporting, tuning
 from regard.translation.training.budget import Budget
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.events import Observer
@@ -89,7 +89,7 @@ class Trainer:
                 f"{self.progress.step}: all need the same run folder"
             )
         if found is not None and self.processes.first:
-            metrics.forget(self.run, found.step, unvalidated=found.unvalidated)
+            reporting.forget(self.run, found.step, unvalidated=found.unvalidated)
             self._prune()  # a kill may have come between the last save and this
         return found is not None
 
@@ -101,7 +101,7 @@ class Trainer:
         while not stopped and (progress.unvalidated or not self.over):
             if not progress.unvalidated:  # else the validation that was stopped comes first
                 update = self._step()
-                reports.advanced(progress)
+                self.observer.advanced(progress.step, max(self.total, progress.step))
                 if progress.step % settings.log_every == 0:
                     reports.stepped(progress, update)
                 due = progress.step % settings.validate_every == 0
@@ -163,14 +163,12 @@ class Trainer:
         settings, progress = self.settings, self.progress
         if settings.shard and self.processes.size > 1:
             self._shard()
-        choice = tuning.settle(
-            progress, settings, self._learner, self.epochs, self.processes, self.observer
-        )
+        choice = tuning.settle(progress, settings, self._learner, self.epochs, self.observer)
         self._learner.model.train()
         return Reports(
-            self.run if self.processes.first else None,
-            self.lock,
-            self.observer,
+            run=self.run if self.processes.first else None,
+            lock=self.lock,
+            observer=self.observer,
             total=self.total,
             epochs=settings.max_epochs,
             watch=SlowWatch(choice, progress.measured),

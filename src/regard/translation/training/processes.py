@@ -55,7 +55,7 @@ class Processes:
 
     def any(self, value: bool) -> bool:
         """Whether the value is True in any process."""
-        return value
+        return self.total(float(value)) > 0
 
     def numbers(self, values: Sequence[float]) -> list[float]:
         """The numbers of the first process. All processes must pass equally many."""
@@ -67,6 +67,7 @@ class Processes:
 
     def wait(self) -> None:
         """Wait until all processes call this."""
+        self.total(0.0)
 
     def first_to_fail(self) -> bool:
         """Whether no other process has failed before: only the first failure is reported."""
@@ -116,9 +117,6 @@ class Joined(Processes):
             dist.all_reduce(number)
         return float(number)
 
-    def any(self, value: bool) -> bool:
-        return self.total(float(value)) > 0
-
     def numbers(self, values: Sequence[float]) -> list[float]:
         given = torch.tensor(values, dtype=torch.float64)
         with _peers():
@@ -133,9 +131,6 @@ class Joined(Processes):
         with _peers():
             dist.broadcast(given, src=0)
         return given.numpy().tobytes()
-
-    def wait(self) -> None:
-        self.total(0.0)
 
     def first_to_fail(self) -> bool:
         try:

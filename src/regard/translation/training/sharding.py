@@ -64,7 +64,7 @@ class ShardedLearner(Learner):
             # All processes take part in gathering; the first one keeps the result.
             entries = {key: _whole(value) for key, value in self.optimiser.state[piece].items()}
             tensor = _whole(piece.detach())
-            if self._processes.first:
+            if self.processes.first:
                 own.copy_(tensor)  # raises the version counter; copying to `.data` would not
                 self._saved.state[own] = {k: value.cpu() for k, value in entries.items()}
 

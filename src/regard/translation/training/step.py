@@ -56,7 +56,7 @@ class Learner:
         self.optimiser = optimiser
         self.objective = Objective(model, settings.label_smoothing, guide)
         self._limit = settings.clip or math.inf
-        self._processes = processes
+        self.processes = processes
 
     def step(self, parts: list[Part], number: int, rate: float, precision: str) -> Update:
         """Update the weights once, by this process's parts of some batches.
@@ -73,7 +73,7 @@ class Learner:
         tokens = sum(part.target_tokens for part in parts)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        loss = self._processes.total(self.gradients(parts, tokens, number, precision))
+        loss = self.processes.total(self.gradients(parts, tokens, number, precision))
         with memory.told(f"at step {number}, in the optimiser", "the sizes of the model"):
             self.sum_gradients()
             norm = self.clip(self._limit)
@@ -91,7 +91,7 @@ class Learner:
 
     def gradients(self, parts: list[Part], tokens: int, number: int, precision: str) -> float:
         """Add up the gradients of the loss per token of the whole batch; this process's share of that loss."""
-        device, total = self._processes.device, 0.0
+        device, total = self.processes.device, 0.0
         for part in parts:
             with memory.on_batch(part.batch, number), products(precision):
                 with arithmetic(precision, device):
@@ -104,10 +104,10 @@ class Learner:
 
     def sum_gradients(self) -> None:
         """Sum the gradients over all processes, each of which has those of its parts."""
-        if self._processes.size > 1:
+        if self.processes.size > 1:
             # Every process has gradients of the same weights: an idle one goes through the model, too.
             parameters = self.objective.parameters()
-            self._processes.sum(p.grad for p in parameters if p.grad is not None)
+            self.processes.sum(p.grad for p in parameters if p.grad is not None)
 
     def clip(self, limit: float) -> float:
         """Scale the gradients down to a norm of at most `limit`; returns their norm before."""

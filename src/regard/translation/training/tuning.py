@@ -10,7 +10,6 @@ from regard.translation.training import measuring, memory
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.events import Observer
 from regard.translation.training.measuring import Setting
-from regard.translation.training.processes import Processes
 from regard.translation.training.progress import Progress
 from regard.translation.training.step import Learner
 
@@ -20,10 +19,10 @@ def settle(
     settings: TrainingSettings,
     learner: Learner,
     epochs: Epochs,
-    processes: Processes,
     observer: Observer,
 ) -> Setting:
     """Choose precision and threads; keep them in `progress`, and set torch's threads."""
+    processes = learner.processes
     most = int(processes.numbers([torch.get_num_threads()])[0])
     if progress.precision:
         before = Setting(progress.precision, progress.threads or settings.threads or most)
@@ -38,7 +37,7 @@ def settle(
         fixed = settings.threads or (0 if processes.device.type == "cpu" else most)
         choices = measuring.settings(settings.precision, fixed, most)
         if len(choices) > 1:
-            choice, progress.measured = _measured(choices, learner, epochs, processes, observer)
+            choice, progress.measured = _measured(choices, learner, epochs, observer)
         else:
             choice = choices[0]
     progress.precision, progress.threads = choice
@@ -47,14 +46,11 @@ def settle(
 
 
 def _measured(
-    choices: list[Setting],
-    learner: Learner,
-    epochs: Epochs,
-    processes: Processes,
-    observer: Observer,
+    choices: list[Setting], learner: Learner, epochs: Epochs, observer: Observer
 ) -> tuple[Setting, float]:
     """The best setting for one large batch, and its target tokens a second. No random number is used up."""
-    part, device = epochs.largest(), processes.device
+    part, processes = epochs.largest(), learner.processes
+    device = processes.device
     batch = part.batch.to(device)
 
     def loss() -> Tensor:

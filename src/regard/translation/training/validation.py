@@ -10,11 +10,11 @@ import torch
 
 from regard.translation.decoding.greedy import greedy
 from regard.translation.decoding.unroll import evaluating
-from regard.translation.engines import choose
+from regard.translation.engines import SearchEngine, choose
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
-from regard.translation.text.batches import collate, plan
+from regard.translation.text.batches import Batch, collate, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Ragged
 from regard.translation.training.events import Sample
@@ -86,31 +86,16 @@ class Validation:
         device = next(model.parameters()).device
         total, tokens = 0.0, 0
         texts: dict[int, str] = {}
-        most = (model.longest or 2**31) - 1
         with evaluating(model):
             engine = choose(model)
             for rows in self._batches:
                 if should_stop():
                     raise Stopped
                 batch = collate(self._source, self._target, rows).to(device)
-                real = (
-                    torch.arange(batch.target_in.shape[1], device=device)
-                    < batch.target_lengths[:, None]
-                )
-                hidden = model.hidden(batch.source, batch.source_lengths, batch.target_in)
-                total += float(
-                    smoothed_cross_entropy(model.logits(hidden[real]), batch.target_out[real])
-                )
+                total += _loss(model, batch)
                 tokens += batch.target_tokens
-                found = greedy(
-                    engine,
-                    batch.source,
-                    batch.source_lengths,
-                    max_length=(2 * batch.source_lengths + 10).clamp(max=most),
-                    compiled=engine.loops,
-                )
-                for row, hypotheses in zip(rows, found, strict=True):
-                    texts[int(row)] = self._tokenizers.target.decode(hypotheses[0].tokens)
+                for row, hypothesis in zip(rows, _translated(engine, batch), strict=True):
+                    texts[int(row)] = self._tokenizers.target.decode(hypothesis)
         scores = measure(
             [texts[i] for i in range(len(self._pairs))],
             [pair.target for pair in self._pairs],
@@ -125,3 +110,19 @@ class Validation:
                 Sample(self._pairs[i].source, self._pairs[i].target, texts[i]) for i in self._shown
             ),
         )
+
+
+def _loss(model: TranslationModel, batch: Batch) -> float:
+    """The cross-entropy of a batch in nats, summed over its target tokens."""
+    hidden = model.hidden(batch.source, batch.source_lengths, batch.target_in)
+    place = torch.arange(hidden.shape[1], device=hidden.device)
+    real = place < batch.target_lengths[:, None]
+    return float(smoothed_cross_entropy(model.logits(hidden[real]), batch.target_out[real]))
+
+
+def _translated(engine: SearchEngine, batch: Batch) -> list[Sequence[int]]:
+    """The greedy translation of each source of a batch, as ids."""
+    lengths = batch.source_lengths
+    limits = (2 * lengths + 10).clamp(max=(engine.longest or 2**31) - 1)
+    found = greedy(engine, batch.source, lengths, max_length=limits, compiled=engine.loops)
+    return [hypotheses[0].tokens for hypotheses in found]
