@@ -1,4 +1,4 @@
-"""A translation that is given: how probable the model holds it, and what it looks at meanwhile."""
+"""A translation that is given: its probability under the model, and its attention."""
 
 from __future__ import annotations
 

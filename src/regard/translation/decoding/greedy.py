@@ -34,8 +34,7 @@ def greedy(
     Args:
         source: ids, padded.
         lengths: of each source, its end counted.
-        max_length: tokens of a translation at most, one number or one a sentence; who gets that
-            far is ended there.
+        max_length: tokens of a translation at most, one number, or one for each sentence; longer ones are ended there.
         min_length: tokens of a translation at least.
         prefix: the tokens each translation must begin with.
         no_repeat_ngram: no sequence of so many tokens may occur twice, except in the prefix; 0 allows all.

@@ -95,7 +95,7 @@ class Limits:
         return replace(self, longest=self.longest[sentences], prefix=prefix)
 
     def rules(self, written: int, rows: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The words that may follow `written` tokens in each row, whatever its prefix; on a processor."""
+        """The words that may follow `written` tokens in each row, also after a prefix; on a processor."""
         end = NO_END if written < self.shortest else ANY
         each = np.where(self.longest.numpy() <= written, ONLY_END, end)
         return np.repeat(each, rows // len(each))

@@ -43,7 +43,7 @@ class Prefixes:
 
     @classmethod
     def of(cls, prefixes: Sequence[Sequence[int]], device: torch.device) -> Self:
-        """Any ids; whatever the model likes may follow them.
+        """Any ids; any word may follow them.
 
         Raises:
             ConfigurationError: padding, a beginning or an end of sentence among the ids.

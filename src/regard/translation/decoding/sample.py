@@ -38,7 +38,7 @@ def sample(
 
     Only the `top_k` most probable words (Fan et al. 2018, arXiv 1805.04833) and the fewest whose
     probabilities reach `top_p` (Holtzman et al. 2020, arXiv 1904.09751) may be drawn. The
-    log-probabilities kept are the model's own, whatever the temperature.
+    log-probabilities kept are the model's own, not those at the temperature.
 
     Args:
         source: ids, padded.

@@ -154,6 +154,6 @@ def ids(words: Tensor, table: Array) -> Array:
 
 
 def _flat(numbers: int) -> Array:
-    """A buffer for so many numbers. It comes from torch, which starts it on a cache line."""
+    """A buffer of this many numbers. It comes from torch, which starts it on a cache line."""
     room: Array = torch.empty(numbers).numpy()
     return room

@@ -16,7 +16,7 @@ _STEPS = 32  # room for so many words at first
 
 
 class DecoderCache:
-    """Keys and values of every layer; they stay where they were written.
+    """Keys and values of every layer; they are not moved.
 
     A beam's rows are reordered at each step. Only `came` changes then: for each row and step, the row in
     which its entry was written.
