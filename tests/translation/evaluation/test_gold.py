@@ -43,15 +43,15 @@ def test_links_alone_are_read(tmp_path: Path):
     ("line", "told"),
     [
         ({**LINE, "sure": [[0, 1]]}, "2 and 1 words"),
-        ({**LINE, "sure": [[-1, 0]]}, "links"),
-        ({**LINE, "possible": [[0]]}, "pairs"),
-        ({**LINE, "possible": 3}, "possible"),
-        ({**LINE, "sure": [[True, 0]]}, "pairs"),
-        ({**LINE, "tgt": "x"}, "tgt"),
-        ({**LINE, "src": [1, 2]}, "src"),
+        ({**LINE, "sure": [[-1, 0]]}, r"it links \[-1, 0\]"),
+        ({**LINE, "possible": [[0]]}, r"alignment: possible\.0"),
+        ({**LINE, "possible": 3}, "alignment: possible: "),
+        ({**LINE, "sure": [[True, 0]]}, r"alignment: sure\.0\.0: "),
+        ({**LINE, "tgt": "x"}, "alignment: tgt: "),
+        ({**LINE, "src": [1, 2]}, r"alignment: src\.0: "),
         ("{", "no gold alignment"),
         ("[" * 100_000, "no gold alignment"),
-        ("[]", "src"),
+        ("[]", "alignment: the line: "),
     ],
 )
 def test_a_fault_is_told_with_its_line(tmp_path: Path, line: object, told: str):
