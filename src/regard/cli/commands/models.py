@@ -35,7 +35,8 @@ def _alignment(folder: Path) -> list[str]:
     try:
         kept = tomllib.loads((folder / "alignment.toml").read_text(encoding="utf-8"))
         return [
-            f"Word links: AER {kept['aer']:.1f} ({kept['gold']}, {kept['sentences']} sentences)"
+            f"Word links: AER {kept['aer']:.1f} "
+            f"(on the {kept['sentences']} sentences of {kept['gold']} by which the attention was chosen)"
         ]
     except (OSError, ValueError, KeyError, TypeError):
         return []
