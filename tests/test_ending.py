@@ -13,6 +13,7 @@ import regard
 
 START = """\
 import atexit, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with SIGINT ignored
 press = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 sys.argv = ["regard", "--version"]
 """
