@@ -1,4 +1,8 @@
-"""The engine of compiled search."""
+"""The engine of compiled search.
+
+`Translator.translate` takes 1.55 times as long with the layers engine for 400 sentences at once, and 2.78 times as long
+for single sentences (benchmarks/engines.py, one thread of a Xeon with AVX-512).
+"""
 
 from __future__ import annotations
 
