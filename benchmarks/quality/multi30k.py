@@ -2,7 +2,7 @@
 
 REGARD_DATA=data python benchmarks/quality/multi30k.py RUNS [--only de fr] [--out benchmarks/results/multi30k.json]
 
-Trains multi30k-en-de and multi30k-en-fr (RUNS/m30k-de, RUNS/m30k-fr; what was interrupted goes on),
+Trains multi30k-en-de and multi30k-en-fr (RUNS/m30k-de, RUNS/m30k-fr; interrupted trainings are resumed),
 then translates all three test sets with beam 5, with the length penalty of the configuration and with
 the one that the validation set would choose. Published for Transformer-Tiny (4 + 4 layers of width
 128, text only; Wu et al. 2021, arXiv 2105.14462): 41.0 to German, 61.8 to French on
