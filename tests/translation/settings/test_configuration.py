@@ -285,7 +285,7 @@ def test_one_target_language_needs_no_tag():
         ("data.train.0.wieght=2", "unknown key data.train[0].wieght: did you mean data.train[0].weight?"),
         ("data.train.0.weight=0", "data.train[0].weight = 0: input should be greater than 0"),
         ("data.train.0.weight=nan", "data.train[0].weight"),
-        ("data.train=[]", "data.train = []: tuple should have at least 1 item"),
+        ("data.train=[]", "give `data.train` and `data.valid`, or `data.generated`"),
         ("data.train.3.tag=x", "there are 3 tables: say which, from 0, in place of 3"),
         ("data.train.tsv=x", "there are 3 tables: say which, from 0, in place of tsv"),
         ("data.train.0=x", "data.train[0] = 'x'"),
@@ -309,9 +309,8 @@ def test_columns_are_of_tables():
     assert parse(dump(parse(text.format("")))).data.source_column == 0
 
 
-def test_a_list_is_not_called_short_where_its_only_table_is_faulty():
+def test_the_only_table_of_a_list_has_one_error():
     text = '[data]\nvalid.tsv = "b"\n[[data.train]]\ntsv = "a"\ntag = "BT"\n[model]\nkind = "transformer"\n'
     told = fault(text)
     assert "data.train[0].tag = 'BT': a tag is a small letter" in told
     assert "\n" not in told
-    assert "at least 1 item" in fault(LEAST, "data.train=[]")

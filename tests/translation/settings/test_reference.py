@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.translation.settings import reference
-from regard.translation.settings.tables import TABLES
+from regard.translation.settings.configuration import TABLES
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 

@@ -1,4 +1,4 @@
-"""A whole configuration, with the checks between its tables."""
+"""A whole configuration, with the checks between its tables, and its tables by name."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from regard.translation.settings.base import Settings
-from regard.translation.settings.data import DataSettings
-from regard.translation.settings.pretrained import PretrainedSettings
+from regard.translation.settings.data import CorpusSettings, DataSettings, GeneratedSettings
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.search import SearchSettings
 from regard.translation.settings.tokenizer import TokenizerSettings
-from regard.translation.settings.training import TrainingSettings
+from regard.translation.settings.training import (
+    GuideSettings,
+    PretrainedSettings,
+    TrainingSettings,
+)
 from regard.translation.settings.transformer import TransformerSettings
 
 
@@ -70,3 +73,24 @@ class Configuration(Settings):
                 "the model learns no positions beyond"
             )
         return self
+
+
+MODELS: dict[str, type[Settings]] = {
+    "transformer": TransformerSettings,
+    "recurrent": RecurrentSettings,
+}
+
+# `model` has one class for each `model.kind`; every other table has one class.
+TABLES: dict[str, tuple[type[Settings], ...]] = {
+    "": (Configuration,),
+    "data": (DataSettings,),
+    "data.train": (CorpusSettings,),
+    "data.valid": (CorpusSettings,),
+    "data.generated": (GeneratedSettings,),
+    "tokenizer": (TokenizerSettings,),
+    "model": tuple(MODELS.values()),
+    "pretrained": (PretrainedSettings,),
+    "training": (TrainingSettings,),
+    "training.guide": (GuideSettings,),
+    "search": (SearchSettings,),
+}

@@ -85,7 +85,7 @@ def _form(files: Any) -> str:
 # A table, or an array of tables.
 Corpora = Annotated[
     Annotated[CorpusSettings, Tag("one")]
-    | Annotated[tuple[CorpusSettings, ...], Field(strict=False, min_length=1), Tag("several")],
+    | Annotated[tuple[CorpusSettings, ...], Field(strict=False), Tag("several")],
     Discriminator(_form),
 ]
 
@@ -127,9 +127,9 @@ class DataSettings(Settings):
 
     @model_validator(mode="after")
     def _one_form(self) -> DataSettings:
-        if self.generated is None and (self.train is None or self.valid is None):
+        if self.generated is None and not (self.training and self.validation):
             raise ValueError("give `data.train` and `data.valid`, or `data.generated`")
-        if self.generated is not None and (self.train is not None or self.valid is not None):
+        if self.generated is not None and (self.training or self.validation):
             raise ValueError("give either `data.generated`, or `data.train` and `data.valid`")
         tables = any(files.tsv is not None for files in (*self.training, *self.validation))
         if not tables and (self.source_column, self.target_column) != (0, 1):

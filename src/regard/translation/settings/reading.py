@@ -1,7 +1,12 @@
-"""Reads a configuration from TOML, with changes from the command line."""
+"""Reads a configuration from TOML, with changes from the command line.
+
+Errors name the key, the value, the allowed range and the nearest valid key.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +15,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from regard import files
-from regard.errors import ConfigurationError
-from regard.translation.settings.configuration import Configuration
-from regard.translation.settings.messages import explain
+from regard.errors import ConfigurationError, raised_as
+from regard.translation.settings.configuration import MODELS, TABLES, Configuration
 
 LARGEST_FILE = 1_000_000
 # tomllib takes quadratic time over a key of many parts.
 _MOST_DOTS = 100
+_NUMBER = re.compile(r"\[\d+\]$")
 
 
 def read(path: Path, changes: tuple[str, ...] = ()) -> Configuration:
@@ -24,10 +29,8 @@ def read(path: Path, changes: tuple[str, ...] = ()) -> Configuration:
 
     Raises `ConfigurationError` that names the key, the value and the allowed range.
     """
-    try:
+    with raised_as(ConfigurationError, f"{path}: cannot be read"):
         content = files.read(path, LARGEST_FILE)
-    except OSError as fault:
-        raise ConfigurationError(f"{path}: cannot be read: {fault.strerror}") from None
     return decode(content, str(path), changes)
 
 
@@ -49,21 +52,7 @@ def parse(text: str, name: str = "configuration", changes: tuple[str, ...] = ())
     try:
         return Configuration.model_validate(table)
     except ValidationError as fault:
-        found = _first(fault.errors())
-        raise ConfigurationError(*(explain(e, name) for e in found[:5])) from None
-
-
-def _first(errors: Sequence[Any]) -> list[Any]:
-    """The errors without those that others cause: pydantic counts a list as too short when its tables are invalid."""
-    places = [error["loc"] for error in errors]
-    return [
-        error
-        for error in errors
-        if error["type"] != "too_short"
-        or not any(
-            len(p) > len(error["loc"]) and p[: len(error["loc"])] == error["loc"] for p in places
-        )
-    ]
+        raise ConfigurationError(*(_explain(e, name) for e in fault.errors()[:5])) from None
 
 
 def _toml(text: str, name: str) -> dict[str, Any]:
@@ -89,26 +78,82 @@ def _apply(table: dict[str, Any], change: str) -> None:
         found = value.strip()
     place: Any = table
     for key in keys[:-1]:
-        place = _below(place, key, change)
-    last = keys[-1]
-    if isinstance(place, list):
-        place[_number(place, last, change)] = found
-    else:
-        place[last] = found
+        at = _place_in(place, key, change)
+        place = place[at] if isinstance(place, list) else place.setdefault(at, {})
+        if not isinstance(place, dict | list):
+            raise ConfigurationError(f"--set {change}: {key} is not a table")
+    place[_place_in(place, keys[-1], change)] = found
 
 
-def _below(place: Any, key: str, change: str) -> Any:
-    below = (
-        place[_number(place, key, change)] if isinstance(place, list) else place.setdefault(key, {})
-    )
-    if not isinstance(below, dict | list):
-        raise ConfigurationError(f"--set {change}: {key} is not a table")
-    return below
-
-
-def _number(tables: list[Any], key: str, change: str) -> int:
+def _place_in(tables: Any, key: str, change: str) -> Any:
+    """The key of a table, or the number of one in an array of tables."""
+    if not isinstance(tables, list):
+        return key
     if not key.isdecimal() or len(key) > 9 or int(key) >= len(tables):
         raise ConfigurationError(
             f"--set {change}: there are {len(tables)} tables: say which, from 0, in place of {key}"
         )
     return int(key)
+
+
+def _explain(error: Any, name: str) -> str:
+    """One line for one error of pydantic's; `name` is the file's."""
+    place = _keys(error["loc"])
+    key = _printable(".".join(place)) or "the file"
+    if error["type"] == "extra_forbidden":
+        return f"{name}: unknown key {key}{_elsewhere(place, error) or _nearest(place, error)}"
+    if error["type"] == "missing":
+        return f"{name}: missing key {key}"
+    if error["type"].startswith("union_tag"):
+        return f'{name}: model.kind must be "transformer" or "recurrent"'
+    message = error["msg"].removeprefix("Value error, ")
+    if not place:
+        return f"{name}: {message}"
+    return f"{name}: {key} = {_short(error.get('input'))}: {message[:1].lower() + message[1:]}"
+
+
+def _keys(found: Sequence[str | int]) -> list[str]:
+    """The keys that lead to a faulty value, without the names of union members that pydantic puts between them."""
+    place = [str(p) for p in found]
+    if place[:1] == ["model"]:
+        del place[1:2]
+    if place[:2] in (["data", "train"], ["data", "valid"]) and place[2:]:
+        table, number = place[1], place[3:4] if place[2] == "several" else []
+        place[1 : 3 + len(number)] = [table + "".join(f"[{n}]" for n in number)]
+    return place
+
+
+def _short(value: Any) -> str:
+    return "{...}" if isinstance(value, dict) else _cut(repr(value))
+
+
+def _printable(key: str) -> str:
+    return _cut(key if key.isprintable() else repr(key))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _elsewhere(place: list[str], error: Any) -> str:
+    """The hint for a key that belongs to the other kind of model; empty for all other keys."""
+    if place[:-1] != ["model"]:
+        return ""
+    kind = str(error["loc"][1])
+    others = [k for k, section in MODELS.items() if place[-1] in section.model_fields]
+    return f': model.kind is "{kind}", it is for "{others[0]}"' if others else ""
+
+
+def _nearest(place: list[str], error: Any) -> str:
+    known = _known_keys(place[:-1])
+    close = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.5)
+    return (
+        f": did you mean {'.'.join([*place[:-1], close[0]])}?"
+        if close
+        else f": known are {', '.join(known)}"
+    )
+
+
+def _known_keys(section: list[str]) -> list[str]:
+    name = ".".join(_NUMBER.sub("", key) for key in section)
+    return sorted({key for table in TABLES.get(name, ()) for key in table.model_fields})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.translation.settings.base import Settings
-from regard.translation.settings.tables import MODELS, TABLES
+from regard.translation.settings.configuration import MODELS, TABLES
 
 _INTRODUCTION = """# Configuration keys
 

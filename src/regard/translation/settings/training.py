@@ -1,4 +1,4 @@
-"""The settings of a training, as in the `[training]` table."""
+"""The settings of a training, as in the `[training]` and `[pretrained]` tables."""
 
 from __future__ import annotations
 
@@ -106,23 +106,33 @@ class TrainingSettings(Settings):
         return self
 
 
+class PretrainedSettings(Settings):
+    """Word vectors to begin with: files in the text format of word2vec and fastText, or safetensors."""
+
+    source: str | None = None
+    """Word vectors of the source embedding."""
+    target: str | None = None
+    """Word vectors of the target embedding."""
+    frozen: bool = False
+    """Whether the embeddings that have a file keep its vectors during training."""
+
+    @model_validator(mode="after")
+    def _of_something(self) -> PretrainedSettings:
+        if self.source is None and self.target is None:
+            raise ValueError("give `source`, `target` or both: files of word vectors")
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """The files as the configuration names them."""
+        return [name for name in (self.source, self.target) if name is not None]
+
+
 # Keys that may change on --resume: budgets, patience, logging, and settings of the machine.
 FREE_ON_RESUME = {
-    ("training", name)
+    f"training.{name}"
     for name in (
-        "max_steps",
-        "max_epochs",
-        "patience",
-        "log_every",
-        "shard",
-        "tensorboard",
-        "save_every",
-        "keep_best",
-        "precision",
-        "threads",
-        "validate_every",
-        "validate_sentences",
-        "validate_samples",
-        "average",
-    )
+        "max_steps max_epochs patience log_every shard tensorboard save_every keep_best precision threads "
+        "validate_every validate_sentences validate_samples average"
+    ).split()
 }
