@@ -22,7 +22,17 @@ from regard.cli.output import streams
 from regard.cli.signals import Interrupted, Signals
 from regard.errors import ConfigurationError, DataError
 
-COMMANDS = ("translate", "train", "evaluate", "align", "data", "look", "export", "models")
+COMMANDS = (
+    "translate",
+    "train",
+    "evaluate",
+    "align",
+    "data",
+    "look",
+    "explore",
+    "export",
+    "models",
+)
 
 
 def test_help_names_every_command_and_ends_with_examples():

@@ -19,6 +19,7 @@ from regard.cli.commands import (
     config,
     data,
     evaluate,
+    explore,
     export,
     look,
     models,
@@ -81,6 +82,7 @@ app.command(epilog=align.EXAMPLES)(grouped(align.align))
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.command(epilog=look.EXAMPLES)(grouped(look.look))
+app.command(epilog=explore.EXAMPLES)(grouped(explore.explore))
 app.command(epilog=export.EXAMPLES)(grouped(export.export))
 app.command(epilog=shortlist.EXAMPLES)(grouped(shortlist.shortlist))
 app.command(epilog=models.EXAMPLES)(grouped(models.models))

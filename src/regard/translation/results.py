@@ -63,6 +63,8 @@ class Translation:
         alignment: (source word, target word), from 0; empty unless asked for.
         source_pieces: the source's pieces as the encoder reads them, end included.
         target_pieces: the pieces the decoder writes, end included.
+        source_ids: the ids of the source's pieces, without the end.
+        target_ids: the ids of the pieces written, without the end.
         probabilities: of each target piece, end included.
         looks: by name ("encoder.0.self", "decoder.2.cross", ...; of several models each after its number,
             "1.decoder.2.cross") a look of shape (1, heads, queries, keys); empty unless asked for.
@@ -84,6 +86,8 @@ class Translation:
     alignment: list[Link] = field(default_factory=list)
     source_pieces: list[str] = field(default_factory=list, repr=False)
     target_pieces: list[str] = field(default_factory=list, repr=False)
+    source_ids: list[int] = field(default_factory=list, repr=False)
+    target_ids: list[int] = field(default_factory=list, repr=False)
     probabilities: list[float] = field(default_factory=list, repr=False)
     looks: Looks = field(default_factory=dict, repr=False)
     alternatives: list[Candidate] = field(default_factory=list, repr=False)

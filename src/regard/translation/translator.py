@@ -372,6 +372,8 @@ class Translator:
             **vars(candidates[0]),
             source_pieces=source_pieces,
             target_pieces=target.pieces([*best.tokens, EOS]),
+            source_ids=ids,
+            target_ids=list(best.tokens),
             probabilities=torch.tensor(best.token_log_probabilities).exp().tolist(),
             looks=self._looks(ids, best.tokens) if looks else {},
             alternatives=candidates,

@@ -1,0 +1,100 @@
+// The parts that every view shares: the runs shown, the choices made, the server if there is one.
+
+import { signal, Signal } from "@preact/signals";
+import { createContext } from "preact";
+import { useContext } from "preact/hooks";
+import type { Theme } from "./colour";
+import { Bundle, Header } from "./contract";
+import { failure, MEAN, Source } from "./source";
+import { Address } from "./state";
+
+export class App {
+  readonly address: Address;
+  readonly scene: Signal<Source | null> = signal(null);
+  readonly busy: Signal<string> = signal("");
+  readonly error: Signal<string> = signal("");
+  readonly said: Signal<string> = signal(""); // read aloud by screen readers
+  readonly theme: Signal<Theme> = signal("light");
+  readonly view: Signal<string>;
+  readonly model: Signal<string>;
+  readonly text: Signal<string>;
+  readonly prefix: Signal<string>;
+  readonly attention: Signal<string>;
+  readonly head: Signal<number>;
+  readonly row: Signal<number | null>;
+  readonly column: Signal<number | null>;
+  readonly pieces: Signal<boolean>;
+  private running: AbortController | null = null;
+
+  /** `models`: those of the server, the first is the default; none for a file or a notebook. */
+  constructor(readonly models: string[], lasting: boolean) {
+    const address = (this.address = new Address(lasting));
+    this.view = address.text("view");
+    this.model = address.text("model", models[0] ?? "");
+    this.text = address.text("text");
+    this.prefix = address.text("prefix");
+    this.attention = address.text("attention");
+    this.head = address.number("head", MEAN);
+    this.row = address.place("row");
+    this.column = address.place("column");
+    this.pieces = address.flag("pieces");
+  }
+
+  get live(): boolean {
+    return this.models.length > 0;
+  }
+
+  show(bundle: Bundle): void {
+    this.scene.value = new Source(bundle);
+  }
+
+  /** Ask the server for a bundle. A new request cancels the one before; null if it was cancelled or refused. */
+  async ask(path: string, request: object, doing: string): Promise<Bundle | null> {
+    this.running?.abort();
+    const own = (this.running = new AbortController());
+    this.busy.value = doing;
+    this.error.value = "";
+    try {
+      const bundle = await post(path, request, own.signal);
+      return bundle;
+    } catch (fault) {
+      if (!own.signal.aborted) this.error.value = fault instanceof Error ? fault.message : String(fault);
+      return null;
+    } finally {
+      if (this.running === own) {
+        this.running = null;
+        this.busy.value = "";
+      }
+    }
+  }
+
+  async translate(text: string, prefix = ""): Promise<void> {
+    this.text.value = text;
+    this.prefix.value = prefix;
+    this.row.value = this.column.value = null;
+    if (!text.trim()) {
+      this.scene.value = null;
+      return;
+    }
+    const bundle = await this.ask("api/translate", { model: this.model.value, text, prefix }, "translating");
+    if (bundle) this.show(bundle);
+  }
+
+  get header(): Header | null {
+    return this.scene.value?.header ?? null;
+  }
+}
+
+export async function post(path: string, request: object, abort?: AbortSignal): Promise<Bundle> {
+  const answer = await fetch(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(request),
+    signal: abort,
+  });
+  if (!answer.ok) throw new Error(await failure(answer));
+  return Bundle.parse(new Uint8Array(await answer.arrayBuffer()));
+}
+
+export const Shared = createContext<App>(null as unknown as App);
+export const useApp = () => useContext(Shared);

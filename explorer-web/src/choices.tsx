@@ -1,0 +1,36 @@
+// Controls that several views share.
+
+import type { App } from "./app";
+import type { Attention } from "./contract";
+import { MEAN } from "./source";
+
+export function AttentionChoice({ app, attentions, now, head }: { app: App; attentions: Attention[]; now: Attention; head: number }) {
+  return (
+    <>
+      <label>
+        Attention{" "}
+        <select value={now.name} onChange={(event) => (app.attention.value = event.currentTarget.value)}>
+          {attentions.map((one) => (
+            <option key={one.name}>{one.name}</option>
+          ))}
+        </select>
+      </label>
+      {now.heads.length > 1 && (
+        <label>
+          Head{" "}
+          <select value={String(head)} onChange={(event) => (app.head.value = Number(event.currentTarget.value))}>
+            <option value={MEAN}>mean</option>
+            {now.heads.map((number, place) => (
+              <option key={number} value={place}>
+                {number}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      <label class="check">
+        <input type="checkbox" checked={app.pieces.value} onChange={(event) => (app.pieces.value = event.currentTarget.checked)} /> pieces
+      </label>
+    </>
+  );
+}

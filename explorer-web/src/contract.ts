@@ -1,0 +1,131 @@
+// The data contract with Python (docs/architecture.md, "The explorer's contract"): a bundle is a JSON header and binary buffers.
+
+export type Kind = "self" | "causal" | "cross";
+
+export interface Buffer {
+  offset: number;
+  length: number;
+}
+
+/** A word: the tokens [start, stop) and their text. */
+export type Word = [number, number, string];
+
+export interface Sequence {
+  name: string;
+  tokens: string[];
+  words: Word[];
+}
+
+export interface Measures {
+  entropy: number[];
+  distance: number[];
+  sink: number[];
+  diagonal: number[];
+  previous: number[];
+  [name: string]: (number | null)[];
+}
+
+/** One attention: its heads share the rows and the columns. */
+export interface Attention {
+  name: string;
+  kind: Kind;
+  rows: number; // index of a sequence
+  columns: number;
+  heads: number[]; // the numbers of the heads in the model
+  shape: [number, number, number]; // heads, queries, keys
+  measures: Measures;
+  weights?: { buffer: number }; // float16 (heads, queries, keys); NaN: masked
+  map?: { buffer: number; height: number; width: number; peaks: number[] }; // uint8 (heads, height, width) of 255 x weight / peak
+  top?: { keys: number; weights: number; count: number }; // int32 and float16 (heads, queries, count); key -1: none
+}
+
+export interface Candidate {
+  text: string;
+  score: number;
+  log_probability: number;
+}
+
+export interface BeamNode {
+  parent: number;
+  piece: string;
+  score: number;
+  kept: boolean;
+}
+
+export interface Translation {
+  text: string;
+  translation: string;
+  score: number;
+  log_probability: number;
+  probabilities: number[];
+  candidates: Candidate[];
+  beam?: BeamNode[];
+  notes: string[];
+}
+
+export interface Header {
+  version: number;
+  title: string;
+  model: string;
+  run: string | null; // the id of this run on the server; null in a file
+  sequences: Sequence[];
+  attentions: Attention[];
+  translation: Translation | null;
+  buffers: Buffer[];
+  [more: string]: unknown;
+}
+
+const MAGIC = 0x44524752; // "RGRD", little endian
+
+export class Bundle {
+  constructor(
+    readonly header: Header,
+    private readonly bytes: Uint8Array,
+    private readonly start: number,
+  ) {}
+
+  static parse(bytes: Uint8Array): Bundle {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    if (bytes.length < 12 || view.getUint32(0, true) !== MAGIC) throw new Error("these bytes are not data of Regard");
+    const version = view.getUint32(4, true);
+    if (version !== 1) throw new Error(`the data has version ${version}, this page reads version 1`);
+    const length = view.getUint32(8, true);
+    const header = JSON.parse(new TextDecoder().decode(bytes.subarray(12, 12 + length))) as Header;
+    return new Bundle(header, bytes, 12 + length);
+  }
+
+  buffer(index: number): Uint8Array {
+    const { offset, length } = this.header.buffers[index];
+    return this.bytes.subarray(this.start + offset, this.start + offset + length);
+  }
+
+  float16(index: number): Float32Array {
+    return widen(this.buffer(index));
+  }
+
+  int32(index: number): Int32Array {
+    return new Int32Array(this.buffer(index).slice().buffer);
+  }
+}
+
+/** Half precision numbers, little endian, as floats. */
+export function widen(bytes: Uint8Array): Float32Array {
+  const out = new Float32Array(bytes.length / 2);
+  for (let i = 0; i < out.length; i++) out[i] = HALF[bytes[2 * i] | (bytes[2 * i + 1] << 8)];
+  return out;
+}
+
+const HALF = table();
+
+function table(): Float32Array {
+  const out = new Float32Array(65536);
+  for (let bits = 0; bits < 65536; bits++) {
+    const sign = bits & 0x8000 ? -1 : 1;
+    const exponent = (bits >> 10) & 31;
+    const fraction = bits & 1023;
+    if (exponent === 31) out[bits] = fraction ? NaN : sign * Infinity;
+    else if (exponent === 0) out[bits] = sign * fraction * 2 ** -24;
+    else out[bits] = sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+  }
+  return out;
+}

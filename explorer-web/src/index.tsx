@@ -1,0 +1,125 @@
+// The entry: `render({ model, el })` draws the explorer into an element, of a page or of a notebook (anywidget).
+
+import { useSignalEffect } from "@preact/signals";
+import { render as draw } from "preact";
+import { useEffect } from "preact/hooks";
+import { App, Shared, useApp } from "./app";
+import { Bundle } from "./contract";
+import { VIEWS } from "./views";
+
+interface Model {
+  get(name: string): unknown;
+  on?(event: string, call: () => void): void;
+}
+
+/**
+ * Args:
+ *   model: `get("bundle")` is the data as bytes, or null; `get("models")` the names of the server's models, or null;
+ *     `get("lasting")` whether the page's address may hold the state.
+ *   el: the element to draw into.
+ * Returns: a function that takes the explorer out again.
+ */
+export function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
+  const app = new App((model.get("models") as string[] | null) ?? [], Boolean(model.get("lasting")));
+  const take = () => {
+    const given = model.get("bundle") as DataView | Uint8Array | null;
+    if (given?.byteLength) app.show(Bundle.parse(new Uint8Array(given.buffer, given.byteOffset, given.byteLength)));
+  };
+  take();
+  model.on?.("change:bundle", take);
+  el.classList.add("regard");
+  const media = matchMedia("(prefers-color-scheme: dark)");
+  const shade = () => (app.theme.value = media.matches ? "dark" : "light");
+  shade();
+  media.addEventListener("change", shade);
+  const unfollow = app.address.follow();
+  draw(
+    <Shared.Provider value={app}>
+      <Explorer />
+    </Shared.Provider>,
+    el,
+  );
+  return () => {
+    media.removeEventListener("change", shade);
+    unfollow();
+    draw(null, el);
+  };
+}
+
+export default { render };
+
+function Explorer() {
+  const app = useApp();
+  const source = app.scene.value;
+  const views = VIEWS.filter((view) => view.when(app));
+  const view = views.find((one) => one.name === app.view.value) ?? views[0];
+  useEffect(() => {
+    if (app.live && app.text.value) app.translate(app.text.value, app.prefix.value);
+  }, []);
+  useSignalEffect(() => {
+    document.title = app.header ? `${app.header.title} · Regard` : "Regard";
+  });
+  if (!view) return <p class="hint">There is nothing to show.</p>;
+  const step = (event: KeyboardEvent, place: number) => {
+    const to = { ArrowRight: place + 1, ArrowLeft: place - 1 }[event.key];
+    if (to === undefined || !views[to]) return;
+    app.view.value = views[to].name;
+    (event.currentTarget as HTMLElement).parentElement?.querySelectorAll("button")[to].focus();
+  };
+  return (
+    <>
+      <header>
+        <h1>{source ? source.header.title : "Regard"}</h1>
+        <div role="tablist" aria-label="Views">
+          {views.map((one, place) => (
+            <button
+              key={one.name}
+              type="button"
+              role="tab"
+              id={`tab-${one.name}`}
+              aria-selected={one === view}
+              aria-controls="view"
+              tabIndex={one === view ? 0 : -1}
+              onClick={() => (app.view.value = one.name)}
+              onKeyDown={(event) => step(event, place)}
+            >
+              {one.title}
+            </button>
+          ))}
+        </div>
+      </header>
+      <main>
+        {app.error.value && (
+          <p class="error" role="alert">
+            {app.error.value}
+          </p>
+        )}
+        <div id="view" role="tabpanel" aria-labelledby={`tab-${view.name}`}>
+          <view.Show />
+        </div>
+        {app.busy.value && (
+          <p class="busy" role="status">
+            {app.busy.value} …
+          </p>
+        )}
+      </main>
+      <p class="hidden" aria-live="polite" id="said">
+        {app.said.value}
+      </p>
+    </>
+  );
+}
+
+/** A page of ours has an element with this id: a file with its data, or the server's. */
+function boot(): void {
+  const el = document.getElementById("regard-explorer");
+  if (!el) return;
+  const data = document.getElementById("regard-bundle");
+  const bundle = data ? Uint8Array.from(atob(data.textContent!.trim()), (c) => c.charCodeAt(0)) : null;
+  const models = el.dataset.models ? (JSON.parse(el.dataset.models) as string[]) : null;
+  const values: Record<string, unknown> = { bundle, models, lasting: true };
+  render({ model: { get: (name) => values[name] ?? null }, el });
+  el.dataset.ready = "yes";
+}
+
+boot();

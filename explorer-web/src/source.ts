@@ -1,0 +1,137 @@
+// Where weights come from: the bundle itself, and for long sequences the server that made it.
+
+import { Attention, Bundle, widen } from "./contract";
+import { Plane, product } from "./numbers";
+
+export const MEAN = -1; // the head number of the mean of all heads
+
+/** The weights of one run. */
+export class Source {
+  private planes = new Map<string, Plane>();
+
+  constructor(readonly bundle: Bundle) {}
+
+  get header() {
+    return this.bundle.header;
+  }
+
+  attention(name: string): Attention | undefined {
+    return this.header.attentions.find((one) => one.name === name);
+  }
+
+  /** Whether each weight of the attention is in the bundle. */
+  whole(attention: Attention): boolean {
+    return attention.weights !== undefined;
+  }
+
+  /** All weights of a head, or of the mean of the heads; only where `whole`. */
+  plane(attention: Attention, head: number): Plane {
+    const name = `${attention.name}/${head}`;
+    let known = this.planes.get(name);
+    if (!known) this.planes.set(name, (known = head === MEAN ? this.mean(attention) : this.cut(attention, head)));
+    return known;
+  }
+
+  /** A picture of a head for a small map: its weights if they are few, else their maxima over bins. */
+  overview(attention: Attention, head: number): Plane {
+    if (this.whole(attention)) return this.plane(attention, head);
+    const name = `${attention.name}/${head}/map`;
+    let known = this.planes.get(name);
+    if (!known) this.planes.set(name, (known = head === MEAN ? this.meanMap(attention) : this.cutMap(attention, head)));
+    return known;
+  }
+
+  /** The weights of one query; where they are not in the bundle, from the server, else the largest alone. */
+  async row(attention: Attention, head: number, query: number): Promise<Float32Array> {
+    const keys = attention.shape[2];
+    if (this.whole(attention)) return this.plane(attention, head).data.subarray(query * keys, (query + 1) * keys);
+    if (this.header.run !== null) {
+      const answer = await fetch(this.url("row", { attention: attention.name, head, query }));
+      if (!answer.ok) throw new Error(await failure(answer));
+      return new Float32Array(await answer.arrayBuffer());
+    }
+    return this.largest(attention, head, query);
+  }
+
+  url(what: string, query: Record<string, string | number>): string {
+    const asked = new URLSearchParams({ run: this.header.run ?? "" });
+    for (const [name, value] of Object.entries(query)) asked.set(name, String(value));
+    return `api/${what}?${asked}`;
+  }
+
+  /** Attention rollout (Abnar and Zuidema 2020): the product over layers of (A + I) / 2, heads averaged. */
+  rollout(stack: Attention[]): Plane {
+    let all: Plane | null = null;
+    for (const attention of stack) {
+      const mean = this.plane(attention, MEAN);
+      const half: Plane = { ...mean, data: mean.data.map((x) => (x || 0) / 2) };
+      for (let i = 0; i < half.rows; i++) half.data[i * half.columns + i] += 0.5;
+      all = all ? product(half, all) : half;
+    }
+    return all!;
+  }
+
+  private cut(attention: Attention, head: number): Plane {
+    const [, rows, columns] = attention.shape;
+    const bytes = this.bundle.buffer(attention.weights!.buffer);
+    const size = 2 * rows * columns;
+    return { rows, columns, data: widen(bytes.subarray(head * size, (head + 1) * size)) };
+  }
+
+  private mean(attention: Attention): Plane {
+    return average(attention.heads.map((_, head) => this.plane(attention, head)));
+  }
+
+  private cutMap(attention: Attention, head: number): Plane {
+    const { buffer, height, width, peaks } = attention.map!;
+    const size = height * width;
+    const bytes = this.bundle.buffer(buffer).subarray(head * size, (head + 1) * size);
+    return { rows: height, columns: width, data: Float32Array.from(bytes, (x) => (x * peaks[head]) / 255) };
+  }
+
+  private meanMap(attention: Attention): Plane {
+    return average(attention.heads.map((_, head) => this.cutMap(attention, head)));
+  }
+
+  private largest(attention: Attention, head: number, query: number): Float32Array {
+    const [heads, queries, keys] = attention.shape;
+    const { keys: at, weights, count } = attention.top!;
+    const places = this.bundle.int32(at);
+    const values = this.bundle.float16(weights);
+    const out = new Float32Array(keys);
+    const chosen = head === MEAN ? attention.heads.map((_, i) => i) : [head];
+    for (const one of chosen)
+      for (let i = 0; i < count; i++) {
+        const place = (one * queries + query) * count + i;
+        if (places[place] >= 0) out[places[place]] += values[place] / (head === MEAN ? heads : 1);
+      }
+    return out;
+  }
+}
+
+function average(planes: Plane[]): Plane {
+  const [first] = planes;
+  const data = new Float32Array(first.data.length);
+  for (let i = 0; i < data.length; i++) {
+    let sum = 0;
+    let open = false;
+    for (const plane of planes) {
+      const x = plane.data[i];
+      if (!Number.isNaN(x)) {
+        sum += x;
+        open = true;
+      }
+    }
+    data[i] = open ? sum / planes.length : NaN;
+  }
+  return { rows: first.rows, columns: first.columns, data };
+}
+
+/** The sentence in which the server says why it refused. */
+export async function failure(answer: Response): Promise<string> {
+  try {
+    return ((await answer.json()) as { error: string }).error;
+  } catch {
+    return `the server answered ${answer.status}`;
+  }
+}

@@ -1,0 +1,189 @@
+// Heads: every layer and head as a small map, sorted by what it does; one of them large.
+
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { App, useApp } from "../app";
+import { scale } from "../colour";
+import type { Attention } from "../contract";
+import { labelled, wholeWords } from "../labels";
+import { Matrix } from "../matrix";
+import { fixed, peak, Plane, roundTop } from "../numbers";
+import { MEAN, Source } from "../source";
+
+const EXPLAINED: Record<string, string> = {
+  layer: "the order of the layers",
+  entropy: "among how many keys a query spreads its weights, in nats",
+  distance: "how far from its own position a query reads, in positions",
+  diagonal: "the weight of the key at the query's own position",
+  previous: "the weight of the key before the query's position",
+  sink: "the weight of the first key",
+  copy: "the weight of other keys with the query's token",
+  induction: "the weight of keys that follow a key with the query's token",
+  agreement: "the share of queries that read a gold link most",
+};
+
+interface Cell {
+  attention: Attention;
+  place: number; // of the head, or MEAN
+}
+
+export function Heads() {
+  const app = useApp();
+  const source = app.scene.value;
+  const sort = useMemo(() => app.address.text("sort", "layer"), []);
+  const kind = useMemo(() => app.address.text("kind", "all"), []);
+  if (!source) return <p class="hint">Translate a sentence first.</p>;
+  const attentions = source.header.attentions.filter((one) => kind.value === "all" || one.kind === kind.value);
+  const sorts = ["layer", ...new Set(source.header.attentions.flatMap((one) => Object.keys(one.measures)))];
+  const chosen = attentions.find((one) => one.name === app.attention.value);
+  return (
+    <>
+      <div class="tools">
+        <label>
+          Sort by{" "}
+          <select value={sort.value} onChange={(event) => (sort.value = event.currentTarget.value)}>
+            {sorts.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Show{" "}
+          <select value={kind.value} onChange={(event) => (kind.value = event.currentTarget.value)}>
+            {["all", ...new Set(source.header.attentions.map((one) => one.kind))].map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+        <span class="hint">{EXPLAINED[sort.value]}</span>
+      </div>
+      {chosen && <Enlarged app={app} source={source} attention={chosen} />}
+      <Grid app={app} source={source} cells={order(attentions, sort.value)} sort={sort.value} />
+      <Rollout app={app} source={source} />
+    </>
+  );
+}
+
+function order(attentions: Attention[], sort: string): Cell[] {
+  const cells = attentions.flatMap((attention) => attention.heads.map((_, place) => ({ attention, place })));
+  if (sort === "layer") return cells;
+  const value = ({ attention, place }: Cell) => attention.measures[sort]?.[place] ?? -Infinity;
+  return cells.sort((left, right) => value(right) - value(left));
+}
+
+const name = ({ attention, place }: Cell) => `${attention.name} head ${attention.heads[place]}`;
+
+function Grid({ app, source, cells, sort }: { app: App; source: Source; cells: Cell[]; sort: string }) {
+  const list = useRef<HTMLUListElement>(null);
+  const step = (event: KeyboardEvent, place: number) => {
+    const across = Math.max(1, Math.round(list.current!.clientWidth / (list.current!.firstElementChild as HTMLElement).offsetWidth));
+    const to = { ArrowRight: place + 1, ArrowLeft: place - 1, ArrowDown: place + across, ArrowUp: place - across, Home: 0, End: cells.length - 1 }[event.key];
+    const button = to === undefined ? undefined : list.current!.querySelectorAll("button")[to];
+    if (!button) return;
+    event.preventDefault();
+    button.focus();
+  };
+  return (
+    <ul class="grid" ref={list} aria-label="Heads">
+      {cells.map((cell, place) => {
+        const on = app.attention.value === cell.attention.name && app.head.value === cell.place;
+        const value = cell.attention.measures[sort]?.[cell.place];
+        return (
+          <li key={name(cell)}>
+            <button
+              type="button"
+              class={on ? "chosen" : ""}
+              aria-pressed={on}
+              onKeyDown={(event) => step(event, place)}
+              onClick={() => {
+                app.attention.value = cell.attention.name;
+                app.head.value = cell.place;
+                app.row.value = app.column.value = null;
+                app.said.value = name(cell);
+              }}
+            >
+              <Thumbnail app={app} plane={source.overview(cell.attention, cell.place)} />
+              <span>{name(cell)}</span>
+              <small>{value === undefined ? " " : fixed(value)}</small>
+            </button>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+function Thumbnail({ app, plane }: { app: App; plane: Plane }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const theme = app.theme.value;
+  useEffect(() => paintPlane(canvas.current!, plane, theme), [plane, theme]);
+  return <canvas ref={canvas} aria-hidden="true" />;
+}
+
+/** One pixel a cell; the style sheet makes it large. */
+export function paintPlane(canvas: HTMLCanvasElement, plane: Plane, theme: "light" | "dark"): void {
+  canvas.width = plane.columns;
+  canvas.height = plane.rows;
+  const colours = scale(theme);
+  const top = roundTop(peak(plane));
+  const image = new ImageData(plane.columns, plane.rows);
+  plane.data.forEach((weight, i) => {
+    const at = 3 * Math.round(255 * Math.min(Math.max((weight || 0) / top, 0), 1));
+    image.data.set([colours[at], colours[at + 1], colours[at + 2], Number.isNaN(weight) ? 90 : 255], 4 * i);
+  });
+  canvas.getContext("2d")!.putImageData(image, 0, 0);
+}
+
+function Enlarged({ app, source, attention }: { app: App; source: Source; attention: Attention }) {
+  const head = app.head.value < attention.heads.length ? app.head.value : MEAN;
+  const whole = wholeWords(app, source, attention);
+  const shown = useMemo(() => {
+    if (source.whole(attention)) return labelled(source, attention, head, whole);
+    return { plane: source.overview(attention, head), rows: [], columns: [] };
+  }, [source, attention, head, whole]);
+  return (
+    <Matrix
+      name={head === MEAN ? `${attention.name} mean of heads` : name({ attention, place: head })}
+      {...shown}
+      top={roundTop(peak(shown.plane))}
+      row={app.row.value !== null && app.row.value < shown.plane.rows ? app.row.value : null}
+      column={app.column.value !== null && app.column.value < shown.plane.columns ? app.column.value : null}
+      choose={(i, j) => {
+        app.row.value = i;
+        app.column.value = j;
+      }}
+    />
+  );
+}
+
+/** Attention rollout through the layers of one stack of self-attention. */
+function Rollout({ app, source }: { app: App; source: Source }) {
+  const stacks = useMemo(() => {
+    const found = new Map<string, Attention[]>();
+    for (const one of source.header.attentions)
+      if (one.kind !== "cross" && one.shape[1] === one.shape[2] && source.whole(one)) {
+        const stack = `${one.rows}/${one.columns}`;
+        found.set(stack, [...(found.get(stack) ?? []), one]);
+      }
+    return [...found.values()].filter((stack) => stack.length > 1);
+  }, [source]);
+  if (!stacks.length) return null;
+  return (
+    <details class="rollout">
+      <summary>Attention rollout: the layers of a stack, multiplied</summary>
+      {stacks.map((stack) => (
+        <Rolled key={stack[0].name} app={app} source={source} stack={stack} />
+      ))}
+    </details>
+  );
+}
+
+function Rolled({ app, source, stack }: { app: App; source: Source; stack: Attention[] }) {
+  const [first] = stack;
+  const whole = wholeWords(app, source, first);
+  const shown = useMemo(() => {
+    const plane = source.rollout(stack);
+    const { rows, columns } = labelled(source, first, MEAN, false);
+    return { plane, rows, columns };
+  }, [source, stack, whole]);
+  return <Matrix name={`rollout of ${stack.length} layers from ${first.name}`} {...shown} top={roundTop(peak(shown.plane))} />;
+}

@@ -1,0 +1,18 @@
+// The views, in the order of their tabs.
+
+import type { FunctionComponent } from "preact";
+import type { App } from "../app";
+import { Heads } from "./heads";
+import { Translate } from "./translate";
+
+export interface View {
+  name: string;
+  title: string;
+  when: (app: App) => boolean;
+  Show: FunctionComponent;
+}
+
+export const VIEWS: View[] = [
+  { name: "translate", title: "Translate", when: (app) => app.live || Boolean(app.header?.translation), Show: Translate },
+  { name: "heads", title: "Heads", when: (app) => Boolean(app.header?.attentions.length), Show: Heads },
+];

@@ -1,0 +1,303 @@
+// Translate: a sentence, its translation word by word, and what each word looked at.
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { App, useApp } from "../app";
+import { css, ink, scale } from "../colour";
+import type { Attention, BeamNode, Translation } from "../contract";
+import { labelled, wholeWords } from "../labels";
+import { Matrix, sentenceOf } from "../matrix";
+import { fixed, peak, percent, roundTop } from "../numbers";
+import { MEAN, Source } from "../source";
+import { pieceText } from "../text";
+import { AttentionChoice } from "../choices";
+
+export function Translate() {
+  const app = useApp();
+  const source = app.scene.value;
+  return (
+    <>
+      {app.live && <Input app={app} />}
+      {source?.header.translation ? (
+        <Read app={app} source={source} translation={source.header.translation} />
+      ) : (
+        app.live && <p class="hint">Type a sentence in the model's source language, or drop a text file here.</p>
+      )}
+    </>
+  );
+}
+
+function Input({ app }: { app: App }) {
+  const [text, setText] = useState(app.text.value);
+  const [over, setOver] = useState(false);
+  useEffect(() => setText(app.text.value), [app.text.value]);
+  const take = async (file: File | undefined) => {
+    if (!file) return;
+    const [line] = (await file.slice(0, 20_000).text()).split("\n").filter((one) => one.trim());
+    if (line) app.translate(line.trim());
+  };
+  return (
+    <form
+      class={over ? "input over" : "input"}
+      onSubmit={(event) => {
+        event.preventDefault();
+        app.translate(text);
+      }}
+      onDragOver={(event) => {
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => {
+        event.preventDefault();
+        setOver(false);
+        take(event.dataTransfer?.files[0]);
+      }}
+    >
+      <label>
+        Model{" "}
+        <select
+          value={app.model.value}
+          onChange={(event) => {
+            app.model.value = event.currentTarget.value;
+            app.translate(text);
+          }}
+        >
+          {app.models.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      </label>
+      <label class="wide">
+        <span class="hidden">Sentence</span>
+        <input id="sentence" type="text" dir="auto" value={text} maxLength={4000} autocomplete="off" onInput={(event) => setText(event.currentTarget.value)} />
+      </label>
+      <button type="submit">Translate</button>
+    </form>
+  );
+}
+
+interface Reading {
+  app: App;
+  source: Source;
+  translation: Translation;
+}
+
+function Read({ app, source, translation }: Reading) {
+  const crosses = source.header.attentions.filter((one) => one.kind === "cross");
+  const attention = crosses.find((one) => one.name === app.attention.value) ?? crosses[crosses.length - 1];
+  const [read, setRead] = useState(false); // label rows by the word read instead of the word written
+  const whole = attention ? wholeWords(app, source, attention) : false;
+  const head = attention && app.head.value < attention.heads.length ? app.head.value : MEAN;
+  const shown = useMemo(() => attention && labelled(source, attention, head, whole), [source, attention, head, whole]);
+  const revealed = useReveal(shown ? shown.rows.length : 0, source);
+  if (!shown) return <p class="hint">This run has no attention between source and translation.</p>;
+  const row = app.row.value !== null && app.row.value < shown.plane.rows ? app.row.value : null;
+  const column = app.column.value !== null && app.column.value < shown.plane.columns ? app.column.value : null;
+  const top = roundTop(peak(shown.plane));
+  const choose = (i: number | null, j: number | null) => {
+    app.row.value = i;
+    app.column.value = j;
+  };
+  const rowLabels = read ? ["<s>", ...shown.rows.slice(0, -1)] : shown.rows;
+  return (
+    <>
+      <Sentences {...{ app, source, attention, shown, row, top, revealed, choose }} />
+      {translation.notes.map((note) => (
+        <p class="note" key={note}>
+          {note}
+        </p>
+      ))}
+      <div class="tools">
+        <AttentionChoice app={app} attentions={crosses} now={attention} head={head} />
+        <label>
+          Rows{" "}
+          <select value={read ? "read" : "written"} onChange={(event) => setRead(event.currentTarget.value === "read")}>
+            <option value="written">word written</option>
+            <option value="read">word read before</option>
+          </select>
+        </label>
+      </div>
+      <div class="beside">
+        <Matrix
+          name={`${attention.name} ${head === MEAN ? "mean of heads" : `head ${attention.heads[head]}`}`}
+          plane={shown.plane}
+          rows={rowLabels}
+          columns={shown.columns}
+          top={top}
+          row={row}
+          column={column}
+          choose={choose}
+        />
+        <Candidates app={app} source={source} translation={translation} />
+      </div>
+    </>
+  );
+}
+
+/** How many words are shown: a new translation is written piece by piece, unless the person prefers less motion. */
+function useReveal(count: number, source: Source): number {
+  const known = useRef<Source | null>(null);
+  const [at, setAt] = useState(count);
+  useEffect(() => {
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (known.current === source || still) {
+      setAt(count);
+      return;
+    }
+    known.current = source;
+    let now = 0;
+    setAt(0);
+    const timer = setInterval(() => {
+      setAt(++now);
+      if (now >= count) clearInterval(timer);
+    }, Math.min(60, 900 / Math.max(1, count)));
+    return () => clearInterval(timer);
+  }, [source, count]);
+  return at;
+}
+
+interface SentencesProps {
+  app: App;
+  source: Source;
+  attention: Attention;
+  shown: { plane: { rows: number; columns: number; data: Float32Array }; rows: string[]; columns: string[] };
+  row: number | null;
+  top: number;
+  revealed: number;
+  choose: (row: number | null, column: number | null) => void;
+}
+
+function Sentences({ app, shown, row, top, revealed, choose }: SentencesProps) {
+  const colours = scale(app.theme.value);
+  const list = useRef<HTMLOListElement>(null);
+  const { plane, rows, columns } = shown;
+  const select = (i: number) => {
+    const at = Math.min(Math.max(i, 0), plane.rows - 1);
+    let best = 0;
+    for (let j = 1; j < plane.columns; j++) if (plane.data[at * plane.columns + j] > plane.data[at * plane.columns + best]) best = j;
+    choose(at, best);
+    app.said.value = sentenceOf(shown, at, best);
+    list.current?.querySelectorAll("button")[at]?.focus();
+  };
+  const step = (event: KeyboardEvent, place: number) => {
+    const turned = getComputedStyle(event.currentTarget as Element).direction === "rtl" ? -1 : 1;
+    const to = { ArrowRight: place + turned, ArrowLeft: place - turned, Home: 0, End: plane.rows - 1 }[event.key];
+    if (event.key === "Escape") choose(null, null);
+    if (to === undefined) return;
+    event.preventDefault();
+    select(to);
+  };
+  return (
+    <section class="sentences" aria-label="The sentence and its translation">
+      <ol class="words" id="source-words" dir="auto" aria-label="Source">
+        {columns.map((word, j) => {
+          const weight = row === null ? undefined : plane.data[row * plane.columns + j];
+          const lit = weight !== undefined && !Number.isNaN(weight);
+          const style = lit ? { backgroundColor: css(colours, weight / top), color: ink(colours, weight / top) } : {};
+          return (
+            <li key={j} style={style} data-weight={weight === undefined ? undefined : weight.toFixed(4)}>
+              <bdi>{word}</bdi>
+              <small>{row === null ? " " : percent(weight)}</small>
+            </li>
+          );
+        })}
+      </ol>
+      <ol class="words written" id="target-words" dir="auto" aria-label="Translation" ref={list}>
+        {rows.slice(0, revealed).map((word, i) => (
+          <li key={i} class={i === row ? "chosen" : ""}>
+            <button
+              type="button"
+              tabIndex={i === (row ?? 0) ? 0 : -1}
+              aria-pressed={i === row}
+              onClick={() => (i === row ? choose(null, null) : select(i))}
+              onKeyDown={(event) => step(event, i)}
+            >
+              <bdi>{word}</bdi>
+            </button>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function Candidates({ app, source, translation }: Reading) {
+  const next = source.header.alternatives as { piece: string; probability: number; prefix: string }[][] | undefined;
+  const row = app.row.value;
+  const target = source.header.sequences.find((one) => one.name === "target");
+  const place = row === null || !target ? null : app.pieces.value || !target.words.length ? row : (target.words[row]?.[0] ?? null);
+  const others = place === null ? undefined : next?.[place];
+  return (
+    <div class="candidates">
+      {translation.candidates.length > 1 && (
+        <section aria-label="Other translations">
+          <h2>Other translations</h2>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">score</th>
+                <th scope="col">translation</th>
+              </tr>
+            </thead>
+            <tbody>
+              {translation.candidates.map((one) => (
+                <tr key={one.text} class={one.text === translation.translation ? "chosen" : ""}>
+                  <td>{fixed(one.score)}</td>
+                  <td dir="auto">{one.text}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </section>
+      )}
+      {others && target && (
+        <section aria-label="Words that could stand here">
+          <h2>Instead of “{pieceText(target.tokens[place!])}”</h2>
+          <ul class="others">
+            {others.map((one) => (
+              <li key={one.piece}>
+                <button type="button" disabled={!app.live} onClick={() => app.translate(app.text.value, one.prefix)} title="Translate with this word here">
+                  <bdi>{pieceText(one.piece)}</bdi> <small>{percent(one.probability)}</small>
+                </button>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      {app.live && app.prefix.value && (
+        <p class="note">
+          begins with “<bdi>{app.prefix.value}</bdi>”{" "}
+          <button type="button" onClick={() => app.translate(app.text.value)}>
+            free again
+          </button>
+        </p>
+      )}
+      {translation.beam && <Beam nodes={translation.beam} />}
+    </div>
+  );
+}
+
+/** The tree of a beam search: what was kept and what was dropped, with scores. */
+function Beam({ nodes }: { nodes: BeamNode[] }) {
+  const children = useMemo(() => {
+    const out = new Map<number, number[]>();
+    nodes.forEach(({ parent }, index) => out.set(parent, [...(out.get(parent) ?? []), index]));
+    return out;
+  }, [nodes]);
+  const branch = (parent: number) => (
+    <ul>
+      {(children.get(parent) ?? []).map((index) => (
+        <li key={index} class={nodes[index].kept ? "kept" : ""}>
+          <bdi>{pieceText(nodes[index].piece)}</bdi> <small>{fixed(nodes[index].score, 2)}</small>
+          {children.has(index) && branch(index)}
+        </li>
+      ))}
+    </ul>
+  );
+  return (
+    <details class="beam">
+      <summary>Tree of the search</summary>
+      {branch(-1)}
+    </details>
+  );
+}

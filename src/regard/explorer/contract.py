@@ -1,0 +1,217 @@
+"""The data that the front end reads: a header in JSON, and buffers of numbers.
+
+    magic "RGRD" | version, uint32 | length of the header, uint32 | header, JSON in UTF-8 | buffers
+
+All numbers are little endian. The header lists the buffers by offset (from the end of the header) and length. The
+front end's side of this contract is explorer-web/src/contract.ts.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from collections.abc import Sequence as Items
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.looks import Look
+from regard.explorer.measures import Measures, measures
+from regard.viewing import pieces
+
+MAGIC, VERSION = b"RGRD", 1
+WHOLE = (
+    1 << 21
+)  # weights of all attentions that are sent one by one; above, pictures and the largest of each row
+PICTURE = 128  # rows and columns of a picture
+LARGEST = 8  # keys of each row that are sent beside a picture
+MEASURED = 1 << 26  # weights of an attention whose measures are computed
+
+Kind = Literal["self", "causal", "cross"]
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Tokens, and the words that they spell.
+
+    Args:
+        name: "source", "target", "tokens" ...
+        tokens: one string for each position.
+        words: (start, stop, text) of each word; none if the tokens are words themselves.
+    """
+
+    name: str
+    tokens: list[str]
+    words: list[tuple[int, int, str]] = field(default_factory=list)
+
+    @classmethod
+    def of_pieces(cls, name: str, tokens: Items[str]) -> Sequence:
+        """Pieces of sentencepiece, joined into words.
+
+        >>> Sequence.of_pieces("source", ["▁hou", "se", "</s>"]).words
+        [(0, 2, 'house'), (2, 3, '</s>')]
+        """
+        tokens = list(tokens)
+        spans = pieces.spans(tokens)
+        words = [(start, stop, pieces.join(tokens[start:stop])) for start, stop in spans]
+        return cls(name, tokens, words)
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """A look at all heads of one attention, with the sequences of its rows and columns.
+
+    Args:
+        name: such as "decoder.1.cross".
+        kind: "self", "causal" or "cross".
+        look: (queries, keys) or (heads, queries, keys).
+        rows: index of the sequence of its queries.
+        columns: index of the sequence of its keys.
+        heads: the numbers of the heads in the model; 0, 1, ... if None.
+    """
+
+    name: str
+    kind: Kind
+    look: Look
+    rows: int
+    columns: int
+    heads: Items[int] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(heads, queries, keys)."""
+        *heads, queries, keys = self.look.shape
+        return (prod(heads), queries, keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """All that one run shows.
+
+    Args:
+        title: of the page.
+        sequences: the tokens, by index.
+        attentions: in the order of their computation.
+        model: its name.
+        translation: the translation and its candidates, where there is one.
+        more: further entries of the header.
+    """
+
+    title: str
+    sequences: Items[Sequence]
+    attentions: Items[Attention]
+    model: str = ""
+    translation: Mapping[str, Any] | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def pack(scene: Scene, run: str | None = None, whole: int = WHOLE) -> bytes:
+    """The bytes of a scene.
+
+    Args:
+        scene: the looks and their tokens.
+        run: the id by which a server knows this run; None in a file.
+        whole: how many weights may be sent one by one, over all attentions.
+    """
+    buffers = _Buffers()
+    fits = sum(prod(one.shape) for one in scene.attentions) <= whole
+    header = {
+        "version": VERSION,
+        "title": scene.title,
+        "model": scene.model,
+        "run": run,
+        "sequences": [
+            {"name": each.name, "tokens": each.tokens, "words": each.words}
+            for each in scene.sequences
+        ],
+        "attentions": [_attention(one, buffers, fits) for one in scene.attentions],
+        "translation": scene.translation,
+        **scene.more,
+        "buffers": buffers.places,
+    }
+    text = json.dumps(header, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    return b"".join([MAGIC, struct.pack("<II", VERSION, len(text)), text, *buffers.parts])
+
+
+class _Buffers:
+    """The buffers of a bundle, and where each of them lies."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.places: list[dict[str, int]] = []
+
+    def add(self, numbers: np.ndarray) -> int:
+        """The index of the buffer that now holds these numbers."""
+        part = np.ascontiguousarray(numbers).tobytes()
+        offset = sum(place["length"] for place in self.places)
+        self.parts.append(part)
+        self.places.append({"offset": offset, "length": len(part)})
+        return len(self.places) - 1
+
+
+def _attention(one: Attention, buffers: _Buffers, fits: bool) -> dict[str, Any]:
+    header: dict[str, Any] = {
+        "name": one.name,
+        "kind": one.kind,
+        "rows": one.rows,
+        "columns": one.columns,
+        "heads": list(range(one.shape[0]) if one.heads is None else one.heads),
+        "shape": one.shape,
+        "measures": _measures(one),
+    }
+    if fits:
+        header["weights"] = {"buffer": buffers.add(_whole(one))}
+    else:
+        header["map"] = _picture(one, buffers)
+        header["top"] = _largest(one, buffers)
+    return header
+
+
+def _measures(one: Attention) -> Measures:
+    return measures(one.look, one.kind) if prod(one.shape) <= MEASURED else {}
+
+
+@torch.no_grad()
+def _whole(one: Attention) -> np.ndarray:
+    """Every weight as float16, NaN where a key may not be read."""
+    weights = _headed(one.look.weights(), one)
+    readable = one.look.readable()
+    if readable is not None:
+        weights = weights.masked_fill(~_headed(readable, one), torch.nan)
+    return np.asarray(weights.to(torch.float16).cpu().numpy(), "<f2")
+
+
+def _picture(one: Attention, buffers: _Buffers) -> dict[str, Any]:
+    """Maxima over bins, as bytes of the largest weight of each head."""
+    _, queries, keys = one.shape
+    height, width = min(PICTURE, queries), min(PICTURE, keys)
+    drawn = _headed(one.look.map(height, width, reduce="max"), one).cpu()
+    peaks = drawn.flatten(1).amax(1)
+    scaled = (drawn / peaks.clamp(min=1e-30)[:, None, None] * 255).round().to(torch.uint8)
+    return {
+        "buffer": buffers.add(scaled.numpy()),
+        "height": height,
+        "width": width,
+        "peaks": peaks.tolist(),
+    }
+
+
+def _largest(one: Attention, buffers: _Buffers) -> dict[str, Any]:
+    """The keys that each row reads most, and their weights."""
+    weights, keys = (_headed(each, one).cpu() for each in one.look.top(LARGEST))
+    return {
+        "keys": buffers.add(np.asarray(keys.numpy(), "<i4")),
+        "weights": buffers.add(np.asarray(weights.numpy(), "<f2")),
+        "count": LARGEST,
+    }
+
+
+def _headed(numbers: Float[Tensor, "*heads rows columns"], one: Attention) -> Tensor:
+    """The numbers with exactly one axis of heads."""
+    return numbers.reshape(one.shape[0], *numbers.shape[-2:])

@@ -1,0 +1,90 @@
+"""The standalone page: one HTML file that holds the front end and its data, and loads nothing.
+
+Its content security policy allows its own script and style alone, by their hashes. The data is base64 of a bundle;
+the front end displays all its text as text, never as markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from regard import files
+from regard.explorer.contract import Scene, pack
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+{policy}<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+{head}</head>
+<body>
+<div id="regard-explorer"{models}></div>
+<noscript><p>This page draws its pictures with a script, which your browser does not run.</p></noscript>
+{body}</body>
+</html>
+"""
+# The style of the page around the explorer.
+AROUND = "html{background:#fcfcfa}body{margin:0}@media(prefers-color-scheme:dark){html{background:#12161c}}"
+
+
+def write(path: str | os.PathLike[str], scene: Scene) -> Path:
+    """Write the page of a scene to a file, atomically; an existing file is replaced.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    return files.write(path, render(scene).encode())
+
+
+def render(scene: Scene) -> str:
+    """The page of a scene as one string of HTML."""
+    return standalone(pack(scene), scene.title)
+
+
+def standalone(bundle: bytes, title: str) -> str:
+    """The page that shows a packed bundle."""
+    style, script = part("explorer-style.css").strip() + AROUND, part("explorer.js").strip()
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    data = base64.b64encode(bundle).decode("ascii")
+    return _PAGE.format(
+        policy=f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
+        title=html.escape(title),
+        head=f"<style>{style}</style>\n",
+        models="",
+        body=f'<script type="application/octet-stream" id="regard-bundle">{data}</script>\n'
+        f'<script type="module">{script}</script>\n',
+    )
+
+
+def served(models: Sequence[str]) -> str:
+    """The page of the server, which loads its script and style from there."""
+    return _PAGE.format(
+        policy="",
+        title="Regard",
+        head='<link rel="stylesheet" href="explorer.css">\n',
+        models=f' data-models="{html.escape(json.dumps(list(models)))}"',
+        body='<script type="module" src="explorer.js"></script>\n',
+    )
+
+
+def part(name: str) -> str:
+    """A file of the built front end."""
+    return resources.files(__package__).joinpath("static", name).read_text("utf-8")
+
+
+def _hash(content: str) -> str:
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

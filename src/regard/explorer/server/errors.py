@@ -1,0 +1,16 @@
+"""Refusals: what a request got wrong, as a status and one sentence."""
+
+from __future__ import annotations
+
+
+class Refused(Exception):
+    """A request that is not served.
+
+    Args:
+        status: of HTTP.
+        reason: one sentence; it names the field and what would be right.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason

@@ -1,0 +1,129 @@
+"""What every request must pass: it came to this machine by its own name, from our own page, and is small."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+BODY = 256 * 1024  # bytes of the largest request
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+
+
+class Guard:
+    """Refuses foreign hosts (DNS rebinding) and origins, other content than JSON, and long bodies.
+
+    Args:
+        app: the application behind it.
+        hosts: the values of Host that are this server: "127.0.0.1:8000" ...
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
+        self._app, self._hosts = app, frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            else:
+                await receive()
+                await send({"type": "websocket.close", "code": 1008})
+            return
+        named = _named(send)
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await _refuse(named, *refusal)
+            return
+        body = await _body(receive) if scope["method"] == "POST" else b""
+        if body is None:
+            await _refuse(named, 413, f"the request is longer than {BODY} bytes")
+            return
+        await self._app(scope, _again(body, receive), named)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers: dict[bytes, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, []).append(value.decode("latin-1"))
+        hosts = headers.get(b"host", [])
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            return (
+                421,
+                "this server answers on its own address alone: open the address that it printed",
+            )
+        for origin in headers.get(b"origin", []):
+            if origin.removeprefix("http://").lower() not in self._hosts:
+                return 403, "the request comes from a page of another site"
+        if headers.get(b"sec-fetch-site", ["same-origin"])[0] not in ("same-origin", "none"):
+            return 403, "the request comes from a page of another site"
+        if scope["method"] == "POST":
+            kind = headers.get(b"content-type", [""])[0].split(";")[0].strip().lower()
+            if kind != "application/json":
+                return 415, "send the request as application/json"
+            length = headers.get(b"content-length", ["0"])[0]
+            if length.isdigit() and int(length) > BODY:
+                return 413, f"the request has {length} bytes: at most {BODY} are read"
+        return None
+
+
+def _named(send: Send) -> Send:
+    """A `send` that adds the headers of every answer."""
+
+    async def adding(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
+        await send(message)
+
+    return adding
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body; None if it is too long."""
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return b""
+        part = message.get("body", b"")
+        size += len(part)
+        if size > BODY:
+            return None
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body that was read, and then what follows: the client's leaving."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+async def _refuse(send: Send, status: int, reason: str) -> None:
+    body = json.dumps({"error": reason}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

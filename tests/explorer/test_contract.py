@@ -1,0 +1,93 @@
+"""The bytes that the front end reads: every number of a look is in them, where the header says."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.explorer.contract import LARGEST, Attention, Scene, Sequence, pack
+
+
+def parse(bundle: bytes):
+    """The header, and a function that gives a buffer."""
+    assert bundle[:4] == b"RGRD"
+    version, length = struct.unpack("<II", bundle[4:12])
+    assert version == 1
+    header = json.loads(bundle[12 : 12 + length])
+
+    def buffer(index: int, kind: str) -> np.ndarray:
+        place = header["buffers"][index]
+        start = 12 + length + place["offset"]
+        return np.frombuffer(bundle[start : start + place["length"]], kind)
+
+    assert 12 + length + sum(place["length"] for place in header["buffers"]) == len(bundle)
+    return header, buffer
+
+
+def scene(heads=3, queries=5, keys=7, mask=None) -> Scene:
+    generator = torch.Generator().manual_seed(heads)
+    query = torch.randn(heads, queries, 8, generator=generator)
+    key = torch.randn(heads, keys, 8, generator=generator)
+    look = regard.look(query, key, mask=mask)
+    sequences = [
+        Sequence("rows", [f"r{i}" for i in range(queries)]),
+        Sequence("columns", [f"c{j}" for j in range(keys)]),
+    ]
+    return Scene("a title", sequences, [Attention("decoder.0.cross", "cross", look, 0, 1)])
+
+
+def test_small_attentions_are_sent_whole():
+    given = scene()
+    header, buffer = parse(pack(given))
+    (one,) = header["attentions"]
+    assert (one["shape"], one["heads"], one["kind"]) == ([3, 5, 7], [0, 1, 2], "cross")
+    sent = buffer(one["weights"]["buffer"], "<f2").reshape(one["shape"])
+    torch.testing.assert_close(
+        torch.from_numpy(sent.astype("f4")), given.attentions[0].look.weights(), atol=5e-4, rtol=0
+    )
+
+
+def test_masked_cells_are_not_numbers():
+    header, buffer = parse(pack(scene(mask=regard.masks.causal(align="end"))))
+    (one,) = header["attentions"]
+    sent = buffer(one["weights"]["buffer"], "<f2").reshape(one["shape"])
+    readable = np.tri(5, 7, 2, dtype=bool)
+    assert np.array_equal(~np.isnan(sent), np.broadcast_to(readable, sent.shape))
+
+
+def test_large_attentions_are_sent_as_a_picture_and_the_largest_of_each_row():
+    given = scene(2, 300, 200)
+    look = given.attentions[0].look
+    header, buffer = parse(pack(given, whole=1000))
+    (one,) = header["attentions"]
+    assert "weights" not in one
+    picture, top = one["map"], one["top"]
+    drawn = buffer(picture["buffer"], "u1").reshape(2, picture["height"], picture["width"])
+    expected = look.map(picture["height"], picture["width"], reduce="max")
+    scaled = torch.from_numpy(drawn.astype("f4")) * torch.tensor(picture["peaks"])[:, None, None]
+    torch.testing.assert_close(scaled / 255, expected, atol=1 / 255, rtol=0)
+    weights, keys = look.top(LARGEST)
+    assert np.array_equal(buffer(top["keys"], "<i4"), keys.numpy().ravel().astype("i4"))
+    assert np.allclose(buffer(top["weights"], "<f2"), weights.numpy().ravel(), atol=5e-4)
+
+
+def test_measures_of_known_heads():
+    identity = torch.eye(6)[None] * 100
+    before = identity.roll(-1, -1)  # query i has the vector of key i - 1
+    look = regard.look(torch.cat([identity, before]), torch.eye(6))
+    one = Attention("encoder.0.self", "self", look, 0, 0)
+    header, _ = parse(pack(Scene("", [Sequence("tokens", list("abcdef"))], [one])))
+    measures = header["attentions"][0]["measures"]
+    assert measures["diagonal"] == pytest.approx([1, 0], abs=1e-4)
+    assert measures["previous"][1] == pytest.approx(5 / 6, abs=1e-4)
+    assert measures["entropy"] == pytest.approx([0, 0], abs=1e-3)
+
+
+def test_words_are_joined_from_pieces():
+    sequence = Sequence.of_pieces("source", ["▁caf", "<0xC3>", "<0xA9>", "</s>"])
+    assert sequence.words == [(0, 3, "café"), (3, 4, "</s>")]
