@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import filelock
 import pytest
 
 from regard import files
@@ -197,15 +198,15 @@ def test_a_lock_names_its_process_and_knows_when_it_was_removed(tmp_path):
 
 
 def test_a_lock_file_that_its_holder_removed_meanwhile_is_made_again(tmp_path, monkeypatch):
-    path, lock, opened = tmp_path / ".lock", files._lock, []
+    path, lock, opened = tmp_path / ".lock", filelock.lock_descriptor, []
 
-    def late(handle: int, *, wait: bool) -> bool:
+    def late(handle: int, *, blocking: bool) -> bool:
         if not opened:
             path.unlink()
         opened.append(handle)
-        return lock(handle, wait=wait)
+        return lock(handle, blocking=blocking)
 
-    monkeypatch.setattr(files, "_lock", late)
+    monkeypatch.setattr(filelock, "lock_descriptor", late)
     with files.locked(path) as held:
         assert held.held()
     assert len(opened) == 2
@@ -223,47 +224,19 @@ with files.new_folder(pathlib.Path(sys.argv[1]) / "made") as unfinished:
 def test_what_a_killed_process_left_is_removed_by_the_next_and_nothing_else(tmp_path):
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    (left,) = tmp_path.iterdir()
+    (left,) = tmp_path.glob("*.tmp")
     assert (left / "half").exists()
     with files.new_folder(tmp_path / "other"):
         assert left.exists()  # it is another folder's
     foreign = left.with_name(left.name.replace(".tmp", ".mine"))
     foreign.mkdir()
     with files.new_folder(tmp_path / "made") as ours:
-        assert not left.exists()
-        with files.new_folder(tmp_path / "made") as held:  # another one at work is left alone
-            assert ours.exists()
-            (held / "of").write_text("one")
-            # Of two, the first one wins; a folder that is not empty is not replaced.
-        (ours / "of").write_text("two")
-        (tmp_path / "made" / "of").unlink()
+        assert not (ours / "half").exists()
+        (ours / "of").write_text("one")
+        with pytest.raises(OSError, match=f"process {os.getpid()} is making it.*made'"):
+            files.new_folder(tmp_path / "made").__enter__()
+    assert (tmp_path / "made" / "of").read_text() == "one"
     assert {path.name for path in tmp_path.iterdir()} == {"other", "made", foreign.name}
-
-
-def test_a_folder_that_another_process_takes_for_abandoned_is_made_again(tmp_path, monkeypatch):
-    real, taken = os.open, []
-
-    def too_late(path, *rest, **named):
-        if not taken and Path(path).parent == tmp_path and Path(path).suffix == ".tmp":
-            taken.append(path)
-            Path(path).rmdir()
-        return real(path, *rest, **named)
-
-    monkeypatch.setattr(os, "open", too_late)
-    with files.new_folder(tmp_path / "made") as unfinished:
-        (unfinished / "part").write_text("whole")
-    assert taken
-    assert (tmp_path / "made" / "part").read_text() == "whole"
-
-
-def test_a_folder_is_made_where_nobody_may_see_what_there_is(tmp_path, monkeypatch):
-    def closed(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(os, "listdir", closed)
-    with files.new_folder(tmp_path / "made"):
-        pass
-    assert (tmp_path / "made").is_dir()
 
 
 def test_what_nobody_uses_is_removed_and_nothing_else(tmp_path):

@@ -11,23 +11,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from errno import EEXIST, EFBIG, EINVAL, ELOOP
+from errno import EBUSY, EEXIST, EFBIG, EINVAL, ELOOP
 from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
-
-__all__ = [
-    "append",
-    "new_folder",
-    "opened",
-    "read",
-    "remove_unused",
-    "replacing",
-    "subfolder",
-    "sync_folder",
-    "use",
-    "write",
-]
 
 UNUSED = 30.0  # days
 
@@ -226,27 +213,30 @@ def locked(path: Path) -> Iterator[Lock]:
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary folder, which is renamed to `path` when the block ends without an error.
 
-    The temporary folder is hidden, in the same parent, and locked. One without a lock was left by a killed process,
-    and is removed when the same folder is made again.
+    The temporary folder is hidden, in the same parent. One that a killed process left is removed when the same folder
+    is made again.
 
     Args:
         path: the folder to make; its parent exists, and it does not.
 
     Raises:
-        OSError: it cannot be written, or the block raised one.
+        OSError: it cannot be written, another process is making it, or the block raised one.
     """
     place = Path(path)
     mark = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:12]
-    _remove_abandoned(place.parent, mark)
-    unfinished, handle = _locked_folder(place.parent, mark)
+    unfinished = place.with_name(f".{mark}.tmp")
     try:
-        yield unfinished
-        unfinished.replace(place)
-        sync_folder(place.parent)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        if handle is not None:
-            os.close(handle)
+        with locked(place.with_name(f".{mark}.lock")):
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            try:
+                yield unfinished
+                unfinished.replace(place)
+                sync_folder(place.parent)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+    except HeldError as fault:
+        raise OSError(EBUSY, f"process {fault.holder} is making it", str(path)) from None
 
 
 def use(folder: Path) -> None:
@@ -273,49 +263,15 @@ def remove_unused(cache: Path, name: str, days: float = UNUSED) -> None:
                     shutil.rmtree(doomed, ignore_errors=True)
 
 
-def _locked_folder(parent: Path, mark: str) -> tuple[Path, int | None]:
-    """A new hidden folder and a handle that locks it; None where folders cannot be locked."""
-    while True:
-        made = parent / f".{mark}.{secrets.token_hex(6)}.tmp"
-        made.mkdir()
-        # Until it is locked, another process may remove it as abandoned.
-        with suppress(FileNotFoundError):
-            try:
-                handle = os.open(made, os.O_RDONLY)
-            except PermissionError:  # Windows cannot open folders, so none is found abandoned
-                return made, None
-            with suppress(OSError):  # without locks no process finds it abandoned, either
-                _lock(handle)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(handle), made.stat()):
-                    return made, handle
-            os.close(handle)
-
-
-def _remove_abandoned(parent: Path, mark: str) -> None:
-    names = re.compile(rf"\.{mark}\.[0-9a-f]{{12}}\.tmp")
-    try:
-        found = os.listdir(parent)
-    except PermissionError:  # as in `sync_folder`
-        return
-    only_folders = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
-    for name in filter(names.fullmatch, found):
-        with suppress(OSError):
-            handle = os.open(parent / name, os.O_RDONLY | only_folders)
-            try:
-                if _lock(handle, wait=False):
-                    shutil.rmtree(parent / name, ignore_errors=True)
-            finally:
-                os.close(handle)
-
-
 def _take(path: Path) -> Lock:
     """An open file that this process has locked and that is still at `path`."""
+    from filelock import lock_descriptor  # slow to import
+
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     while True:
         lock = Lock(path, os.open(path, flags, 0o644))
         try:
-            if not _lock(lock.handle, wait=False):
+            if not lock_descriptor(lock.handle, blocking=False):
                 os.lseek(lock.handle, 1, os.SEEK_SET)
                 holder = os.read(lock.handle, 32).decode("ascii", "replace").strip()
                 raise HeldError(holder or "unknown")
@@ -333,13 +289,3 @@ def _removed(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _lock(handle: int, *, wait: bool = True) -> bool:
-    """Lock an open file or folder until its handle is closed; False when another handle has it, unless this waits.
-
-    Raises OSError where it cannot be locked.
-    """
-    from filelock import lock_descriptor  # slow to import
-
-    return lock_descriptor(handle, blocking=wait)
