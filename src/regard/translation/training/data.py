@@ -14,7 +14,6 @@ from regard.translation.text.corpora import (
     Pairs,
     Parallel,
     Tsv,
-    read_linked,
     read_pairs,
 )
 from regard.translation.text.generated import generate
@@ -57,11 +56,8 @@ def _read_all(
     found = Pairs()
     for files in each:
         text = corpus(files, section, folder)
-        own = (
-            read_pairs(text)
-            if files.links is None
-            else read_linked(text, (folder or Path()) / files.links)
-        )
+        links = None if files.links is None else (folder or Path()) / files.links
+        own = read_pairs(text, links)
         if not own.pairs:
             raise DataError(
                 f"data.{name}: no usable sentence pairs in {files} ({own.skipped} with an empty side)"

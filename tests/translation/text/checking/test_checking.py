@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from regard.translation.text.checking import characters
 from regard.translation.text.checking.corpus import Report, check
-from regard.translation.text.checking.lengths import Lengths
+from regard.translation.text.checking.counting import Lengths, Vocabulary
 from regard.translation.text.checking.repetitions import Prints, folded
-from regard.translation.text.checking.vocabulary import Vocabulary
 from regard.translation.text.corpora import Pair, Parallel, Tsv
 from regard.translation.text.tokenizer import Tokenizer
 
@@ -30,7 +29,7 @@ def said(report: Report) -> dict[str, list[str]]:
     """Each finding's places, by its level and kind; files by their names alone."""
     return {
         f"{finding.level}: {finding.what}": [place.rpartition("/")[2] for place in finding.where]
-        for finding in report.findings.by_kind.values()
+        for finding in report.findings.values()
     }
 
 
@@ -176,20 +175,18 @@ def test_pieces_are_lengths_too(tmp_path: Path):
     tokenizer = Tokenizer.train([line.replace("\t", " ") for line in PLAIN], vocabulary_size=300)
     report = check([table(tmp_path, *PLAIN)], tokenizers=(tokenizer, tokenizer))
     lengths = report.splits[0].pieces["source"]
-    assert lengths.total == report.vocabularies["source"].pieces.total()
+    assert lengths.summary()["total"] == report.vocabularies["source"].pieces.total()
     assert set(report.as_object()["vocabulary"]) == {"source", "target"}
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.floats(0.01, 1))
 def test_a_share_is_the_smallest_length_that_holds_it(values: list[int], part: float):
-    lengths = Lengths()
-    for value in values:
-        lengths.add(value)
+    lengths = Lengths(values)
     least = lengths.share(part)
     assert least in values
     assert sum(value <= least for value in values) >= part * len(values)
     assert sum(value < least for value in values) < part * len(values)
-    assert lengths.share(1.0) == lengths.longest == max(values)
+    assert lengths.share(1.0) == lengths.summary()["longest"] == max(values)
 
 
 @given(st.lists(st.sampled_from("ab cd Ab. ef".split()), max_size=12))

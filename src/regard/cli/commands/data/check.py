@@ -194,7 +194,7 @@ def _draw(found: Report, out: Path) -> None:
     splits = [
         (
             short(split.name),
-            {side: lengths.counts for side, lengths in getattr(split, unit).items()},
+            getattr(split, unit),
         )
         for split in found.splits
     ]

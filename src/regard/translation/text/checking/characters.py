@@ -13,7 +13,12 @@ REPLACED = "replacement character U+FFFD (lost before)"
 MOJIBAKE = "looks like UTF-8 decoded as Latin-1 or Windows-1252"
 NOT_NFC = "not in NFC"
 
-_ODD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd\r]")
+_ODD = {
+    CONTROL: re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]"),
+    SEPARATOR: re.compile("[\u2028\u2029\x85]"),
+    BOM: re.compile("\ufeff"),
+    REPLACED: re.compile("\ufffd"),
+}
 _CP1252 = "€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
 # UTF-8 decoded with those encodings: the first byte of a character, then its other bytes.
 _MISREAD = re.compile(f"[\u00c2-\u00f4][\u0080-\u00bf{_CP1252}]+")
@@ -25,30 +30,20 @@ def troubles(text: str) -> Iterator[tuple[str, int]]:
     >>> list(troubles("cafÃ©"))[0][0] == MOJIBAKE
     True
     """
-    found: dict[str, int] = {}
-    for match in _ODD.finditer(text):
-        found.setdefault(_kind(match[0]), match.start())
-    if not text.isascii():
-        for match in _MISREAD.finditer(text):
-            if _was_utf8(match[0]):
-                found.setdefault(MOJIBAKE, match.start())
-                break
-        if not unicodedata.is_normalized("NFC", text):
-            found[NOT_NFC] = _first_decomposed(text)
-    yield from found.items()
+    for kind, pattern in _ODD.items():
+        if match := pattern.search(text):
+            yield kind, match.start()
+    misread = (match for match in _MISREAD.finditer(text) if _was_utf8(match[0]))
+    if match := next(misread, None):
+        yield MOJIBAKE, match.start()
+    if not unicodedata.is_normalized("NFC", text):
+        both = enumerate(zip(text, unicodedata.normalize("NFC", text), strict=False))
+        yield NOT_NFC, next((place for place, (ours, its) in both if ours != its), 0)
 
 
 def precomposed(text: str) -> bool:
     """Whether a text has characters that NFD would take apart."""
     return not text.isascii() and not unicodedata.is_normalized("NFD", text)
-
-
-def _kind(character: str) -> str:
-    if character == "\ufeff":
-        return BOM
-    if character == "\ufffd":
-        return REPLACED
-    return SEPARATOR if character in "\u2028\u2029\x85" else CONTROL
 
 
 def _was_utf8(run: str) -> bool:
@@ -59,11 +54,3 @@ def _was_utf8(run: str) -> bool:
     raw = b"".join(bytes([ord(c)]) if ord(c) < 256 else c.encode("cp1252", "replace") for c in run)
     text = raw.decode("utf-8", "ignore")
     return any("\u00a0" <= c <= "\u024f" or "\u2010" <= c <= "\u20bf" for c in text)
-
-
-def _first_decomposed(text: str) -> int:
-    composed = unicodedata.normalize("NFC", text)
-    for place, (ours, theirs) in enumerate(zip(text, composed, strict=False)):
-        if ours != theirs:
-            return place
-    return len(composed)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from regard.translation.text.checking.counting import Vocabulary
 from regard.translation.text.checking.findings import Findings
 from regard.translation.text.checking.repetitions import KINDS
 from regard.translation.text.checking.split import SIDES, Split, read_split
-from regard.translation.text.checking.vocabulary import Vocabulary
 from regard.translation.text.corpora import Corpus
 from regard.translation.text.tokenizer import Tokenizer
 
@@ -44,7 +44,7 @@ class Report:
     def as_object(self) -> dict[str, Any]:
         """The report as an object for JSON."""
         return {
-            "splits": [_split(split) for split in self.splits],
+            "splits": [split.as_object() for split in self.splits],
             "overlaps": [vars(overlap) for overlap in self.overlaps],
             "vocabulary": {side: each.summary() for side, each in self.vocabularies.items()},
             "errors": [vars(finding) for finding in self.findings.of("error")],
@@ -66,16 +66,10 @@ def check(
         ratio: see `read_split`.
     """
     findings = Findings()
-    vocabularies: dict[str, Vocabulary] = {}
-    if tokenizers is not None:
-        vocabularies = {side: Vocabulary(t) for side, t in zip(SIDES, tokenizers, strict=True)}
-    splits = [
-        read_split(corpus, findings, vocabularies=vocabularies or None, ratio=ratio)
-        for corpus in corpora
-    ]
-    overlaps = [
-        _overlap(splits[a], splits[b], findings) for a, b in combinations(range(len(splits)), 2)
-    ]
+    both = zip(SIDES, tokenizers or (), strict=False)
+    vocabularies = {side: Vocabulary(tokenizer) for side, tokenizer in both}
+    splits = [read_split(corpus, findings, vocabularies, ratio) for corpus in corpora]
+    overlaps = [_overlap(*two, findings) for two in combinations(splits, 2)]
     return Report(splits, overlaps, vocabularies, findings)
 
 
@@ -85,35 +79,8 @@ def _overlap(earlier: Split, later: Split, findings: Findings) -> Overlap:
         same = later.prints.shared(earlier.prints, kind, fold=False)
         alike = later.prints.shared(earlier.prints, kind, fold=True)
         exact[kind], folded[kind] = len(same), len(alike)
-        what = f"{kind[:-1]} that is in {earlier.name}, too"
-        findings.add_lines("warning", what, later.files[0], same)
-        if len(alike) > len(same):
-            what = f"{kind[:-1]} that is in {earlier.name} but for case and punctuation"
-            known = set(same)
-            findings.add_lines(
-                "warning", what, later.files[0], [n for n in alike if n not in known]
-            )
+        what = f"{kind[:-1]} that is in {earlier.name}"
+        findings.add_lines(f"{what}, too", later.files[0], same)
+        near = sorted(set(alike) - set(same))
+        findings.add_lines(f"{what} but for case and punctuation", later.files[0], near)
     return Overlap(earlier.name, later.name, exact, folded)
-
-
-def _split(split: Split) -> dict[str, Any]:
-    return {
-        "name": split.name,
-        "lines": split.lines,
-        "pairs": split.pairs,
-        "empty": split.empty,
-        "repeated": {kind: len(split.prints.repeated(kind)) for kind in KINDS},
-        "outliers": split.outliers,
-        "lengths": {
-            side: {
-                unit: lengths[side].summary()
-                for unit, lengths in (
-                    ("words", split.words),
-                    ("characters", split.characters),
-                    ("pieces", split.pieces),
-                )
-                if side in lengths
-            }
-            for side in SIDES
-        },
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -32,26 +33,21 @@ class Finding:
         return f"{self.level}: {self.what}{count}" + (f": {places}" if places else "")
 
 
-@dataclass
-class Findings:
+class Findings(dict[tuple[Level, str], Finding]):
     """All problems, in the order in which their kinds were first found."""
 
-    by_kind: dict[tuple[Level, str], Finding] = field(default_factory=dict)
-
-    def add(self, level: Level, what: str, where: str = "", count: int = 1) -> None:
-        """Count one more, or several."""
-        finding = self.by_kind.setdefault((level, what), Finding(level, what))
+    def add(self, level: Level, what: str, *where: str, count: int = 1) -> None:
+        """Count one more, or several, with places if there are any."""
+        finding = self.setdefault((level, what), Finding(level, what))
         finding.count += count
-        if where and len(finding.where) < _EXAMPLES:
-            finding.where.append(where)
+        finding.where += where[: _EXAMPLES - len(finding.where)]
 
-    def add_lines(self, level: Level, what: str, name: str, numbers: list[int]) -> None:
-        """Count lines of one file."""
-        for number in numbers[:_EXAMPLES]:
-            self.add(level, what, f"{name}:{number}")
-        if len(numbers) > _EXAMPLES:
-            self.add(level, what, count=len(numbers) - _EXAMPLES)
+    def add_lines(self, what: str, name: str, numbers: Sequence[int]) -> None:
+        """Warn of lines of one file."""
+        if numbers:
+            places = (f"{name}:{number}" for number in numbers[:_EXAMPLES])
+            self.add("warning", what, *places, count=len(numbers))
 
     def of(self, level: Level) -> list[Finding]:
         """The findings of one level."""
-        return [finding for finding in self.by_kind.values() if finding.level == level]
+        return [finding for finding in self.values() if finding.level == level]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from array import array
-from dataclasses import dataclass, field
+from collections import defaultdict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,56 +25,36 @@ def folded(text: str) -> str:
     return _NO_WORD.sub(" ", text.casefold()).strip()
 
 
-@dataclass
 class Prints:
     """A 64-bit hash of each line: one corpus of 100 million lines in 3,700 has two lines with the same hash.
 
     Attributes:
-        exact: by kind ("pairs", "sources", "targets") a hash of 8 bytes for each line.
-        folded: the same of the folded text.
         lines: the number of each line in its file.
+        hashes: of each line, by kind ("pairs", "sources", "targets"), of the text as it is and folded.
     """
 
-    exact: dict[str, array[int]] = field(default_factory=lambda: _empty())
-    folded: dict[str, array[int]] = field(default_factory=lambda: _empty())
-    lines: array[int] = field(default_factory=lambda: array("Q"))
+    def __init__(self) -> None:
+        self.lines: array[int] = array("Q")
+        self.hashes: defaultdict[tuple[str, bool], array[int]] = defaultdict(lambda: array("Q"))
 
     def add(self, number: int, pair: Pair) -> None:
         """Add the hashes of a line."""
         self.lines.append(number)
-        for prints, source, target in (
-            (self.exact, pair.source, pair.target),
-            (self.folded, folded(pair.source), folded(pair.target)),
-        ):
-            prints["sources"].append(_hash(source))
-            prints["targets"].append(_hash(target))
-            prints["pairs"].append(_hash(f"{source}\t{target}"))
+        for fold in (False, True):
+            source, target = (folded(text) if fold else text for text in pair[:2])
+            for kind, text in zip(KINDS, (f"{source}\t{target}", source, target), strict=True):
+                digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+                self.hashes[kind, fold].append(int.from_bytes(digest, "little"))
 
     def repeated(self, kind: str) -> list[int]:
         """The numbers of the lines that are equal to an earlier one, in order."""
-        hashes = _values(self.exact[kind])
-        first = np.unique(hashes, return_index=True)[1]
-        again = np.ones(len(hashes), dtype=bool)
-        again[first] = False
-        return self._numbers(again)
+        first = np.unique(self._of(kind), return_index=True)[1]
+        return [int(number) for number in np.delete(np.array(self.lines), first)]
 
     def shared(self, earlier: Prints, kind: str, *, fold: bool) -> list[int]:
         """The numbers of the lines that occur in another split as well, in order."""
-        ours, theirs = (each.folded if fold else each.exact for each in (self, earlier))
-        return self._numbers(np.isin(_values(ours[kind]), np.unique(_values(theirs[kind]))))
+        again = np.isin(self._of(kind, fold), np.unique(earlier._of(kind, fold)))
+        return [int(number) for number in np.array(self.lines)[again]]
 
-    def _numbers(self, chosen: NDArray[np.bool_]) -> list[int]:
-        numbers = _values(self.lines)[chosen]
-        return [int(number) for number in numbers]
-
-
-def _empty() -> dict[str, array[int]]:
-    return {kind: array("Q") for kind in KINDS}
-
-
-def _values(hashes: array[int]) -> NDArray[np.uint64]:
-    return np.frombuffer(hashes, dtype=np.uint64) if hashes else np.empty(0, np.uint64)
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+    def _of(self, kind: str, fold: bool = False) -> NDArray[np.uint64]:
+        return np.array(self.hashes[kind, fold])

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from regard.errors import DataError
 from regard.translation.text.checking import characters
+from regard.translation.text.checking.counting import Lengths, Vocabulary
 from regard.translation.text.checking.findings import Findings
-from regard.translation.text.checking.lengths import Lengths
-from regard.translation.text.checking.repetitions import Prints
-from regard.translation.text.checking.vocabulary import Vocabulary
-from regard.translation.text.corpora import BOM, Corpus, Pair, Tsv, opened, raw_lines
+from regard.translation.text.checking.repetitions import KINDS, Prints
+from regard.translation.text.corpora import BOM, Corpus, Pair, Parallel, Tsv, opened, raw_lines
 from regard.translation.text.normalisation import normalise
 
 # Stands for a line that is not UTF-8; valid UTF-8 never decodes to it.
@@ -26,15 +25,13 @@ SIDES = ("source", "target")
 _SHORT = 20
 
 
-@dataclass
 class Split:
-    """The counts of one split.
+    """The counts of one split; each line takes 64 bytes of memory, for any length.
 
     Attributes:
         name: its file, or "A and B" for two files.
         files: their paths.
         lines: lines of the file, or of the longer of two files.
-        pairs: pairs with text on both sides.
         empty: lines with an empty side.
         words: the lengths in words, by side ("source", "target").
         characters: the lengths in characters, by side.
@@ -43,28 +40,62 @@ class Split:
         outliers: pairs whose lengths in characters are out of proportion.
     """
 
-    name: str
-    files: list[str] = field(default_factory=list)
-    lines: int = 0
-    pairs: int = 0
-    empty: int = 0
-    words: dict[str, Lengths] = field(default_factory=lambda: {side: Lengths() for side in SIDES})
-    characters: dict[str, Lengths] = field(
-        default_factory=lambda: {side: Lengths() for side in SIDES}
-    )
-    pieces: dict[str, Lengths] = field(default_factory=dict)
-    prints: Prints = field(default_factory=Prints)
-    outliers: int = 0
+    def __init__(self, files: list[str]) -> None:
+        self.name, self.files = " and ".join(files), files
+        self.lines = self.empty = self.outliers = 0
+        self.words = {side: Lengths() for side in SIDES}
+        self.characters = {side: Lengths() for side in SIDES}
+        self.pieces: dict[str, Lengths] = {}
+        self.prints = Prints()
+        self._longs = {side: array("I") for side in SIDES}
+
+    @property
+    def pairs(self) -> int:
+        """Pairs with text on both sides."""
+        return len(self.prints.lines)
+
+    def add(self, number: int, pair: Pair, vocabularies: Mapping[str, Vocabulary]) -> None:
+        """Count a pair with text on both sides."""
+        self.prints.add(number, pair)
+        for side, text in zip(SIDES, pair[:2], strict=True):
+            self._longs[side].append(len(text))
+            self.words[side][text.count(" ") + 1] += 1
+            self.characters[side][len(text)] += 1
+            if side in vocabularies:
+                self.pieces.setdefault(side, Lengths())[vocabularies[side].add(text)] += 1
+
+    def find_outliers(self, ratio: float, findings: Findings) -> None:
+        """Count the pairs that are out of proportion."""
+        source, target = (np.array(self._longs[side], dtype=np.float64) for side in SIDES)
+        # Languages differ in length, so each pair is compared with the proportion of the whole corpus.
+        relative = (source / target) / (source.sum() / max(1, target.sum()))
+        far = (np.maximum(relative, 1 / relative) > ratio) & (np.maximum(source, target) >= _SHORT)
+        numbers = np.array(self.prints.lines)[far].tolist()
+        self.outliers = len(numbers)
+        what = f"lengths more than {ratio:g} times out of proportion"
+        findings.add_lines(what, self.files[0], numbers)
+
+    def as_object(self) -> dict[str, Any]:
+        """The counts as an object for JSON."""
+        units = {"words": self.words, "characters": self.characters, "pieces": self.pieces}
+        return {
+            "name": self.name,
+            "lines": self.lines,
+            "pairs": self.pairs,
+            "empty": self.empty,
+            "repeated": {kind: len(self.prints.repeated(kind)) for kind in KINDS},
+            "outliers": self.outliers,
+            "lengths": {
+                side: {unit: own[side].summary() for unit, own in units.items() if side in own}
+                for side in SIDES
+            },
+        }
 
 
 def read_split(
-    corpus: Corpus,
-    findings: Findings,
-    *,
-    vocabularies: dict[str, Vocabulary] | None = None,
-    ratio: float = 3.0,
+    corpus: Corpus, findings: Findings, vocabularies: Mapping[str, Vocabulary], ratio: float
 ) -> Split:
-    """Read a split and count. Each line takes 64 bytes of memory, for any length.
+    """Read a split and count.
 
     Args:
         corpus: a table or two files.
@@ -72,59 +103,45 @@ def read_split(
         vocabularies: by side; the pieces of the lines are counted in them.
         ratio: a pair is an outlier when its ratio of characters is this many times that of the corpus.
     """
-    files = [corpus.path] if isinstance(corpus, Tsv) else [corpus.source, corpus.target]
-    split = Split(" and ".join(map(str, files)), [str(file) for file in files])
+    if isinstance(corpus, Tsv):
+        files, too_few = [corpus.path], f"fewer than {corpus.width} tab-separated columns"
+    else:
+        files, too_few = [corpus.source, corpus.target], ""
+    split = Split([str(file) for file in files])
+    name = split.files[0]
     forms: set[str] = set()
-    lengths = array("I"), array("I")
     broken: set[Path] = set()
-    readers = [_lines(path, findings, forms, broken) for path in files]
     counts = [0] * len(files)
+    readers = [_lines(path, findings, forms, broken) for path in files]
     for number, row in enumerate(zip_longest(*readers), start=1):
         split.lines = number
         counts = [n if line is None else number for n, line in zip(counts, row, strict=True)]
-        if _UNREAD in row:
+        if _UNREAD in row or None in row:
             continue
-        sides = _sides(corpus, number, row, findings)
+        sides = (row[0], row[-1]) if isinstance(corpus, Parallel) else corpus.columns(row[0])
         if sides is None:
+            findings.add("error", too_few, f"{name}:{number}")
             continue
         pair = Pair(normalise(sides[0]), normalise(sides[1]))
-        if not pair.source or not pair.target:
-            split.empty += 1
-            empty = [name for name, text in zip(SIDES, pair[:2], strict=True) if not text]
-            what = "both sides empty" if len(empty) == 2 else f"empty {empty[0]}"
-            findings.add("warning", what, f"{files[0]}:{number}")
+        if pair.source and pair.target:
+            split.add(number, pair, vocabularies)
             continue
-        _count(split, number, pair, vocabularies)
-        for side, text in zip(lengths, pair[:2], strict=True):
-            side.append(len(text))
+        split.empty += 1
+        empty = "source" if pair.target else "target"
+        what = f"empty {empty}" if any(pair[:2]) else "both sides empty"
+        findings.add("warning", what, f"{name}:{number}")
     if len(set(counts)) > 1 and not broken:
         findings.add("error", f"{files[0]} has {counts[0]} lines and {files[1]} has {counts[1]}")
     if not split.pairs and not broken:
         findings.add("error", f"{split.name}: no usable sentence pairs in {split.lines} lines")
     if len(forms) > 1:
         findings.add("warning", "composed (NFC) and decomposed (NFD) characters mixed", split.name)
-    _find_outliers(split, lengths, ratio, str(files[0]), findings)
-    findings.add_lines(
-        "warning", "pair that an earlier line equals", str(files[0]), split.prints.repeated("pairs")
-    )
+    split.find_outliers(ratio, findings)
+    findings.add_lines("pair that an earlier line equals", name, split.prints.repeated("pairs"))
     return split
 
 
-def _count(
-    split: Split, number: int, pair: Pair, vocabularies: dict[str, Vocabulary] | None
-) -> None:
-    split.pairs += 1
-    split.prints.add(number, pair)
-    for side, text in zip(SIDES, pair[:2], strict=True):
-        split.words[side].add(text.count(" ") + 1)
-        split.characters[side].add(len(text))
-        if vocabularies is not None:
-            split.pieces.setdefault(side, Lengths()).add(vocabularies[side].add(text))
-
-
-def _lines(
-    path: Path, findings: Findings, forms: set[str], broken: set[Path]
-) -> Iterator[str | None]:
+def _lines(path: Path, findings: Findings, forms: set[str], broken: set[Path]) -> Iterator[str]:
     """The lines of a file. Damage is reported as an error; a file without a readable end is added to `broken`."""
     try:
         with opened(path) as file:
@@ -139,9 +156,8 @@ def _lines(
 
 
 def _decoded(raw: bytes, where: str, findings: Findings, forms: set[str]) -> str:
-    raw = raw.removesuffix(b"\n").removesuffix(b"\r")
     try:
-        text = raw.decode("utf-8")
+        text = raw.removesuffix(b"\n").removesuffix(b"\r").decode()
     except UnicodeDecodeError as fault:
         findings.add("error", "not UTF-8", f"{where}:{fault.start + 1}")
         return _UNREAD
@@ -153,40 +169,3 @@ def _decoded(raw: bytes, where: str, findings: Findings, forms: set[str]) -> str
         if characters.precomposed(text):
             forms.add("composed")
     return text
-
-
-def _sides(
-    corpus: Corpus, number: int, row: tuple[str | None, ...], findings: Findings
-) -> tuple[str, str] | None:
-    if not isinstance(corpus, Tsv):
-        source, target = row
-        return None if source is None or target is None else (source, target)
-    line = row[0] or ""
-    if not line.strip():
-        return "", ""
-    columns = line.split("\t")
-    needed = max(corpus.source_column, corpus.target_column) + 1
-    if len(columns) < needed:
-        what = f"fewer than {needed} tab-separated columns"
-        findings.add("error", what, f"{corpus.path}:{number}")
-        return None
-    return columns[corpus.source_column], columns[corpus.target_column]
-
-
-def _find_outliers(
-    split: Split,
-    lengths: tuple[array[int], array[int]],
-    ratio: float,
-    name: str,
-    findings: Findings,
-) -> None:
-    if not split.pairs:
-        return
-    source, target = (np.frombuffer(side, dtype=np.uint32).astype(np.float64) for side in lengths)
-    # Languages differ in length, so each pair is compared with the proportion of the whole corpus.
-    relative = (source / target) / (source.sum() / target.sum())
-    far = (np.maximum(relative, 1 / relative) > ratio) & (np.maximum(source, target) >= _SHORT)
-    numbers = [split.prints.lines[int(place)] for place in np.flatnonzero(far)]
-    split.outliers = len(numbers)
-    what = f"lengths more than {ratio:g} times out of proportion"
-    findings.add_lines("warning", what, name, numbers)

@@ -1,10 +1,9 @@
-"""The pieces of a vocabulary that a corpus uses, its unknown characters, and its pieces per word."""
+"""Counts of a corpus: the lengths of its sentences, and its use of a vocabulary."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 
 from regard.translation.text.tokenizer import UNK, Tokenizer
 
@@ -13,7 +12,35 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 _MOST_UNKNOWN = 10_000
 
 
-@dataclass
+class Lengths(Counter[int]):
+    """The number of sentences of each length, exact and small for any corpus.
+
+    >>> Lengths([1, 2, 2, 9]).share(0.5)
+    2
+    """
+
+    def share(self, part: float) -> int:
+        """The smallest length that at least this part of the sentences does not exceed; 0 without sentences."""
+        seen = 0
+        for length in sorted(self):
+            seen += self[length]
+            if seen >= part * self.total():
+                return length
+        return 0
+
+    def summary(self) -> dict[str, float | int]:
+        """Total, mean, median, 95th and 99th percentile, and the longest; 0 without sentences."""
+        total = sum(length * count for length, count in self.items())
+        return {
+            "total": total,
+            "mean": round(total / max(1, self.total()), 2),
+            "median": self.share(0.5),
+            "p95": self.share(0.95),
+            "p99": self.share(0.99),
+            "longest": max(self, default=0),
+        }
+
+
 class Vocabulary:
     """The use of a vocabulary by one side of a corpus.
 
@@ -24,15 +51,13 @@ class Vocabulary:
         unknown: the number of uses of each character outside the vocabulary.
     """
 
-    tokenizer: Tokenizer
-    pieces: Counter[int] = field(default_factory=Counter)
-    words: int = 0
-    unknown: Counter[str] = field(default_factory=Counter)
-    _bytes: set[int] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        names = self.tokenizer.pieces(range(len(self.tokenizer)))
-        self._bytes.update(place for place, name in enumerate(names) if _BYTE.fullmatch(name))
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.pieces: Counter[int] = Counter()
+        self.words = 0
+        self.unknown: Counter[str] = Counter()
+        names = tokenizer.pieces(range(len(tokenizer)))
+        self._bytes = {place for place, name in enumerate(names) if _BYTE.fullmatch(name)}
 
     def add(self, text: str) -> int:
         """Count a sentence. Returns its number of pieces."""
