@@ -9,8 +9,8 @@ import regard
 from regard.attention.positions import Rotary
 from regard.errors import ModelError
 from regard.interop import ctranslate2
+from regard.interop.huggingface import marian_export as writing
 from regard.interop.keras import to_keras
-from regard.interop.marian import writing
 from regard.interop.torch import to_torch
 
 PARTS = {

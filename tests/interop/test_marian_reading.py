@@ -20,7 +20,7 @@ from tests.interop.spoilt import config, pickled, tensors, written
 from tests.journeys.commands import check_refused, run
 
 from regard.errors import ModelError
-from regard.interop.marian import writing
+from regard.interop.huggingface import marian_export as writing
 from regard.translation.decoding.search import Search
 from regard.translation.text.batches import sources
 from regard.translation.text.normalisation import normalise
@@ -138,7 +138,7 @@ def test_pieces_ids_and_logits_are_theirs(folder):
     ours = Translator.open(folder)
     theirs = transformers.MarianMTModel.from_pretrained(folder)
     tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
-    source_words, target_words = ours.run.words()
+    source_words, target_words = ours.run.words
     texts = [*SENTENCES, ">>fra<< the ﬁne cat", "日 the sea"]
     given = tokenizer(texts, return_tensors="pt", padding=True)
     encoded = [ours.tokenizers.source.encode(text) for text in texts]
@@ -167,7 +167,7 @@ def test_greedy_and_beam_search_write_the_same(folder, beams):
     generated = theirs.generate(
         **given, num_beams=beams, length_penalty=0.0, min_new_tokens=2, early_stopping=True
     )
-    rows = ours.run.words()[1].rows
+    rows = ours.run.words[1].rows
     target = ours.tokenizers.target
     for one, row in zip(found, generated.tolist(), strict=True):
         pieces = [p for p in tokenizer.convert_ids_to_tokens(row) if p != "<pad>"]

@@ -12,8 +12,8 @@ from tests.journeys.commands import check_refused, run
 from tests.translation.tiny import PAIRS, trainer
 
 from regard.errors import ModelError
-from regard.interop.marian import writing
-from regard.interop.marian.layout import halves, reordered
+from regard.interop.huggingface import marian_export as writing
+from regard.interop.huggingface.marian import halves, reordered
 from regard.translation.decoding.search import Search
 from regard.translation.text.tokenizer import EOS, PAD
 from regard.translation.translator import Translator

@@ -60,7 +60,7 @@ def spoilt(first, tmp_path) -> Path:
 @torch.no_grad()
 def test_pieces_ids_and_logits_are_theirs(folder):
     ours, (model, cut) = Translator.open(folder), theirs(folder)
-    rows = torch.tensor(ours.run.words.rows)
+    rows = torch.tensor(ours.run.words[0].rows)
     texts = [*SENTENCES, "<2de> the ﬁne cat", "日 the sea", "</s> <pad> sea"]
     encoded = [ours.tokenizers.source.encode(text) for text in texts]
     for ids, text in zip(encoded, texts, strict=True):

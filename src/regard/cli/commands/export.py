@@ -58,9 +58,9 @@ def export(
 
         ctranslate2.export(translator, folder, (quantization or Quantization.float32).value)
     else:
-        from regard.interop.marian import writing
+        from regard.interop.huggingface import marian_export
 
-        writing.export(translator, folder)
+        marian_export.export(translator, folder)
     report.say(f"wrote {folder}")
 
 

@@ -1,5 +1,4 @@
-"""Folders of Hugging Face's `save_pretrained`: the code that all kinds of models share.
+"""Folders of Hugging Face: Marian (OPUS-MT) and T5 are opened as runs, our Transformers are exported to Marian.
 
-`regard.interop.marian` and `regard.interop.t5` read one kind each, and `regard.interop.opening` chooses between them.
-None of them needs transformers.
+None of it needs transformers. `regard.translation.translator.Translator.open` opens such a folder like one of ours.
 """

@@ -9,9 +9,17 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard.errors import ModelError, one_line
+from regard.translation import checksums
+from regard.translation.models.transformer import TransformerSettings
+from regard.translation.settings import (
+    Configuration,
+    DataSettings,
+    SearchSettings,
+    TokenizerSettings,
+)
 from regard.translation.settings.search import Beam, LengthPenalty
 
-_LARGEST_FILE = 64 * 2**20
+LARGEST_FILE = 64 * 2**20  # bytes
 
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
 Id = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -54,17 +62,33 @@ class HuggingFaceConfiguration(BaseModel):
             raise ModelError(
                 f"{path}: {key} is {short(first['input'])}: {first['msg'].lower()}"
             ) from None
-        for key, why in found.unlike_ours():
-            raise ModelError(f"{path}: {key} is {short(getattr(found, key))}: {why}")
+        for unlike, key, why in found.unlike_ours():
+            if unlike:
+                raise ModelError(f"{path}: {key} is {short(getattr(found, key))}: {why}")
         return found
 
-    def unlike_ours(self) -> list[tuple[str, str]]:
-        """The keys whose values our Transformer has no counterpart for, each with the reason."""
+    def unlike_ours(self) -> list[tuple[bool, str, str]]:
+        """Whether our Transformer has no counterpart for a value, its key, and the reason."""
         barred = ([self.pad_token_id], [self.decoder_start_token_id])
-        if any(words not in barred for words in self.bad_words_ids or []):
-            why = "our search excludes padding and the start of a sentence, and no other words"
-            return [("bad_words_ids", why)]
-        return []
+        others = any(words not in barred for words in self.bad_words_ids or [])
+        why = "our search excludes padding and the start of a sentence, and no other words"
+        return [(others, "bad_words_ids", why)]
+
+    def for_run(
+        self,
+        model: TransformerSettings,
+        *,
+        joint: bool,
+        source: str = "unknown",
+        target: str = "unknown",
+    ) -> Configuration:
+        """The configuration of a run, as far as the folder has one: it names no corpus and no training."""
+        return Configuration.model_construct(
+            data=DataSettings.model_construct(source_language=source, target_language=target),
+            tokenizer=TokenizerSettings(joint=joint),
+            model=model,
+            search=SearchSettings(beam=self.num_beams, length_penalty=self.length_penalty),
+        )
 
 
 def _some(table: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
@@ -84,16 +108,10 @@ def read_table(path: Path, missing: dict[str, Any] | None = None) -> dict[str, A
             raise ValueError("a key stands twice")
         return table
 
+    if missing is not None and not path.exists():
+        return missing
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise ModelError(f"{path}: larger than {_LARGEST_FILE} bytes")
-        table = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
-    except FileNotFoundError:
-        if missing is not None:
-            return missing
-        raise ModelError(f"{path}: is not there") from None
-    except OSError as fault:
-        raise ModelError(f"{path}: cannot be read: {fault.strerror}") from None
+        table = json.loads(checksums.content(path, None, LARGEST_FILE), object_pairs_hook=once)
     except (ValueError, RecursionError) as fault:
         raise ModelError(f"{path}: not valid JSON: {one_line(fault)}") from None
     if not isinstance(table, dict):

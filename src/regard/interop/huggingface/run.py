@@ -1,20 +1,16 @@
-"""The parts that every folder of Hugging Face needs to be opened as a run."""
+"""A folder of Hugging Face as a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from regard.errors import ModelError
-from regard.interop.huggingface.configuration import HuggingFaceConfiguration
-from regard.translation.models.transformer import TransformerSettings
-from regard.translation.runs import Run
-from regard.translation.settings import (
-    Configuration,
-    DataSettings,
-    SearchSettings,
-    TokenizerSettings,
-)
+from regard.interop.huggingface.tokenizer import VocabularyMap
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.transformer import Transformer
+from regard.translation.runs import Run, Tokenizers
 
 
 @dataclass(frozen=True)
@@ -25,6 +21,26 @@ class HuggingFaceRun(Run):
     divides by n^alpha, ours by ((5 + n) / 6)^alpha.
     """
 
+    @cached_property
+    def words(self) -> tuple[VocabularyMap, VocabularyMap]:
+        """The vocabularies of source and target."""
+        raise NotImplementedError
+
+    def read(self) -> Transformer:
+        """The model of the folder.
+
+        Raises:
+            ModelError: there is no file of weights that is safe to read, or a tensor is missing, unknown, of another
+                shape than config.json says, or not finite.
+        """
+        raise NotImplementedError
+
+    def model(self, tokenizers: Tokenizers) -> TranslationModel:
+        given = [len(tokenizers.source), len(tokenizers.target)]
+        if given != [len(words.rows) for words in self.words]:
+            raise ModelError(f"{self.folder}: the tokenizers given are not its own")
+        return self.read()
+
     def file(self, name: str) -> Path:
         """The path of a file of the folder. Raises `ModelError` when it is missing."""
         path = self.folder / name
@@ -34,20 +50,3 @@ class HuggingFaceRun(Run):
                 hint = f": tokenizer.json cannot be read: put the {name} of this model beside it"
             raise ModelError(f"{self.folder}: it has no {name}{hint}")
         return path
-
-
-def run_configuration(
-    found: HuggingFaceConfiguration,
-    settings: TransformerSettings,
-    *,
-    joint: bool,
-    source: str = "unknown",
-    target: str = "unknown",
-) -> Configuration:
-    """The configuration of a run, as far as a foreign folder has one: it names no corpus and no training."""
-    return Configuration.model_construct(
-        data=DataSettings.model_construct(source_language=source, target_language=target),
-        tokenizer=TokenizerSettings(joint=joint),
-        model=settings,
-        search=SearchSettings(beam=found.num_beams, length_penalty=found.length_penalty),
-    )

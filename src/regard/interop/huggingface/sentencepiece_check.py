@@ -14,6 +14,7 @@ from regard.errors import ModelError
 from regard.translation.text import vocabulary
 
 _SELF_TEST = 4
+_AT_A_TIME = 4096  # units
 _NORMAL, UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
 
@@ -66,17 +67,14 @@ def check_map(compiled: bytes) -> None:
 
 
 def _walk(units: NDArray[np.uint32], texts: int) -> None:
-    """Every unit that some text could lead to, breadth first."""
-    # A unit is entered by the byte it is labelled with, so from one base alone; values are labelled beyond bytes.
+    """Visit every unit that some text could lead to."""
+    bytes_ = np.arange(256)
+    # A unit is entered by the byte it is labelled with; values are labelled beyond bytes.
     labels = units.astype(np.int64) & 0x800000FF
-    enterable = np.flatnonzero(labels < 256)
-    entered_from = enterable ^ labels[enterable]
-    order = np.argsort(entered_from, kind="stable")
-    enterable, entered_from = enterable[order], entered_from[order]
     reached = np.zeros(len(units), dtype=bool)
-    reached[0] = True
-    places = np.zeros(1, dtype=np.int64)
-    while len(places):
+    waiting = np.zeros(1, dtype=np.int64)
+    while len(waiting):
+        places, waiting = waiting[:_AT_A_TIME], waiting[_AT_A_TIME:]
         here = units[places].astype(np.int64)
         bases = places ^ ((here >> 10) << ((here & (1 << 9)) >> 6))
         # The table is whole blocks of 256 units, and a byte leads to one of the block that holds the base.
@@ -85,18 +83,8 @@ def _walk(units: NDArray[np.uint32], texts: int) -> None:
         values = units[bases[(here >> 8) & 1 == 1]].astype(np.int64) & 0x7FFFFFFF
         if bool((values >= texts).any()):
             raise ValueError("its character map points beyond its texts")
-        first = np.searchsorted(entered_from, bases, side="left")
-        last = np.searchsorted(entered_from, bases, side="right")
-        children = np.unique(_ranges(enterable, first, last))
-        places = children[~reached[children]]
-        reached[places] = True
-
-
-def _ranges(
-    items: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """items[first[0]:last[0]], items[first[1]:last[1]], ... end to end."""
-    counts = last - first
-    starts = np.repeat(first - np.cumsum(counts) + counts, counts)
-    chosen: NDArray[np.int64] = items[starts + np.arange(counts.sum())]
-    return chosen
+        children = bases[:, None] ^ bytes_
+        children = np.unique(children[labels[children] == bytes_])
+        children = children[~reached[children]]
+        reached[children] = True
+        waiting = np.concatenate([waiting, children])

@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Self
 
 import torch
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.interop.huggingface.configuration import named
-from regard.interop.huggingface.vocabulary import VocabularyMap
+from regard.interop.huggingface.configuration import short
+from regard.interop.huggingface.tokenizer import VocabularyMap
 from regard.translation import weights
 from regard.translation.models.building import SkipInitialisation
 from regard.translation.models.transformer import Transformer, TransformerSettings
 from regard.translation.text.tokenizer import BOS, PAD
 
-FILE = "model.safetensors"
+_FILE = "model.safetensors"
 # A logit that leaves a word no probability.
 _NEVER = -30000.0
 
 
 class Tensors:
-    """Takes tensors by their names, checks them, and lists those that were not taken."""
+    """The tensors of a folder: checked when they are taken; `build` refuses those that were not taken.
 
-    def __init__(self, path: Path, tensors: dict[str, Tensor]) -> None:
-        self.path, self.tensors = path, tensors
-        self.left = set(tensors)
+    Args:
+        folder: of the file of weights.
+        unneeded: the ends of the names of tensors that a model does not need.
 
-    @classmethod
-    def read(cls, folder: Path, unneeded: Callable[[str], bool]) -> Self:
-        """The tensors of a folder, without those for which `unneeded` is True.
+    Raises:
+        ModelError: there is no file of weights that is safe to read.
+    """
 
-        Raises:
-            ModelError: there is no file of weights that is safe to read.
-        """
-        path = _file(folder)
-        found = weights.load(path)
-        return cls(path, {name: tensor for name, tensor in found.items() if not unneeded(name)})
+    def __init__(self, folder: Path, unneeded: tuple[str, ...]) -> None:
+        self.path = _file(folder)
+        found = weights.load(self.path)
+        self.tensors = {name: t for name, t in found.items() if not name.endswith(unneeded)}
+        self.left = set(self.tensors)
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """The tensor of this name.
@@ -46,10 +44,7 @@ class Tensors:
         Raises:
             ModelError: it is missing, not of this shape, or not finite.
         """
-        found = self.maybe(name, shape)
-        if found is None:
-            raise ModelError(f"{self.path}: tensor {name} is missing")
-        return found
+        return self.alike([name], shape)
 
     def maybe(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
         """The same, or None where there is none."""
@@ -70,7 +65,7 @@ class Tensors:
             raise ModelError(f"{self.path}: tensor {name} holds numbers that are not finite")
         return numbers
 
-    def alike(self, names: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
+    def alike(self, names: Sequence[str], shape: tuple[int, ...]) -> Tensor:
         """The tensor with any of these names; tensors with several of them must be equal."""
         found = {name: t for name in names if (t := self.maybe(name, shape)) is not None}
         if not found:
@@ -82,6 +77,16 @@ class Tensors:
                     f"{self.path}: tensors {first} and {other} differ, but config.json ties them"
                 )
         return found[first]
+
+    def layers(
+        self, settings: TransformerSettings, their_name: Callable[[str], str]
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Our name and the tensor of each weight in the layers of a model, its norms and its positions."""
+        with SkipInitialisation(), torch.device("meta"):
+            shaped = Transformer(settings, 1, 1, PAD)
+        for ours, tensor in shaped.state_dict().items():
+            if ours.startswith(("encoder", "decoder")):
+                yield ours, self(their_name(ours), tuple(tensor.shape))
 
     def build(
         self,
@@ -97,7 +102,8 @@ class Tensors:
             ModelError: a tensor of the file was never taken, or one does not fit.
         """
         for name in sorted(self.left):
-            raise ModelError(f"{self.path}: tensor {named(name)} has no place in a {kind} model")
+            shown = name if name.isprintable() and len(name) <= 200 else short(name)
+            raise ModelError(f"{self.path}: tensor {shown} has no place in a {kind} model")
         if target.copied:
             state["output.bias"][BOS] = _NEVER
         with SkipInitialisation():
@@ -106,18 +112,25 @@ class Tensors:
         return model.eval()
 
 
+def renamed(name: str, parts: dict[str, str]) -> str:
+    """A name with each of these parts replaced."""
+    for ours, theirs in parts.items():
+        name = name.replace(ours, theirs)
+    return name
+
+
 def _file(folder: Path) -> Path:
-    path = folder / FILE
+    path = folder / _FILE
     if path.is_file():
         return path
-    if (folder / f"{FILE}.index.json").exists():
+    if (folder / f"{_FILE}.index.json").exists():
         raise ModelError(
             f"{folder}: its weights are in several parts: save it again with "
             'save_pretrained(..., max_shard_size="100GB")'
         )
     if any((folder / name).exists() for name in ("pytorch_model.bin", "tf_model.h5")):
         raise ModelError(
-            f"{folder}: it has no {FILE}; pytorch_model.bin is a pickle, which runs whatever its author wrote, "
-            "and is not opened: where you trust it, open it with transformers and save_pretrained it again"
+            f"{folder}: it has no {_FILE}; pytorch_model.bin is a pickle, which can run code of its author, "
+            "and is not opened: if you trust it, open it with transformers and save it with save_pretrained"
         )
-    raise ModelError(f"{folder}: it has no {FILE}")
+    raise ModelError(f"{folder}: it has no {_FILE}")

@@ -1,27 +1,108 @@
-"""Foreign sentencepiece files as tokenizers, with the pieces in our numbering."""
+"""Foreign vocabularies in our numbering, and foreign sentencepiece files as tokenizers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import sentencepiece
 
-from regard.errors import ModelError, one_line, raised_as
+from regard.errors import ModelError, one_line
 from regard.interop.huggingface import sentencepiece_check
-from regard.interop.huggingface.vocabulary import VocabularyMap
+from regard.interop.huggingface.configuration import LARGEST_FILE, HuggingFaceConfiguration, short
+from regard.translation import checksums
 from regard.translation.text.normalisation import normalise
-from regard.translation.text.tokenizer import EOS, UNK, Tokenizer
+from regard.translation.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
-_LARGEST_FILE = 64 * 2**20
+
+@dataclass(frozen=True)
+class VocabularyMap:
+    """A vocabulary in our numbering: padding, unknown, begin, end, then the other pieces in their own order.
+
+    Foreign models may begin a translation with padding or another piece. Our begin piece is then a copy of that row,
+    and a search can never write it.
+
+    Attributes:
+        rows: for each of our ids the id in the foreign files.
+        names: for each of our ids its piece.
+        ids: the id of each piece; neither special ids nor rows without a piece.
+        copied: whether our begin piece is a copy of another row.
+    """
+
+    rows: list[int]
+    names: list[str]
+    ids: dict[str, int]
+    copied: bool
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        table: dict[str, int],
+        size: int,
+        found: HuggingFaceConfiguration,
+        unknown: str = "<unk>",
+    ) -> VocabularyMap:
+        """From the ids of pieces in a file, the rows of the embedding, and the name of the unknown piece.
+
+        Raises:
+            ModelError: an id is not below `size` or occurs twice, or special ids are equal.
+        """
+        try:
+            return cls._of(table, size, found, unknown)
+        except ValueError as fault:
+            raise ModelError(f"{path}: {fault}") from None
+
+    @classmethod
+    def _of(
+        cls, table: dict[str, int], size: int, found: HuggingFaceConfiguration, unknown: str
+    ) -> VocabularyMap:
+        pad, start, end = found.pad_token_id, found.decoder_start_token_id, found.eos_token_id
+        named: dict[int, str] = {}
+        for name, id in table.items():
+            if type(id) is not int:
+                raise ValueError(f"{short(name)} has no whole number as its id")
+            if not 0 <= id < size:
+                raise ValueError(
+                    f"{short(name)} has the id {short(id)}, the embedding has rows 0 to {size - 1}"
+                )
+            if id in named:
+                raise ValueError(f"{short(name)} and {short(named[id])} have the same id, {id}")
+            named[id] = name
+        if unknown not in table:
+            raise ValueError(f"it has no {unknown}")
+        for what, id in (("pad", pad), ("decoder_start", start), ("eos", end)):
+            if not 0 <= id < size:
+                raise ValueError(f"{what}_token_id is {id}, the embedding has rows 0 to {size - 1}")
+        others = [pad, table[unknown], end]
+        if len(set(others)) < 3:
+            raise ValueError("padding, unknown and end must be three ids")
+        special = [pad, table[unknown], start, end]
+        rows = [*special, *(id for id in range(size) if id not in special)]
+        names = [named.get(id, f"<{id}>") for id in rows]
+        copied = start in others
+        if copied:
+            free = [name for name in ("<s>", "<start>", "<regard:start>") if name not in names]
+            if not free:
+                raise ValueError(
+                    "<s>, <start> and <regard:start> are pieces: our begin piece needs one of these names"
+                )
+            names[BOS] = free[0]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                "a piece has a name such as <17>, which stands for an id without a piece"
+            )
+        ids = {names[id]: id for id, row in enumerate(rows) if id > EOS and row in named}
+        return cls(rows, names, ids, copied)
 
 
 class NumberedTokenizer(Tokenizer):
     """A sentencepiece model whose pieces are numbered by a table (see `VocabularyMap`).
 
     Text is normalised as for our tokenizers, then by the map in the file. Pieces outside the table become the
-    unknown id. Text never becomes a special id.
+    unknown id. Text never becomes a special id. Rows without a piece are named <number> and have no text.
     """
 
     def __init__(self, model: bytes, words: VocabularyMap, name: str) -> None:
@@ -33,13 +114,13 @@ class NumberedTokenizer(Tokenizer):
             raise ModelError(
                 f"{name}: not a usable sentencepiece model: {one_line(fault)}"
             ) from None
-        self._names = words.names
-        self._ids = {name: id for id, name in enumerate(words.names) if id > EOS}
+        self._names, self._ids = words.names, words.ids
+        self._known = frozenset(words.ids.values())
 
     @classmethod
     def read(cls, path: Path, words: VocabularyMap) -> Self:
         """The tokenizer of a file. Raises `ModelError` naming it when it cannot be used."""
-        return cls(read_bytes(path), words, str(path))
+        return cls(checksums.content(path, None, LARGEST_FILE), words, str(path))
 
     def __len__(self) -> int:
         return len(self._names)
@@ -56,18 +137,10 @@ class NumberedTokenizer(Tokenizer):
         return name in self._ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; special ones are left out."""
-        kept = [self._names[int(id)] for id in ids if EOS < id < len(self)]
+        """The text of ids; special ids and ids without a piece are left out."""
+        kept = [self._names[int(id)] for id in ids if int(id) in self._known]
         return normalise(self._pieces.decode_pieces(kept).replace("\u2581", " "))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces behind ids."""
         return [self._names[int(id)] for id in ids]
-
-
-def read_bytes(path: Path) -> bytes:
-    """The content of a tokenizer's file. Raises `ModelError` when it cannot be read or is too large."""
-    with raised_as(ModelError, f"{path}: cannot be read"):
-        if path.stat().st_size > _LARGEST_FILE:
-            raise ModelError(f"{path}: larger than {_LARGEST_FILE} bytes, no tokenizer")
-        return path.read_bytes()

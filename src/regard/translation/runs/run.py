@@ -42,7 +42,7 @@ from regard.translation.text.unseen import UNSEEN
 
 # The file that marks a folder of another project, and the function that opens it as a run. The function is in a package
 # above this one, so it is imported only when such a folder is opened.
-FOREIGN = {"config.json": ("regard.interop.opening", "open_folder")}
+FOREIGN = {"config.json": ("regard.interop.huggingface.opening", "open_folder")}
 
 
 @dataclass(frozen=True)

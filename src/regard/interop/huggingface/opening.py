@@ -6,8 +6,8 @@ from pathlib import Path
 
 from regard.errors import ModelError
 from regard.interop.huggingface.configuration import read_table, short
-from regard.interop.marian.run import MarianRun
-from regard.interop.t5.run import T5Run
+from regard.interop.huggingface.marian import MarianRun
+from regard.interop.huggingface.t5 import T5Run
 from regard.translation.runs import Run
 
 # By the model_type in config.json.

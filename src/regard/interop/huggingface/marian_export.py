@@ -11,26 +11,32 @@ from torch import Tensor, nn
 
 from regard import files
 from regard.errors import ModelError
-from regard.interop.marian.layout import (
+from regard.interop.huggingface.marian import (
+    ACTIVATIONS,
     DECODER_WORDS,
     ENCODER_WORDS,
     OUTPUT,
     OUTPUT_BIAS,
     SHARED,
     halves,
-    layer_names,
     reordered,
+    their_name,
 )
 from regard.translation import weights
 from regard.translation.folders import new_folder
-from regard.translation.models.transformer import Transformer, TransformerSettings
-from regard.translation.runs import Tokenizers
-from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from regard.translation.models.transformer import Transformer
+from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK
 from regard.translation.translator import Translator
 
 # Positions that the model may be asked for; the tokenizer cuts at half of it.
 _POSITIONS = 1024
-_THEIRS = {"gelu_tanh": "gelu_new"}
+_IDS = {
+    "pad_token_id": PAD,
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+    "decoder_start_token_id": BOS,
+    "forced_eos_token_id": EOS,
+}
 
 
 def export(translator: Translator, folder: Path) -> None:
@@ -46,27 +52,40 @@ def export(translator: Translator, folder: Path) -> None:
     Raises:
         ModelError: the model has no counterpart among Marian's, or the folder cannot be made.
     """
-    model, tokenizers = translator.model, translator.tokenizers
-    transformer = _exportable(model)
-    settings = transformer.settings
-    beam = translator.search.beam
+    model, tokenizers = _exportable(translator.model), translator.tokenizers
     languages = translator.run.configuration.data
-    with new_folder(folder) as unfinished:
-        weights.save(_tensors(transformer), unfinished / "model.safetensors")
-        _write(unfinished / "config.json", _configuration(settings, tokenizers))
-        _write(unfinished / "generation_config.json", _generation(beam))
-        _write_tokenizers(unfinished, tokenizers)
-        described = {
+    words = [
+        {piece: id for id, piece in enumerate(each.pieces(range(len(each))))}
+        for each in (tokenizers.source, tokenizers.target)
+    ]
+    names = tokenizers.target.pieces([EOS, UNK, PAD])
+    tables: dict[str, dict[str, Any]] = {
+        "config.json": _configuration(model),
+        "generation_config.json": {
+            "num_beams": translator.search.beam,
+            "early_stopping": True,
+            "max_length": _POSITIONS // 2,
+            "bad_words_ids": [[PAD], [BOS]],
+            **_IDS,
+        },
+        "vocab.json": words[0],
+        **({"target_vocab.json": words[1]} if words[0] != words[1] else {}),
+        "tokenizer_config.json": {
             "tokenizer_class": "MarianTokenizer",
             "source_lang": languages.source_language,
             "target_lang": languages.target_language,
-            "separate_vocabs": not _shared_words(tokenizers),
+            "separate_vocabs": words[0] != words[1],
             "model_max_length": _POSITIONS // 2,
-            "eos_token": tokenizers.target.pieces([EOS])[0],
-            "unk_token": tokenizers.target.pieces([UNK])[0],
-            "pad_token": tokenizers.target.pieces([PAD])[0],
-        }
-        _write(unfinished / "tokenizer_config.json", described)
+            **dict(zip(("eos_token", "unk_token", "pad_token"), names, strict=True)),
+        },
+    }
+    with new_folder(folder) as unfinished:
+        weights.save(_tensors(model), unfinished / "model.safetensors")
+        files.write(unfinished / "source.spm", tokenizers.source.model)
+        files.write(unfinished / "target.spm", tokenizers.target.model)
+        for name, table in tables.items():
+            content = json.dumps(table, indent=2, ensure_ascii=False) + "\n"
+            files.write(unfinished / name, content.encode())
 
 
 def _exportable(model: nn.Module) -> Transformer:
@@ -100,84 +119,48 @@ def _tensors(model: Transformer) -> dict[str, Tensor]:
     state = {name: tensor.float() for name, tensor in model.state_dict().items()}
     state = reordered(state, halves(settings.width))
     found = {}
-    for ours, theirs in layer_names(settings):
-        bias = torch.zeros(settings.width)  # only attention may have no bias
-        found[theirs] = state.get(ours, bias)
+    for name, tensor in state.items():
+        if name.startswith(("encoder.", "decoder.")):
+            found[their_name(name)] = tensor
+        if name.endswith("projection.weight"):  # only attention may have no bias
+            bias = name.removesuffix("weight") + "bias"
+            found[their_name(bias)] = state.get(bias, torch.zeros(settings.width))
     if settings.tied == "three_way":
         found[SHARED] = state["target_embedding.weight"]
     else:
         found[ENCODER_WORDS] = state["source_embedding.weight"]
         found[DECODER_WORDS] = state["target_embedding.weight"]
-    if not _ties(settings):
+    if settings.tied not in ("three_way", "target"):
         found[OUTPUT] = state["output.weight"]
     words = model.output.out_features
     found[OUTPUT_BIAS] = state.get("output.bias", torch.zeros(words)).view(1, words)
     return found
 
 
-def _configuration(settings: TransformerSettings, tokenizers: Tokenizers) -> dict[str, Any]:
+def _configuration(model: Transformer) -> dict[str, Any]:
+    settings = model.settings
+    both = {
+        "layers": (settings.encoder_layers, settings.decoder_layers),
+        "attention_heads": (settings.heads, settings.heads),
+        "ffn_dim": (settings.feed_forward, settings.feed_forward),
+    }
+    theirs = {ours: theirs for theirs, ours in ACTIVATIONS.items() if theirs != "swish"}
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
-        "vocab_size": len(tokenizers.source),
-        "decoder_vocab_size": len(tokenizers.target),
+        "vocab_size": model.source_embedding.num_embeddings,
+        "decoder_vocab_size": model.output.out_features,
         "d_model": settings.width,
-        "encoder_layers": settings.encoder_layers,
-        "decoder_layers": settings.decoder_layers,
-        "encoder_attention_heads": settings.heads,
-        "decoder_attention_heads": settings.heads,
-        "encoder_ffn_dim": settings.feed_forward,
-        "decoder_ffn_dim": settings.feed_forward,
-        "activation_function": _THEIRS.get(settings.activation, settings.activation),
+        **{f"encoder_{key}": encoder for key, (encoder, _) in both.items()},
+        **{f"decoder_{key}": decoder for key, (_, decoder) in both.items()},
+        "activation_function": theirs[settings.activation],
         "dropout": settings.dropout,
         "max_position_embeddings": _POSITIONS,
         "scale_embedding": settings.scale_embedding,
         "share_encoder_decoder_embeddings": settings.tied == "three_way",
-        "tie_word_embeddings": _ties(settings),
+        "tie_word_embeddings": settings.tied in ("three_way", "target"),
         "normalize_before": False,
-        "pad_token_id": PAD,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
-        "forced_eos_token_id": EOS,
         "dtype": "float32",
+        **_IDS,
     }
-
-
-def _ties(settings: TransformerSettings) -> bool:
-    return settings.tied in ("three_way", "target")
-
-
-def _generation(beam: int) -> dict[str, Any]:
-    return {
-        "num_beams": beam,
-        "early_stopping": True,
-        "max_length": _POSITIONS // 2,
-        "bad_words_ids": [[PAD], [BOS]],
-        "pad_token_id": PAD,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
-        "forced_eos_token_id": EOS,
-    }
-
-
-def _write_tokenizers(folder: Path, tokenizers: Tokenizers) -> None:
-    files.write(folder / "source.spm", tokenizers.source.model)
-    files.write(folder / "target.spm", tokenizers.target.model)
-    _write(folder / "vocab.json", _vocabulary(tokenizers.source))
-    if not _shared_words(tokenizers):
-        _write(folder / "target_vocab.json", _vocabulary(tokenizers.target))
-
-
-def _shared_words(tokenizers: Tokenizers) -> bool:
-    return _vocabulary(tokenizers.source) == _vocabulary(tokenizers.target)
-
-
-def _vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
-    return {piece: id for id, piece in enumerate(tokenizer.pieces(range(len(tokenizer))))}
-
-
-def _write(path: Path, table: dict[str, Any]) -> None:
-    files.write(path, (json.dumps(table, indent=2, ensure_ascii=False) + "\n").encode())
