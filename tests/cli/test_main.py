@@ -16,7 +16,6 @@ from tests.journeys.commands import run
 
 import regard
 from regard.cli import shipped
-from regard.cli.commands import models
 from regard.cli.main import _failed, _take_debug, app
 from regard.cli.output import streams
 from regard.cli.signals import Interrupted, Signals
@@ -233,7 +232,6 @@ def test_models_lists_configurations_and_what_cards_say(tmp_path, monkeypatch):
         assert f"  {name} " in result.out
     monkeypatch.setattr(shipped, "MODELS", tmp_path / "none")
     assert "none is bundled" in run("models").out
-    assert models.EXAMPLES
 
 
 def test_a_shell_completes_names(monkeypatch):

@@ -1,14 +1,23 @@
-"""Groups of commands: help that lists each command with its whole first sentence."""
+"""Commands of typer from functions: options from dataclasses, help texts from docstrings; groups of commands."""
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from functools import wraps
+from inspect import Parameter
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
 # Longer than any first sentence.
 _WHOLE = 10_000
+_SECTION = re.compile(r"^(Args|Attributes|Examples):\n((?: .*\n*|\n)*)", re.MULTILINE)
+_ENTRY = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 class Group(TyperGroup):
@@ -20,15 +29,82 @@ class Group(TyperGroup):
         super().format_commands(ctx, formatter)
 
 
-def group(help: str, epilog: str) -> typer.Typer:
-    """A group that prints its help when it is called without a command."""
-    made = typer.Typer(
-        cls=Group, help=help, epilog=epilog, rich_markup_mode=None, invoke_without_command=True
+def group(help: str, **settings: Any) -> typer.Typer:
+    """A group of commands."""
+    return typer.Typer(
+        cls=Group, help=help, rich_markup_mode=None, invoke_without_command=True, **settings
     )
-    made.callback()(print_help)
-    return made
 
 
 def print_help(context: typer.Context) -> None:
+    """Print the help of a group that is called without a command."""
     if context.invoked_subcommand is None:
         print(context.get_help())
+
+
+def add(app: typer.Typer, *commands: Callable[..., None]) -> None:
+    """Add functions to a group: the section "Examples" of a docstring is printed below its options."""
+    for command in commands:
+        examples = _sections(command).get("Examples", "").rstrip()
+        epilog = f"\b\nExamples:\n{re.sub('^    ', '  ', examples, flags=re.MULTILINE)}"
+        app.command(epilog=epilog if examples else None)(grouped(command))
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with an option for each parameter, and for each field of the dataclasses among its parameters.
+
+    Name, type and default become the option's, and the entry in the section "Args" or "Attributes" of the docstring
+    becomes its help. A `typer.Option` or `typer.Argument` in an annotation adds to that. When the command runs, the
+    dataclasses are made of the values of their options.
+    """
+    parameters = list(_parameters(command))
+
+    @wraps(command)
+    def expanded(**given: Any) -> None:
+        _call(command, given)
+
+    expanded.__doc__ = _SECTION.sub("", inspect.getdoc(command) or "")
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {one.name: one.annotation for one in parameters}
+    return expanded
+
+
+def _parameters(declared: Callable[..., Any]) -> Iterator[Parameter]:
+    sections = _sections(declared)
+    described = dict(_ENTRY.findall(sections.get("Args", "") + sections.get("Attributes", "")))
+    hints = get_type_hints(declared, include_extras=True)
+    for name, one in inspect.signature(declared).parameters.items():
+        kind = hints[name]
+        if is_dataclass(kind) and isinstance(kind, type):
+            yield from _parameters(kind)
+            continue
+        if kind is not typer.Context:
+            kind = _with_help(name, kind, " ".join(described.get(name, "").split()))
+        yield one.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind)
+
+
+def _with_help(name: str, hint: Any, help: str) -> Any:
+    """The annotation of an option. A switch has no `--no-` form and a path is a FILE unless told otherwise."""
+    kind, *given = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    option = copy.copy(given[0]) if given else typer.Option()
+    option.help = help or option.help
+    if kind is bool and not given:
+        option.param_decls = ("--" + name.strip("_").replace("_", "-"),)
+    if "Path" in str(kind):
+        option.metavar = option.metavar or "FILE"
+    return Annotated[kind, option]
+
+
+def _call(declared: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """Call a function, or make a dataclass, with the options that are its own or those of its dataclasses."""
+    hints = get_type_hints(declared)
+    return declared(
+        **{
+            name: _call(hints[name], given) if is_dataclass(hints[name]) else given[name]
+            for name in inspect.signature(declared).parameters
+        }
+    )
+
+
+def _sections(declared: Callable[..., Any]) -> dict[str, str]:
+    return dict(_SECTION.findall((inspect.getdoc(declared) or "") + "\n"))

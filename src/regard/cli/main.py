@@ -27,9 +27,8 @@ from regard.cli.commands import (
     train,
     translate,
 )
-from regard.cli.group import Group
+from regard.cli.group import add, group, print_help
 from regard.cli.launched import Invocation
-from regard.cli.options.groups import grouped
 from regard.cli.output import streams
 from regard.cli.signals import Interrupted
 from regard.errors import ConfigurationError, RegardError
@@ -37,14 +36,11 @@ from regard.errors import ConfigurationError, RegardError
 # Typer has its own copy of click; these are the base classes of its errors.
 _UsageError, _ClickException = typer.BadParameter.__mro__[1:3]
 
-app = typer.Typer(
+app = group(
+    "Translate, train, and see what each word looked at.",
     name="regard",
-    cls=Group,
     context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,
-    invoke_without_command=True,
     pretty_exceptions_enable=False,
-    help="Translate, train, and see what each word looked at.",
     epilog="""\b
 Examples:
   regard translate "El gato negro duerme." --look
@@ -71,21 +67,13 @@ def _regard(
         bool, typer.Option("--debug", help="Show the traceback of a failure; with any command.")
     ] = False,
 ) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+    print_help(context)
 
 
-app.command(epilog=translate.EXAMPLES)(grouped(translate.translate))
-app.command(epilog=train.EXAMPLES)(grouped(train.train))
-app.command(epilog=evaluate.EXAMPLES)(grouped(evaluate.evaluate))
-app.command(epilog=align.EXAMPLES)(grouped(align.align))
+add(app, translate.translate, train.train, evaluate.evaluate, align.align)
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
-app.command(epilog=look.EXAMPLES)(grouped(look.look))
-app.command(epilog=explore.EXAMPLES)(grouped(explore.explore))
-app.command(epilog=export.EXAMPLES)(grouped(export.export))
-app.command(epilog=shortlist.EXAMPLES)(grouped(shortlist.shortlist))
-app.command(epilog=models.EXAMPLES)(grouped(models.models))
+add(app, look.look, explore.explore, export.export, shortlist.shortlist, models.models)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

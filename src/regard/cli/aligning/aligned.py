@@ -28,27 +28,23 @@ class LinkMethod(StrEnum):
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """Which attention links words, and how; None where the model's own choice stays."""
+    """Which attention links words, and how; None where the model's own choice stays.
 
-    layer: Annotated[int | None, typer.Option(help="One layer of the decoder, from 0.")] = None
-    head: Annotated[int | None, typer.Option(help="One head of it, from 0.")] = None
-    shift: Annotated[
-        bool | None,
-        typer.Option(
-            "--shift/--no-shift",
-            help="Read the step that has just read a target word, or the one that writes it.",
-        ),
-    ] = None
-    balance: Annotated[
-        bool | None,
-        typer.Option("--balance/--no-balance", help="Let source words compete for target words."),
-    ] = None
-    method: Annotated[
-        LinkMethod | None, typer.Option(help="How weights become links; see docs/align.md.")
-    ] = None
-    threshold: Annotated[
-        float | None, typer.Option(help="The weight that makes a link, with --method threshold.")
-    ] = None
+    Attributes:
+        layer: One layer of the decoder, from 0.
+        head: One head of it, from 0.
+        shift: Read the step that has just read a target word, or the one that writes it.
+        balance: Let source words compete for target words.
+        method: How weights become links; see docs/align.md.
+        threshold: The weight that makes a link, with --method threshold.
+    """
+
+    layer: int | None = None
+    head: int | None = None
+    shift: Annotated[bool | None, typer.Option("--shift/--no-shift")] = None
+    balance: Annotated[bool | None, typer.Option("--balance/--no-balance")] = None
+    method: LinkMethod | None = None
+    threshold: float | None = None
 
     @property
     def changes(self) -> dict[str, Any]:

@@ -22,63 +22,48 @@ if TYPE_CHECKING:
     from regard.translation.aligning.aligner import Aligned, Aligner
     from regard.translation.evaluation.alignment import Link
 
-EXAMPLES = """\b
-Examples:
-  regard align text.es text.en > links.txt
-  regard align --text "El gato negro duerme ." "The black cat sleeps ." --out links.png
-  regard align text.es text.en --layer 1 --head 0 --shift --method threshold --threshold 0.2
-  regard align text.es text.en --model es-en --reverse-model runs/en-es --format json
-  regard align --choose gold.jsonl --model runs/mine"""
-
 _CHUNK = 256
 Words = list[str]
 
 
 def align(
     *,
-    source: Annotated[
-        str | None, typer.Argument(metavar="SOURCE", help="A file of sentences, one a line.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Argument(metavar="TARGET", help="Their translations, line for line.")
-    ] = None,
-    text: Annotated[
-        bool, typer.Option("--text", help="SOURCE and TARGET are a sentence each, not files.")
-    ] = False,
+    source: Annotated[str | None, typer.Argument(metavar="SOURCE")] = None,
+    target: Annotated[str | None, typer.Argument(metavar="TARGET")] = None,
+    text: bool = False,
     model: ModelOptions,
-    reverse_model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|DIR", help="A model the other way round, for --method grow-diagonal."
-        ),
-    ] = None,
+    reverse_model: Annotated[str | None, typer.Option(metavar="NAME|DIR")] = None,
     links: LinkOptions,
-    format: Annotated[
-        report.Format, typer.Option(help='Pharaoh\'s "0-0 1-2", or JSON, a line each.')
-    ] = report.Format.text,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A picture of one pair (.png, .svg, .pdf)."),
-    ] = None,
-    choose: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="GOLD",
-            help="Find the layer, head and method with the least errors on these, and keep them "
-            "in the model's folder.",
-        ),
-    ] = None,
-    flip: Annotated[
-        bool, typer.Option("--flip", help="The gold's source is the model's target.")
-    ] = False,
-    limit: Annotated[int | None, typer.Option(help="With --choose: so many sentences.")] = None,
-    store: Annotated[
-        bool, typer.Option("--store/--no-store", help="With --choose: keep what was found.")
-    ] = True,
+    format: report.Format = report.Format.text,
+    out: Path | None = None,
+    choose: Annotated[Path | None, typer.Option(metavar="GOLD")] = None,
+    flip: bool = False,
+    limit: int | None = None,
+    store: Annotated[bool, typer.Option("--store/--no-store")] = True,
 ) -> None:
     """Force a model to write given translations, and link each word to the one it looked at.
 
     Words are what white space keeps apart. Each link is SOURCE-TARGET, counted from 0.
+
+    Args:
+        source: A file of sentences, one a line.
+        target: Their translations, line for line.
+        text: SOURCE and TARGET are a sentence each, not files.
+        reverse_model: A model the other way round, for --method grow-diagonal.
+        format: Pharaoh's "0-0 1-2", or JSON, a line each.
+        out: A picture of one pair (.png, .svg, .pdf).
+        choose: Find the layer, head and method with the least errors on these, and keep them in the
+            model's folder.
+        flip: The gold's source is the model's target.
+        limit: With --choose: so many sentences.
+        store: With --choose: keep what was found.
+
+    Examples:
+        regard align text.es text.en > links.txt
+        regard align --text "El gato negro duerme ." "The black cat sleeps ." --out links.png
+        regard align text.es text.en --layer 1 --head 0 --shift --method threshold --threshold 0.2
+        regard align text.es text.en --model es-en --reverse-model runs/en-es --format json
+        regard align --choose gold.jsonl --model runs/mine
     """
     streams.output()
     if links.method is LinkMethod.grow_diagonal and reverse_model is None:

@@ -9,18 +9,9 @@ from typing import Annotated
 import typer
 
 from regard.cli import shipped
-from regard.cli.group import group
+from regard.cli.group import add, group, print_help
 from regard.cli.output import report
 from regard.errors import ConfigurationError
-
-EXAMPLES = """\b
-Examples:
-  regard config list
-  regard config show tatoeba-es-en > my.toml
-  regard config show my.toml --full
-  regard config keys training"""
-
-app = group("List and show configurations; explain their keys.", EXAMPLES)
 
 
 class _Format(StrEnum):
@@ -28,7 +19,6 @@ class _Format(StrEnum):
     markdown = "markdown"
 
 
-@app.command("list")
 def list_shipped() -> None:
     """List the shipped configurations."""
     width = max(map(len, shipped.configurations()), default=0)
@@ -36,25 +26,20 @@ def list_shipped() -> None:
         report.say(f"{name:{width}}  {shipped.summary(path)}")
 
 
-@app.command()
 def show(
     name: Annotated[
-        str,
-        typer.Argument(
-            metavar="CONFIG",
-            help="A shipped configuration's name, a TOML file, or a run folder.",
-            autocompletion=shipped.complete_configuration,
-        ),
+        str, typer.Argument(metavar="CONFIG", autocompletion=shipped.complete_configuration)
     ],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key; implies --full."),
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Print every key, with the defaults filled in.")
-    ] = False,
+    changes: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None,
+    full: bool = False,
 ) -> None:
-    """Print a configuration, checked, in TOML."""
+    """Print a configuration, checked, in TOML.
+
+    Args:
+        name: A shipped configuration's name, a TOML file, or a run folder.
+        changes: Change a key; implies --full.
+        full: Print every key, with the defaults filled in.
+    """
     from regard.translation import settings
 
     own = Path(name) / "config.toml"
@@ -66,17 +51,16 @@ def show(
         report.say(path.read_text(encoding="utf-8-sig").rstrip("\n"))
 
 
-@app.command()
 def keys(
-    table: Annotated[
-        str | None,
-        typer.Argument(metavar="TABLE", help="Only this table: data, model, training, ..."),
-    ] = None,
-    format: Annotated[
-        _Format, typer.Option(help="Text, or the page of the documentation.")
-    ] = _Format.text,
+    table: Annotated[str | None, typer.Argument(metavar="TABLE")] = None,
+    format: _Format = _Format.text,
 ) -> None:
-    """Explain every key: its values, its default and its meaning."""
+    """Explain every key: its values, its default and its meaning.
+
+    Args:
+        table: Only this table: data, model, training, ...
+        format: Text, or the page of the documentation.
+    """
     from regard.translation.settings import reference
 
     if format is _Format.markdown:
@@ -98,3 +82,17 @@ def keys(
             default = f" (default {key.default})" if key.default else ""
             report.say(f"  {key.name}: {key.values.replace('`', '')}{default}\n      {key.meaning}")
         report.say("")
+
+
+app = group(
+    "List and show configurations; explain their keys.",
+    callback=print_help,
+    epilog="""\b
+Examples:
+  regard config list
+  regard config show tatoeba-es-en > my.toml
+  regard config show my.toml --full
+  regard config keys training""",
+)
+app.command("list")(list_shipped)
+add(app, show, keys)

@@ -17,55 +17,46 @@ from regard.cli.output import report
 from regard.cli.output.doubts import Doubts
 from regard.errors import ConfigurationError
 
-EXAMPLES = """\b
-Examples:
-  regard evaluate --model es-en --source test.es --target test.en
-  regard evaluate --model es-en --tsv test.tsv --source-column 1 --target-column 0
-  regard evaluate --model runs/mine --tsv test.tsv --beam 10 --out translations.txt
-  regard evaluate --model runs/mine --tsv valid.tsv --length-penalty 1.5
-  regard evaluate --model runs/mine --tsv test.tsv --baseline es-en
-  regard evaluate --hypotheses translations.txt --target test.en --baseline others.txt
-  regard evaluate --model es-en --alignments gold.jsonl --flip
-  regard evaluate --model runs/dates --generated"""
-
 
 def evaluate(
     *,
     model: ModelOptions,
-    hypotheses: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Score these translations (or links), one a line."),
-    ] = None,
+    hypotheses: Path | None = None,
     test: TestSet,
     search: SearchOptions,
     speed: SpeedOptions,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the translations there, too.")
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|NAME|DIR",
-            help="Another system, its translations or its model, with the same beam and penalties: is the difference "
-            "significant?",
-        ),
-    ] = None,
-    resamples: Annotated[int, typer.Option(help="With --baseline: test sets drawn.")] = 1000,
-    seed: Annotated[int, typer.Option(help="With --baseline: of the draws.")] = 12345,
-    alignments: Annotated[
-        Path | None,
-        typer.Option(metavar="GOLD", help="Score word links instead: AER, precision, recall."),
-    ] = None,
-    flip: Annotated[
-        bool, typer.Option("--flip", help="The gold's source is the model's target.")
-    ] = False,
-    format: Annotated[
-        report.Format, typer.Option(help="For people, or JSON.")
-    ] = report.Format.text,
+    out: Path | None = None,
+    baseline: Annotated[str | None, typer.Option(metavar="FILE|NAME|DIR")] = None,
+    resamples: int = 1000,
+    seed: int = 12345,
+    alignments: Annotated[Path | None, typer.Option(metavar="GOLD")] = None,
+    flip: bool = False,
+    format: report.Format = report.Format.text,
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, TER and exact matches, by sacreBLEU.
 
     Every line counts, an empty one too. A file that is not here is looked for in REGARD_DATA.
+
+    Args:
+        hypotheses: Score these translations (or links), one a line.
+        out: Write the translations there, too.
+        baseline: Another system, its translations or its model, with the same beam and penalties:
+            is the difference significant?
+        resamples: With --baseline: test sets drawn.
+        seed: With --baseline: of the draws.
+        alignments: Score word links instead: AER, precision, recall.
+        flip: The gold's source is the model's target.
+        format: For people, or JSON.
+
+    Examples:
+        regard evaluate --model es-en --source test.es --target test.en
+        regard evaluate --model es-en --tsv test.tsv --source-column 1 --target-column 0
+        regard evaluate --model runs/mine --tsv test.tsv --beam 10 --out translations.txt
+        regard evaluate --model runs/mine --tsv valid.tsv --length-penalty 1.5
+        regard evaluate --model runs/mine --tsv test.tsv --baseline es-en
+        regard evaluate --hypotheses translations.txt --target test.en --baseline others.txt
+        regard evaluate --model es-en --alignments gold.jsonl --flip
+        regard evaluate --model runs/dates --generated
     """
     search.check()
     system = System(model, search, speed)

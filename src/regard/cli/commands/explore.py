@@ -10,32 +10,27 @@ import typer
 from regard.cli.options.model import DEFAULT_MODEL, Device
 from regard.cli.output import report, streams
 
-EXAMPLES = """\b
-Examples:
-  regard explore
-  regard explore es-en es-en-recurrent --open
-  regard explore runs/own --port 8000"""
-
 
 def explore(
     *,
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="MODEL", help="Bundled models' names or run folders. [default: es-en]"
-        ),
-    ] = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 takes any free one.")
-    ] = 0,
-    open_: Annotated[
-        bool, typer.Option("--open", help="Open the page in the default browser.")
-    ] = False,
+    models: Annotated[list[str] | None, typer.Argument(metavar="MODEL")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
+    open_: bool = False,
     device: Device = "cpu",
 ) -> None:
     """See, step through and change what a model attends to, in a browser.
 
     The server answers on 127.0.0.1 alone, and opens no model but those named here. Ctrl-C ends it.
+
+    Args:
+        models: Bundled models' names or run folders. [default: es-en]
+        port: The port; 0 takes any free one.
+        open_: Open the page in the default browser.
+
+    Examples:
+        regard explore
+        regard explore es-en es-en-recurrent --open
+        regard explore runs/own --port 8000
     """
     from regard.explorer.server import Explorer, Models, serve
     from regard.translation.opening import find

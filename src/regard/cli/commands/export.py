@@ -12,12 +12,6 @@ from regard.cli.options.model import DEFAULT_MODEL, Model, open_translator
 from regard.cli.output import report
 from regard.errors import ConfigurationError
 
-EXAMPLES = """\b
-Examples:
-  regard export --to ctranslate2 es-en-ctranslate2
-  regard export --to ctranslate2 es-en-int8 --quantization int8
-  regard export --model runs/post-norm --to huggingface es-en-marian"""
-
 
 class Form(StrEnum):
     ctranslate2 = "ctranslate2"
@@ -34,18 +28,25 @@ class Quantization(StrEnum):
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the result.")],
-    to: Annotated[Form, typer.Option(help="What for: the engine, or Marian at Hugging Face.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    to: Form,
     model: Model = DEFAULT_MODEL,
-    quantization: Annotated[
-        Quantization | None,
-        typer.Option(help="Of ctranslate2: how weights are stored. [default: float32]"),
-    ] = None,
+    quantization: Quantization | None = None,
 ) -> None:
     """Write a Transformer and its tokenizers in another project's format: the same translations from there.
 
     A recurrent model has no counterpart in either. Marian normalises after each sublayer, so a model with norm =
     "pre" (the default) goes to ctranslate2 only.
+
+    Args:
+        folder: A new folder for the result.
+        to: What for: the engine, or Marian at Hugging Face.
+        quantization: Of ctranslate2: how weights are stored. [default: float32]
+
+    Examples:
+        regard export --to ctranslate2 es-en-ctranslate2
+        regard export --to ctranslate2 es-en-int8 --quantization int8
+        regard export --model runs/post-norm --to huggingface es-en-marian
     """
     if quantization is not None and to is not Form.ctranslate2:
         raise ConfigurationError(

@@ -17,15 +17,6 @@ from regard.errors import ConfigurationError, DataError
 if TYPE_CHECKING:
     from regard.viewing.alignment import Alignment
 
-EXAMPLES = """\b
-Examples:
-  regard look "El gato negro duerme."
-  regard look "El gato negro duerme." --out alignment.html
-  regard look "El gato negro duerme." --target "The black cat sleeps." --out alignment.svg
-  regard look "El gato negro duerme." --attention encoder --layer 0 --head 2 --out self.png
-  regard look --model runs/reverse "a b c d" --pieces
-  regard look --watch my_model:example --out heads"""
-
 _Chosen = dict[int, list[tuple[int, "Alignment"]]]
 
 
@@ -42,41 +33,42 @@ class Background(StrEnum):
 
 def look(
     *,
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="One sentence.")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="A translation to look along, instead of the model's own.")
-    ] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT")] = None,
+    target: str | None = None,
     model: ModelOptions,
-    attention: Annotated[
-        Attention,
-        typer.Option(help="The decoder's of the source, or that of the encoder or decoder itself."),
-    ] = Attention.cross,
-    layer: Annotated[int | None, typer.Option(help="One layer, from 0.")] = None,
-    head: Annotated[int | None, typer.Option(help="One head, from 0.")] = None,
-    pieces: Annotated[
-        bool, typer.Option("--pieces", help="Show subword pieces instead of whole words.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A picture (.png, .svg, .pdf) or a page (.html)."),
-    ] = None,
-    watch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:CALL",
-            help="Look inside a model of your own instead: CALL() of MODULE, which is imported and run,"
-            " returns the model and its inputs. --out then names a folder of pictures, or a page (.html).",
-        ),
-    ] = None,
-    theme: Annotated[
-        Background | None,
-        typer.Option(help="Light or dark. [default: light; in a terminal as it says it is]"),
-    ] = None,
+    attention: Attention = Attention.cross,
+    layer: int | None = None,
+    head: int | None = None,
+    pieces: bool = False,
+    out: Path | None = None,
+    watch: Annotated[str | None, typer.Option(metavar="MODULE:CALL")] = None,
+    theme: Background | None = None,
 ) -> None:
     """Draw what each word looked at: queries down, keys across.
 
     Into a file go all layers and heads, or those of --layer and --head; a page shows one at a time. Without --out the
     terminal shows one layer (the last one, unless told), the mean of its heads or one of them.
+
+    Args:
+        text: One sentence.
+        target: A translation to look along, instead of the model's own.
+        attention: The decoder's of the source, or that of the encoder or decoder itself.
+        layer: One layer, from 0.
+        head: One head, from 0.
+        pieces: Show subword pieces instead of whole words.
+        out: A picture (.png, .svg, .pdf) or a page (.html).
+        watch: Look inside a model of your own instead: CALL() of MODULE, which is imported and run,
+            returns the model and its inputs. --out then names a folder of pictures, or a page
+            (.html).
+        theme: Light or dark. [default: light; in a terminal as it says it is]
+
+    Examples:
+        regard look "El gato negro duerme."
+        regard look "El gato negro duerme." --out alignment.html
+        regard look "El gato negro duerme." --target "The black cat sleeps." --out alignment.svg
+        regard look "El gato negro duerme." --attention encoder --layer 0 --head 2 --out self.png
+        regard look --model runs/reverse "a b c d" --pieces
+        regard look --watch my_model:example --out heads
     """
     if watch is not None:
         others = {

@@ -8,15 +8,15 @@ from pathlib import Path
 from regard.cli import card, shipped
 from regard.cli.output import report
 
-EXAMPLES = """\b
-Examples:
-  regard models
-  regard translate --model es-en "Buenos días."
-  regard train reverse"""
-
 
 def models() -> None:
-    """List the bundled models and the shipped configurations."""
+    """List the bundled models and the shipped configurations.
+
+    Examples:
+        regard models
+        regard translate --model es-en "Buenos días."
+        regard train reverse
+    """
     print("Models (regard translate --model NAME):")
     for name, folder in shipped.models().items():
         report.say(f"  {name}")

@@ -18,41 +18,33 @@ if TYPE_CHECKING:
     from regard.translation.runs import Run
     from regard.translation.text.corpora import Pair
 
-EXAMPLES = """\b
-Examples:
-  regard shortlist --model runs/mine
-  regard shortlist --model runs/mine --data FOLDER --each 200
-  regard shortlist --model runs/mine --source text.es --target text.en
-  regard translate --model runs/mine --shortlist < text.es > text.en"""
-
 
 def shortlist(
     *,
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FILES",
-            help="Tables of sentence pairs. [default: the model's training corpora]",
-        ),
-    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILES")] = None,
     model: Model = DEFAULT_MODEL,
     corpus: CorpusOptions,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Where the corpora of the model's training start, as of train."
-        ),
-    ] = None,
-    each: Annotated[int, typer.Option(help="Translations kept of each word piece.")] = 100,
-    always: Annotated[
-        int, typer.Option(help="Of the most frequent pieces, which any sentence may have.")
-    ] = 200,
+    data: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
+    each: int = 100,
+    always: int = 200,
 ) -> None:
     """Learn from sentence pairs which words translate which, and write a short list for each into the model's folder.
 
     `regard translate --shortlist` then chooses among the lists of a sentence's words, which is quicker. One pair in a
     hundred is held out to measure the lists. A file that is not here is looked for in
     REGARD_DATA.
+
+    Args:
+        files: Tables of sentence pairs. [default: the model's training corpora]
+        data: Where the corpora of the model's training start, as of train.
+        each: Translations kept of each word piece.
+        always: Of the most frequent pieces, which any sentence may have.
+
+    Examples:
+        regard shortlist --model runs/mine
+        regard shortlist --model runs/mine --data FOLDER --each 200
+        regard shortlist --model runs/mine --source text.es --target text.en
+        regard translate --model runs/mine --shortlist < text.es > text.en
     """
     for name, count in (("--each", each), ("--always", always)):
         check_whole(name, count, 1, 10_000)

@@ -25,16 +25,6 @@ if TYPE_CHECKING:
     from regard.translation.training.loop import Trainer
     from regard.translation.training.processes import Processes
 
-EXAMPLES = """\b
-Examples:
-  regard train dates
-  regard train tatoeba-es-en --data FOLDER --run runs/mine
-  regard train my.toml --set training.max_steps=2000 --set model.width=128
-  regard train my.toml --resume
-  regard train runs/mine --resume --set training.max_steps=4000
-  regard train my.toml --from runs/mine --run runs/tuned
-  torchrun --nproc-per-node 2 -m -- regard train my.toml"""
-
 
 @dataclass(frozen=True)
 class _Training:
@@ -48,46 +38,17 @@ class _Training:
 def train(
     context: typer.Context,
     config: Annotated[
-        str,
-        typer.Argument(
-            metavar="CONFIG",
-            help="A TOML file, a shipped configuration's name, or with --resume a run folder.",
-            autocompletion=shipped.complete_configuration,
-        ),
+        str, typer.Argument(metavar="CONFIG", autocompletion=shipped.complete_configuration)
     ],
-    run: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The run folder. [default: runs/NAME]")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where the corpora's paths start. [default: the first that has them of REGARD_DATA, "
-            "the configuration's folder and the working folder]",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the newest checkpoint of the run.")
-    ] = False,
+    run: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
+    resume: bool = False,
     start: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="NAME|DIR",
-            help="Start from the published weights and tokenizers of a bundled model or a run.",
-            autocompletion=shipped.complete_model,
-        ),
+        typer.Option("--from", metavar="NAME|DIR", autocompletion=shipped.complete_model),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change the configuration, as often as needed."
-        ),
-    ] = None,
-    tensorboard: Annotated[
-        bool,
-        typer.Option("--tensorboard", help="Write scalars for TensorBoard into the run folder."),
-    ] = False,
+    changes: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None,
+    tensorboard: bool = False,
     device: Device = "cpu",
 ) -> None:
     """Train a translator.
@@ -95,6 +56,25 @@ def train(
     Ctrl-C finishes the step, saves and ends; --resume continues. The run folder holds the configuration, the
     tokenizers, checkpoints, metrics.jsonl, curves.png, and at the end model.safetensors and card.md.
     Started by torchrun, several processes share the batches of one training.
+
+    Args:
+        config: A TOML file, a shipped configuration's name, or with --resume a run folder.
+        run: The run folder. [default: runs/NAME]
+        data: Where the corpora's paths start. [default: the first that has them of REGARD_DATA, the
+            configuration's folder and the working folder]
+        resume: Continue from the newest checkpoint of the run.
+        start: Start from the published weights and tokenizers of a bundled model or a run.
+        changes: Change the configuration, as often as needed.
+        tensorboard: Write scalars for TensorBoard into the run folder.
+
+    Examples:
+        regard train dates
+        regard train tatoeba-es-en --data FOLDER --run runs/mine
+        regard train my.toml --set training.max_steps=2000 --set model.width=128
+        regard train my.toml --resume
+        regard train runs/mine --resume --set training.max_steps=4000
+        regard train my.toml --from runs/mine --run runs/tuned
+        torchrun --nproc-per-node 2 -m -- regard train my.toml
     """
     if resume and start is not None:
         raise ConfigurationError(

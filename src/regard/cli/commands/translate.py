@@ -14,10 +14,10 @@ from regard.cli.options import corpora
 from regard.cli.options.checks import check_sentences, check_writable
 from regard.cli.options.model import (
     DEFAULT_MODEL,
+    MODEL,
     SpeedOptions,
     To,
     WeightType,
-    model_option,
     open_translator,
 )
 from regard.cli.options.search import SamplingOptions, SearchOptions
@@ -38,19 +38,6 @@ from regard.errors import ConfigurationError
 if TYPE_CHECKING:
     from regard.translation.translator import Translator
 
-EXAMPLES = """\b
-Examples:
-  regard translate "El gato negro duerme." --look
-  regard translate < text.es > text.en
-  regard translate --input text.es --output text.en
-  regard translate --paragraphs < book.es > book.en
-  regard translate "Hace frío." --nbest 3 --scores
-  regard translate "Hace frío." --prefix "The weather"
-  regard translate "Hace frío." --confidence --alignment
-  regard translate --format json < text.es > text.jsonl
-  regard translate "Hace frío." --sample --temperature 0.7 --seed 1
-  regard translate --model runs/one --model runs/two "Buenos días." """
-
 # Paragraphs that are translated together.
 _PARAGRAPHS = 32
 # For so few sentences, loading compiled loops takes longer than translating without them.
@@ -59,13 +46,7 @@ _FEW = 4
 
 def translate(
     *,
-    model: Annotated[
-        list[str] | None,
-        model_option(
-            "A bundled model's name or a run folder; several times: the mean of their "
-            "probabilities. [default: es-en]"
-        ),
-    ] = None,
+    model: Annotated[list[str] | None, MODEL] = None,
     to: To = None,
     given: InputOptions,
     wanted: OutputOptions,
@@ -78,6 +59,22 @@ def translate(
 
     Each TEXT is one sentence. Without any, each line of --input or of standard input is one, and gives one line:
     an empty line an empty one. Only a line feed ends a line; control characters within one become spaces.
+
+    Args:
+        model: A bundled model's name or a run folder; several times: the mean of their
+            probabilities. [default: es-en]
+
+    Examples:
+        regard translate "El gato negro duerme." --look
+        regard translate < text.es > text.en
+        regard translate --input text.es --output text.en
+        regard translate --paragraphs < book.es > book.en
+        regard translate "Hace frío." --nbest 3 --scores
+        regard translate "Hace frío." --prefix "The weather"
+        regard translate "Hace frío." --confidence --alignment
+        regard translate --format json < text.es > text.jsonl
+        regard translate "Hace frío." --sample --temperature 0.7 --seed 1
+        regard translate --model runs/one --model runs/two "Buenos días."
     """
     options = TranslateOptions(
         model or [DEFAULT_MODEL], given, wanted, search, sampling, engine, speed

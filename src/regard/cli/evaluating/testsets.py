@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_whole
@@ -32,27 +30,25 @@ _TITLES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 @dataclass(frozen=True)
 class TestSet:
-    """The options that name a test set."""
+    """The options that name a test set.
+
+    Attributes:
+        source: Sentences, one a line.
+        target: Their translations, line for line.
+        tsv: Both, in columns.
+        source_column: Column of --tsv, from 0. [default: as in the training]
+        target_column: Column of --tsv, from 0. [default: as in the training]
+        generated: The held-out part of the data the model's task makes.
+    """
 
     __test__ = False  # pytest takes it for a test otherwise
 
-    source: Annotated[Path | None, typer.Option(metavar="FILE", help="Sentences, one a line.")] = (
-        None
-    )
-    target: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Their translations, line for line.")
-    ] = None
-    tsv: Annotated[Path | None, typer.Option(metavar="FILE", help="Both, in columns.")] = None
-    source_column: Annotated[
-        int | None, typer.Option(help="Column of --tsv, from 0. [default: as in the training]")
-    ] = None
-    target_column: Annotated[
-        int | None, typer.Option(help="Column of --tsv, from 0. [default: as in the training]")
-    ] = None
-    generated: Annotated[
-        bool,
-        typer.Option("--generated", help="The held-out part of the data the model's task makes."),
-    ] = False
+    source: Path | None = None
+    target: Path | None = None
+    tsv: Path | None = None
+    source_column: int | None = None
+    target_column: int | None = None
+    generated: bool = False
 
     def check(self, *, translated: bool) -> None:
         """Raises `ConfigurationError` unless the test set is named in one way.

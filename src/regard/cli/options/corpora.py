@@ -6,9 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from regard.cli.options.checks import check_whole
 from regard.errors import ConfigurationError, DataError
@@ -63,18 +61,19 @@ def _scattered(names: Sequence[str], places: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """Sentence pairs: the columns of tables, or pairs of files."""
+    """Sentence pairs: the columns of tables, or pairs of files.
 
-    source: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Sentences, one a line; again for each further file."),
-    ] = None
-    target: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Their translations, in the order of --source."),
-    ] = None
-    source_column: Annotated[int, typer.Option(help="Column of FILES, from 0.")] = 0
-    target_column: Annotated[int, typer.Option(help="Column of FILES, from 0.")] = 1
+    Attributes:
+        source: Sentences, one a line; again for each further file.
+        target: Their translations, in the order of --source.
+        source_column: Column of FILES, from 0.
+        target_column: Column of FILES, from 0.
+    """
+
+    source: list[Path] | None = None
+    target: list[Path] | None = None
+    source_column: int = 0
+    target_column: int = 1
 
     def corpora(self, tables: Sequence[Path] | None) -> list[Corpus]:
         """The corpora of tables, or of pairs of files.

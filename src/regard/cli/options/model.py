@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "es-en"
 
 
-def model_option(help: str) -> Any:
-    """The option `--model` with a help text of its own."""
-    complete = shipped.complete_model
-    return typer.Option("--model", "-m", metavar="NAME|DIR", help=help, autocompletion=complete)
-
-
-Model = Annotated[str, model_option("A bundled model's name or a run folder.")]
+MODEL = typer.Option(
+    "--model",
+    "-m",
+    metavar="NAME|DIR",
+    help="A bundled model's name or a run folder.",
+    autocompletion=shipped.complete_model,
+)
+Model = Annotated[str, MODEL]
 To = Annotated[
     str | None,
     typer.Option(
@@ -45,21 +46,17 @@ class WeightType(StrEnum):
 
 @dataclass(frozen=True)
 class SpeedOptions:
-    """Options that make translating quicker and may change words."""
+    """Options that make translating quicker and may change words.
 
-    quantization: Annotated[
-        WeightType | None,
-        typer.Option(
-            help="How weights are stored: int8 is quicker and changes some words. [default: float32]"
-        ),
-    ] = None
-    shortlist: Annotated[
-        bool,
-        typer.Option(
-            "--shortlist",
-            help="Choose among the words that `regard shortlist` has learnt for each sentence: quicker.",
-        ),
-    ] = False
+    Attributes:
+        quantization: How weights are stored: int8 is quicker and changes some words. [default:
+            float32]
+        shortlist: Choose among the words that `regard shortlist` has learnt for each sentence:
+            quicker.
+    """
+
+    quantization: WeightType | None = None
+    shortlist: bool = False
 
 
 @dataclass(frozen=True)

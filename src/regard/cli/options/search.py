@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from regard.cli.options.checks import check_whole
 from regard.errors import ConfigurationError
@@ -16,31 +14,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Changes of a model's own search; None where it stays."""
+    """Changes of a model's own search; None where it stays.
 
-    beam: Annotated[
-        int | None, typer.Option(help="Hypotheses kept; 1 is greedy. [default: the model's own]")
-    ] = None
-    length_penalty: Annotated[
-        float | None, typer.Option(help="Alpha of ((5 + n) / 6)^alpha; more favours length.")
-    ] = None
-    coverage_penalty: Annotated[
-        float | None,
-        typer.Option(help="Beta: more favours translations that looked at the whole sentence."),
-    ] = None
-    no_repeat_ngram: Annotated[
-        int | None,
-        typer.Option(
-            help="No sequence of so many pieces may occur twice in a translation: stops loops. "
-            "[default: the model's own]"
-        ),
-    ] = None
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(
-            help="Pieces x beam computed at a time; less takes less memory. [default: 8192]"
-        ),
-    ] = None
+    Attributes:
+        beam: Hypotheses kept; 1 is greedy. [default: the model's own]
+        length_penalty: Alpha of ((5 + n) / 6)^alpha; more favours length.
+        coverage_penalty: Beta: more favours translations that looked at the whole sentence.
+        no_repeat_ngram: No sequence of so many pieces may occur twice in a translation: stops
+            loops. [default: the model's own]
+        batch_tokens: Pieces x beam computed at a time; less takes less memory. [default: 8192]
+    """
+
+    beam: int | None = None
+    length_penalty: float | None = None
+    coverage_penalty: float | None = None
+    no_repeat_ngram: int | None = None
+    batch_tokens: int | None = None
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -67,21 +56,21 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """Sampling instead of a search."""
+    """Sampling instead of a search.
 
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Draw words by chance instead of the likeliest.")
-    ] = False
-    temperature: Annotated[
-        float | None, typer.Option(help="Of --sample: below 1 bolder, above 1 more even.")
-    ] = None
-    top_k: Annotated[int | None, typer.Option(help="Of --sample: among so many words.")] = None
-    top_p: Annotated[
-        float | None, typer.Option(help="Of --sample: among the fewest words of this probability.")
-    ] = None
-    seed: Annotated[
-        int | None, typer.Option(help="Of --sample: the same seed draws the same words.")
-    ] = None
+    Attributes:
+        sample: Draw words by chance instead of the likeliest.
+        temperature: Of --sample: below 1 bolder, above 1 more even.
+        top_k: Of --sample: among so many words.
+        top_p: Of --sample: among the fewest words of this probability.
+        seed: Of --sample: the same seed draws the same words.
+    """
+
+    sample: bool = False
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
 
     @property
     def changes(self) -> dict[str, Any]:

@@ -25,102 +25,63 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The text, and the beginnings of its translations."""
+    """The text, and the beginnings of its translations.
 
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="Sentences; without any, lines of standard input."),
-    ] = None
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            "--input", metavar="FILE", help="Translate the lines of a file, plain or gzip."
-        ),
-    ] = None
-    paragraphs: Annotated[
-        bool,
-        typer.Option(
-            "--paragraphs",
-            help="Text of any number of sentences: find and translate them, and keep the text between.",
-        ),
-    ] = False
-    prefix: Annotated[
-        str | None, typer.Option(metavar="WORDS", help="Begin every translation with these words.")
-    ] = None
-    prefixes: Annotated[
-        bool,
-        typer.Option(
-            "--prefixes", help="Each sentence may be followed by a tab and its own --prefix."
-        ),
-    ] = False
-    line_buffered: Annotated[
-        bool, typer.Option("--line-buffered", help="Answer each line before the next is read.")
-    ] = False
+    Attributes:
+        texts: Sentences; without any, lines of standard input.
+        source: Translate the lines of a file, plain or gzip.
+        paragraphs: Text of any number of sentences: find and translate them, and keep the text
+            between.
+        prefix: Begin every translation with these words.
+        prefixes: Each sentence may be followed by a tab and its own --prefix.
+        line_buffered: Answer each line before the next is read.
+    """
+
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None
+    source: Annotated[Path | None, typer.Option("--input")] = None
+    paragraphs: bool = False
+    prefix: Annotated[str | None, typer.Option(metavar="WORDS")] = None
+    prefixes: bool = False
+    line_buffered: bool = False
 
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """The form of the translations."""
+    """The form of the translations.
 
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="Write there, once all is translated; not before."
-        ),
-    ] = None
-    look: Annotated[bool, typer.Option("--look", help="Draw what each word looked at, too.")] = (
-        False
-    )
-    nbest: Annotated[
-        int,
-        typer.Option(
-            help="Translations of each sentence, a line each, the sentence's number first."
-        ),
-    ] = 1
-    scores: Annotated[
-        bool,
-        typer.Option(
-            "--scores", help="Put the score before each: log-probability over the length penalty."
-        ),
-    ] = False
-    confidence: Annotated[
-        bool,
-        typer.Option(
-            "--confidence",
-            help="Show how probable each word was: word|0.98, or in a terminal in colours, "
-            "yellow below 0.75, red below 0.5, bold below 0.25.",
-        ),
-    ] = False
-    alignment: Annotated[
-        bool,
-        typer.Option(
-            "--alignment",
-            help="Put after each which source word each word looked at most: 0-0 2-1.",
-        ),
-    ] = False
-    form: Annotated[
-        Format, typer.Option("--format", help="Lines of text, or a JSON object a line.")
-    ] = Format.text
+    Attributes:
+        out: Write there, once all is translated; not before.
+        look: Draw what each word looked at, too.
+        nbest: Translations of each sentence, a line each, the sentence's number first.
+        scores: Put the score before each: log-probability over the length penalty.
+        confidence: Show how probable each word was: word|0.98, or in a terminal in colours, yellow
+            below 0.75, red below 0.5, bold below 0.25.
+        alignment: Put after each which source word each word looked at most: 0-0 2-1.
+        form: Lines of text, or a JSON object a line.
+    """
+
+    out: Annotated[Path | None, typer.Option("--output")] = None
+    look: bool = False
+    nbest: int = 1
+    scores: bool = False
+    confidence: bool = False
+    alignment: bool = False
+    form: Annotated[Format, typer.Option("--format")] = Format.text
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The engine that searches, and its device."""
+    """The engine that searches, and its device.
+
+    Attributes:
+        engine: The engine of the search; ctranslate2 takes a Transformer, or a folder exported to
+            it.
+        explain: Say on standard error which engine searches, and why a faster one does not.
+    """
 
     device: Device = "cpu"
-    engine: Annotated[
-        EngineName,
-        typer.Option(
-            help="The engine of the search; ctranslate2 takes a Transformer, or a folder exported to it."
-        ),
-    ] = EngineName.regard
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="Say on standard error which engine searches, and why a faster one does not.",
-        ),
-    ] = False
+    engine: EngineName = EngineName.regard
+    explain: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import typer
 from regard.cli import launched
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_writable
-from regard.cli.options.model import Device, To, model_option, open_translator
+from regard.cli.options.model import MODEL, Device, To, open_translator
 from regard.cli.options.search import SamplingOptions, SearchOptions
 from regard.cli.output import bars, report, streams
 from regard.cli.signals import Signals
@@ -27,12 +27,6 @@ from regard.errors import ConfigurationError
 if TYPE_CHECKING:
     from regard.translation.backtranslation.filtering import Tally
 
-EXAMPLES = """\b
-Examples:
-  regard data back-translate news.en --model runs/en-es --out news.tsv
-  regard data back-translate news.en --model runs/en-es --out news.tsv --sample
-  regard data back-translate news.en --model runs/en-es --out news.tsv --resume"""
-
 # Seconds between two lines that say how far the work is.
 _EVERY = 15.0
 
@@ -40,31 +34,16 @@ _EVERY = 15.0
 def back_translate(
     *,
     context: typer.Context,
-    text: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TEXT", help="Sentences of the target language, one a line, plain or gzip."
-        ),
-    ],
-    model: Annotated[
-        str,
-        model_option("The model that translates them into the source language."),
-    ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The new table of sentence pairs.")],
+    text: Annotated[Path, typer.Argument(metavar="TEXT")],
+    model: Annotated[str, MODEL],
+    out: Path,
     to: To = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a table that is not finished.")
-    ] = False,
+    resume: bool = False,
     search: SearchOptions,
     sampling: SamplingOptions,
-    longest: Annotated[int, typer.Option(help="Leave out sentences of more pieces.")] = 250,
-    ratio: Annotated[
-        float,
-        typer.Option(help="Leave out pairs of which one side has so many times as many pieces."),
-    ] = 3.0,
-    tag: Annotated[
-        str, typer.Option(metavar="NAME", help="The tag of the configuration that is printed.")
-    ] = "bt",
+    longest: int = 250,
+    ratio: float = 3.0,
+    tag: Annotated[str, typer.Option(metavar="NAME")] = "bt",
     device: Device = "cpu",
 ) -> None:
     """Translate monolingual text back: a table of synthetic sources and real targets.
@@ -72,6 +51,20 @@ def back_translate(
     Repeated, empty and long sentences are left out, and pairs whose lengths are too different for translations. Ctrl-C
     finishes the current batch and ends; --resume continues. Without --seed, sampling uses seed 1. A file that is not
     here is looked for in REGARD_DATA.
+
+    Args:
+        text: Sentences of the target language, one a line, plain or gzip.
+        model: The model that translates them into the source language.
+        out: The new table of sentence pairs.
+        resume: Continue a table that is not finished.
+        longest: Leave out sentences of more pieces.
+        ratio: Leave out pairs of which one side has so many times as many pieces.
+        tag: The tag of the configuration that is printed.
+
+    Examples:
+        regard data back-translate news.en --model runs/en-es --out news.tsv
+        regard data back-translate news.en --model runs/en-es --out news.tsv --sample
+        regard data back-translate news.en --model runs/en-es --out news.tsv --resume
     """
     sampling.check()
     search.check(**sampling.changes)

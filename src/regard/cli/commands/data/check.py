@@ -12,7 +12,7 @@ import typer
 
 from regard.cli.options.checks import check_picture
 from regard.cli.options.corpora import CorpusOptions
-from regard.cli.options.model import model_option
+from regard.cli.options.model import MODEL
 from regard.cli.output import drawing, report
 from regard.errors import ConfigurationError
 
@@ -20,47 +20,35 @@ if TYPE_CHECKING:
     from regard.translation.text.checking.corpus import Report
     from regard.translation.text.tokenizer import Tokenizer
 
-EXAMPLES = """\b
-Examples:
-  regard data check train.tsv valid.tsv test.tsv
-  regard data check train.tsv test.tsv --source-column 1 --target-column 0 --out lengths.png
-  regard data check --source train.es --target train.en --model es-en
-  regard data check --source train.es --target train.en --source test.es --target test.en --format json"""
-
 
 def check(
     *,
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FILES", help="Tables of tab-separated columns: train, valid, test."
-        ),
-    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILES")] = None,
     corpus: CorpusOptions,
-    model: Annotated[
-        str | None,
-        model_option("Report on this model's vocabulary as well."),
-    ] = None,
-    tokenizer: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Report on this sentencepiece model, for both sides."),
-    ] = None,
-    ratio: Annotated[
-        float,
-        typer.Option(help="Pairs whose lengths are so many times out of proportion are outliers."),
-    ] = 3.0,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Histograms of the lengths (.png, .svg, .pdf)."),
-    ] = None,
-    format: Annotated[
-        report.Format, typer.Option(help="For people, or JSON.")
-    ] = report.Format.text,
+    model: Annotated[str | None, MODEL] = None,
+    tokenizer: Path | None = None,
+    ratio: float = 3.0,
+    out: Path | None = None,
+    format: report.Format = report.Format.text,
 ) -> None:
     """Count and measure a corpus; find what is empty, repeated, shared between splits or badly encoded.
 
     Exit code 0 with whatever warnings, 1 when there are errors: what would stop a training.
     A file that is not here is looked for in REGARD_DATA.
+
+    Args:
+        files: Tables of tab-separated columns: train, valid, test.
+        model: Report on this model's vocabulary as well.
+        tokenizer: Report on this sentencepiece model, for both sides.
+        ratio: Pairs whose lengths are so many times out of proportion are outliers.
+        out: Histograms of the lengths (.png, .svg, .pdf).
+        format: For people, or JSON.
+
+    Examples:
+        regard data check train.tsv valid.tsv test.tsv
+        regard data check train.tsv test.tsv --source-column 1 --target-column 0 --out lengths.png
+        regard data check --source train.es --target train.en --model es-en
+        regard data check --source train.es --target train.en --source test.es --target test.en --format json
     """
     splits = corpus.corpora(files)
     if not 1 < ratio <= 1000:

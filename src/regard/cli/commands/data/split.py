@@ -18,30 +18,33 @@ if TYPE_CHECKING:
 
     from regard.translation.text.corpora import Pair
 
-EXAMPLES = """\b
-Examples:
-  regard data split corpus.tsv --out parts
-  regard data split --source corpus.es --target corpus.en --out parts --valid 2000 --test 2000
-  regard data split one.tsv two.tsv --source-column 1 --target-column 0 --out parts --seed 7"""
-
 
 def split(
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the parts.")],
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="FILES", help="Tables of tab-separated columns, taken together."),
-    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR")],
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILES")] = None,
     corpus: CorpusOptions,
-    valid: Annotated[int, typer.Option(help="Pairs to choose models by.")] = 1000,
-    test: Annotated[int, typer.Option(help="Pairs to measure them with.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 1,
+    valid: int = 1000,
+    test: int = 1000,
+    seed: int = 1,
 ) -> None:
     """Part a corpus at random into DIR/train.tsv, valid.tsv and test.tsv: source, tab, target.
 
     Repeated pairs are left out. Pairs with a sentence in common, but for case and punctuation, go to the same part, and
     so does what they lead to. Sentences are written normalised. The same seed gives the same parts. A file that is not
     here is looked for in REGARD_DATA.
+
+    Args:
+        out: A new folder for the parts.
+        files: Tables of tab-separated columns, taken together.
+        valid: Pairs to choose models by.
+        test: Pairs to measure them with.
+        seed: Of the draw.
+
+    Examples:
+        regard data split corpus.tsv --out parts
+        regard data split --source corpus.es --target corpus.en --out parts --valid 2000 --test 2000
+        regard data split one.tsv two.tsv --source-column 1 --target-column 0 --out parts --seed 7
     """
     for name, count in (("--valid", valid), ("--test", test)):
         check_whole(name, count, 0, 10_000_000)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from regard.cli.group import add, grouped
 from regard.cli.options.corpora import CorpusOptions
-from regard.cli.options.groups import grouped
 from regard.errors import ConfigurationError
 
 
@@ -53,3 +53,34 @@ def test_several_files_of_each_side_are_several_corpora(monkeypatch):
     assert [(one.source, one.target) for one in found] == list(zip(*sides, strict=True))
     with pytest.raises(ConfigurationError, match="2 --source and 1 --target"):
         CorpusOptions(sides[0], sides[1][:1]).corpora([])
+
+
+def draw(*, size: int, plain: bool = False, line: str = "") -> None:
+    """Draw something.
+
+    Nothing more.
+
+    Args:
+        size: The size, in words that
+            take two lines.
+        line: Where: a line.
+
+    Examples:
+        draw 3
+    """
+
+
+def test_help_comes_from_the_docstring():
+    app = typer.Typer()
+    add(app, draw)
+    text = " ".join(CliRunner().invoke(app, ["--help"]).output.replace("│", " ").split())
+    assert "Draw something. Nothing more." in text
+    assert "The size, in words that take two lines." in text
+    assert "Where: a line." in text
+    assert "Args" not in text
+    assert text.endswith("Examples: draw 3")
+
+
+def test_a_switch_has_one_form():
+    kind = inspect.signature(grouped(draw)).parameters["plain"].annotation
+    assert get_args(kind)[1].param_decls == ("--plain",)
