@@ -61,7 +61,7 @@ def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Spl
             "hold out fewer"
         )
     family = families(once)
-    sizes = np.bincount(family) if once else np.zeros(0, np.int64)
+    sizes = np.bincount(family)
     order = np.random.default_rng(seed).permutation(len(sizes))
     part = np.zeros(len(sizes), dtype=np.int8)
     for which, wanted in ((2, test), (1, valid)):
@@ -86,28 +86,18 @@ def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Spl
 
 
 def families(pairs: Sequence[Pair]) -> NDArray[np.int64]:
-    """The number of each pair's family, from 0 in the order of their first pairs (union by the lesser root)."""
-    nodes: dict[tuple[str, str], int] = {}
-    above: list[int] = []
+    """The number of each pair's family, from 0 in the order of their first pairs (union-find with path halving)."""
+    above: dict[tuple[int, str], tuple[int, str]] = {}
 
-    def root(node: int) -> int:
-        while above[node] != node:
-            above[node] = above[above[node]]
-            node = above[node]
-        return node
+    def root(sentence: tuple[int, str]) -> tuple[int, str]:
+        while (parent := above.setdefault(sentence, sentence)) != sentence:
+            above[sentence] = sentence = above[parent]
+        return sentence
 
-    def node(side: str, text: str) -> int:
-        # Text of punctuation alone is compared unchanged.
-        found = nodes.setdefault((side, folded(text) or text), len(nodes))
-        if found == len(above):
-            above.append(found)
-        return found
-
-    own = []
-    for pair in pairs:
-        source, target = node("source", pair.source), node("target", pair.target)
-        ours, theirs = root(source), root(target)
-        above[max(ours, theirs)] = min(ours, theirs)
-        own.append(source)
-    numbers: dict[int, int] = {}
-    return np.array([numbers.setdefault(root(each), len(numbers)) for each in own], dtype=np.int64)
+    # Text of punctuation alone is compared unchanged.
+    sides = [[(side, folded(text) or text) for side, text in enumerate(p[:2])] for p in pairs]
+    for source, target in sides:
+        above[root(target)] = root(source)
+    numbers: dict[tuple[int, str], int] = {}
+    own = [numbers.setdefault(root(source), len(numbers)) for source, _ in sides]
+    return np.array(own, dtype=np.int64)

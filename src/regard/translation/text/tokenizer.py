@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self
@@ -15,7 +16,7 @@ import sentencepiece
 
 from regard.errors import ConfigurationError, DataError, ModelError, one_line
 from regard.translation import checksums
-from regard.translation.text import alphabet, vocabulary
+from regard.translation.text import vocabulary
 from regard.translation.text.normalisation import normalise
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -23,7 +24,8 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 _LARGEST_FILE = 64 * 2**20
 # Characters that are always pieces: digits are rare in sentences and must be copied correctly.
 _ALWAYS = "0123456789"
-_BYTES = 256
+# Alphabets and syllabaries have some hundred characters at most; Chinese, Japanese and Korean texts have thousands.
+_LARGEST_ALPHABET, _LARGE_SCRIPT_COVERAGE = 1000, 0.9995
 # Sentencepiece leaves longer lines out.
 _LONGEST_LINE = 16384
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
@@ -49,20 +51,11 @@ class Tokenizer:
         try:
             tags = vocabulary.check(model)
             self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
-            self._check(name)
             self.tags = {tag: EOS + 1 + i for i, tag in enumerate(tags)}
         except (RuntimeError, ValueError, IndexError) as fault:
             raise ModelError(
                 f"{name}: not a usable sentencepiece model: {one_line(fault, 300)}"
             ) from None
-
-    def _check(self, name: str) -> None:
-        processor = self._pieces
-        special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-        if special != (PAD, UNK, BOS, EOS):
-            raise ValueError(
-                f"padding, unknown, begin and end must be ids 0, 1, 2, 3, got {special}"
-            )
 
     @classmethod
     def open(cls, path: Path, checksum: str | None = None) -> Tokenizer:
@@ -101,9 +94,10 @@ class Tokenizer:
                 "no tokenizer can be learnt: every line of the text is empty or longer than "
                 f"{_LONGEST_LINE:,} bytes"
             )
-        counts = alphabet.count(usable)
-        coverage = alphabet.coverage(counts) if character_coverage == "auto" else character_coverage
-        _check_size(vocabulary_size, alphabet.covered(counts, coverage), len(tags))
+        if character_coverage == "auto":
+            # A rare letter costs one piece. Thousands of rare ideographs would fill the vocabulary.
+            characters = len(set(chain.from_iterable(usable)))
+            character_coverage = 1.0 if characters <= _LARGEST_ALPHABET else _LARGE_SCRIPT_COVERAGE
         reserved: dict[str, Any] = {"control_symbols": [f"<{tag}>" for tag in tags]} if tags else {}
         written = io.BytesIO()
         sentencepiece.set_random_generator_seed(seed % 2**31)  # a C int
@@ -113,7 +107,7 @@ class Tokenizer:
                 model_writer=written,
                 vocab_size=vocabulary_size,
                 model_type=kind,
-                character_coverage=coverage,
+                character_coverage=character_coverage,
                 required_chars=_ALWAYS,
                 byte_fallback=True,
                 hard_vocab_limit=False,
@@ -129,6 +123,7 @@ class Tokenizer:
                 **reserved,
             )
         except RuntimeError as fault:
+            _check_size(vocabulary_size, str(fault), EOS + 1 + len(tags))
             raise DataError(
                 f"no tokenizer of {vocabulary_size} pieces can be learnt from this text: {one_line(fault, 300)}"
             ) from None
@@ -141,7 +136,7 @@ class Tokenizer:
         >>> learnt.left_out(["a dog", "a god"])
         ['d', 'o', 'g']
         """
-        counts = alphabet.count(lines)
+        counts = Counter(chain.from_iterable(lines))
         counts.pop(" ", None)
         unknown = self._pieces.unk_id()
         return [
@@ -195,7 +190,8 @@ class Tokenizer:
         ['b', 'á', 'é']
         """
         parts: list[str] = []
-        for are_bytes, run in groupby(self._cut(normalise(text)), key=_is_byte):
+        cut = self._cut(normalise(text))
+        for are_bytes, run in groupby(cut, key=lambda name: bool(_BYTE.fullmatch(name))):
             if are_bytes:
                 parts += bytes(int(name[3:5], 16) for name in run).decode("utf-8", "replace")
             else:
@@ -218,16 +214,12 @@ class Tokenizer:
         return [self._pieces.id_to_piece(int(i)) for i in ids]
 
 
-def _check_size(size: int, characters: set[str], tags: int) -> None:
-    special = EOS + 1 + tags
-    # A space, too: sentencepiece writes one before every text.
-    least = special + _BYTES + len(characters | {*_ALWAYS, " "})
-    if size < least:
+def _check_size(size: int, fault: str, special: int) -> None:
+    """Raise `ConfigurationError` where sentencepiece found the vocabulary too small for the characters of a text."""
+    least = re.search(r"smaller than required_chars\. \d+ vs (\d+)", fault)
+    if least is not None:
         raise ConfigurationError(
-            f"tokenizer.vocabulary_size = {size}: this text needs at least {least} pieces ({special} special ones, "
-            f"{_BYTES} bytes, {least - special - _BYTES} characters): raise it, or lower tokenizer.character_coverage"
+            f"tokenizer.vocabulary_size = {size}: this text needs at least {least[1]} pieces "
+            f"({special} special ones, 256 bytes, {int(least[1]) - special - 256} characters): "
+            "raise it, or lower tokenizer.character_coverage"
         )
-
-
-def _is_byte(name: str) -> bool:
-    return _BYTE.fullmatch(name) is not None
