@@ -79,7 +79,7 @@ class Translation:
     """
 
     source: str
-    text: str
+    text: str = ""
     score: float = 0.0
     log_probability: float = 0.0
     words: list[Word] = field(default_factory=list)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count, islice, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 import torch
@@ -26,7 +25,7 @@ from regard.translation.results import Candidate, Translation, Word, candidate
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.shortlist.table import Shortlist
 from regard.translation.text import sentences
-from regard.translation.text.batches import sources
+from regard.translation.text.batches import grouped, sources
 from regard.translation.text.corpora import Pair
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import EOS
@@ -171,35 +170,30 @@ class Translator:
         encoded = [self.tokenizers.source.encode(text) for text in texts]
         kept = [ids[: self.longest] for ids in encoded]
         begun = self._prefixes(prefix, len(texts))
-        found: dict[int, _Found] = {}
-        most: dict[int, int] = {}
-        for rows, bound in self._batches(kept, begun, search.hypotheses, batch_tokens):
-            source, lengths = (each.to(self._device) for each in sources([kept[r] for r in rows]))
+        found: dict[int, Translation] = {}
+        for rows, bound in self._batches(kept, begun, batch_tokens // search.hypotheses):
+            source, lengths = self._sources([encoded[row] for row in rows])
+            lists = None
+            if self.shortlist is not None and bound is None:
+                lists = [self.shortlist.of(kept[row]) for row in rows]
             best = translate_batch(
                 self.model,
                 source,
                 lengths,
                 search,
                 prefix=bound,
-                lists=None if bound is not None else self._lists(kept[r] for r in rows),
+                lists=lists,
                 generator=generator,
                 engine=engine,
             )
-            looked = (
-                cross(self.model, source, lengths, best) if alignments else repeat(repeat(None))
-            )
-            for row, hypotheses, weights in zip(rows, best, looked, strict=False):
-                found[row] = list(zip(hypotheses, weights, strict=False))
-            most.update(zip(rows, bounds(self.model, search, lengths).tolist(), strict=True))
-        return [
-            dataclasses.replace(
-                self._translation(text, kept[row], len(ids) - len(kept[row]), found[row], looks),
-                unfinished=len(found[row][0][0].tokens) >= most[row],
-            )
-            if row in found
-            else Translation(text, "")
-            for row, (text, ids) in enumerate(zip(texts, encoded, strict=True))
-        ]
+            each = repeat(repeat(None))
+            weights = cross(self.model, source, lengths, best) if alignments else each
+            most = bounds(self.model, search, lengths).tolist()
+            for row, hypotheses, looked, longest in zip(rows, best, weights, most, strict=False):
+                both = list(zip(hypotheses, looked, strict=False))
+                unfinished = len(hypotheses[0].tokens) >= longest
+                found[row] = self._translation(texts[row], encoded[row], both, looks, unfinished)
+        return [found.get(row, Translation(text)) for row, text in enumerate(texts)]
 
     def stream(
         self,
@@ -214,7 +208,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate an endless supply of sentences in bounded memory, in their order (see `translate`)."""
         _check_several(texts)
-        seeds = repeat(None) if seed is None else ((seed + i) % 2**63 for i in count())
+        supply = iter(texts)
         return chain.from_iterable(
             self.translate(
                 chunk,
@@ -223,9 +217,9 @@ class Translator:
                 looks=looks,
                 alignments=alignments,
                 batch_tokens=batch_tokens,
-                seed=drawn,
+                seed=None if seed is None else (seed + number) % 2**63,
             )
-            for chunk, drawn in zip(_chunks(texts), seeds, strict=False)
+            for number, chunk in enumerate(iter(lambda: list(islice(supply, _CHUNK)), []))
         )
 
     def translate_text(
@@ -262,12 +256,9 @@ class Translator:
         if target is None:
             return self.translate([text], looks=True)[0]
         ids = self.tokenizers.source.encode(text)
-        kept = ids[: self.longest]
-        if not kept:
+        if not ids:
             return Translation(text, normalise(target))
-        return self._translation(
-            text, kept, len(ids) - len(kept), [(self._forced(kept, target), None)], True
-        )
+        return self._translation(text, ids, [(self._forced(ids, target), None)], looks=True)
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
         """The log-probability over the length penalty that the model gives to translations of others.
@@ -276,9 +267,7 @@ class Translator:
             ConfigurationError: one of them has more pieces than `longest`.
         """
         return [
-            self._forced(
-                self.tokenizers.source.encode(pair.source)[: self.longest], pair.target
-            ).score
+            self._forced(self.tokenizers.source.encode(pair.source), pair.target).score
             for pair in pairs
         ]
 
@@ -290,25 +279,23 @@ class Translator:
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    def _sources(self, encoded: list[list[int]]) -> tuple[Tensor, Tensor]:
+        """Encoded sentences as a padded tensor and their lengths, on the device of the model."""
+        source, lengths = sources([ids[: self.longest] for ids in encoded])
+        return source.to(self._device), lengths.to(self._device)
+
     def _forced(self, ids: list[int], target: str) -> Hypothesis:
-        source, lengths = sources([ids])
         words = self.tokenizers.target.encode(target)
         if len(words) > self.longest:
             raise ConfigurationError(
                 f"translation {target[:40]!r}... has {len(words)} pieces: "
                 f"this model takes at most {self.longest}"
             )
+        penalty = self.search.length_penalty
         (hypothesis,) = forced.score(
-            self.model,
-            source.to(self._device),
-            lengths.to(self._device),
-            [words],
-            length_penalty=self.search.length_penalty,
+            self.model, *self._sources([ids]), [words], length_penalty=penalty
         )
         return hypothesis
-
-    def _lists(self, sources: Iterable[list[int]]) -> list[Tensor] | None:
-        return None if self.shortlist is None else [self.shortlist.of(ids) for ids in sources]
 
     def _prefixes(self, prefix: str | Sequence[str] | None, count: int) -> Prefixes | None:
         """Raises `ConfigurationError` unless there is one a text, each short enough to be written."""
@@ -327,73 +314,54 @@ class Translator:
         return made
 
     def _batches(
-        self,
-        encoded: list[list[int]],
-        prefixes: Prefixes | None,
-        hypotheses: int,
-        batch_tokens: int,
+        self, encoded: list[list[int]], prefixes: Prefixes | None, most: int
     ) -> Iterator[tuple[list[int], Prefixes | None]]:
         """Rows of like length together, apart from them those that have a prefix; empty sentences need no model."""
         begun = [0] * len(encoded) if prefixes is None else prefixes.lengths.sign().tolist()
+
+        def fits(batch: list[int], row: int) -> bool:
+            size = (len(batch) + 1) * (len(encoded[row]) + 1)
+            return size <= most and begun[row] == begun[batch[0]]
+
         rows = [row for row, ids in enumerate(encoded) if ids]
-        rows.sort(key=lambda row: (begun[row], len(encoded[row])))
-
-        def bound(batch: list[int]) -> Prefixes | None:
-            given = prefixes if begun[batch[0]] else None
-            return given and given.select(torch.tensor(batch, device=self._device))
-
-        batch: list[int] = []
-        for row in rows:
-            full = (len(batch) + 1) * (len(encoded[row]) + 1) * hypotheses > batch_tokens
-            if batch and (full or begun[row] != begun[batch[0]]):
-                yield batch, bound(batch)
-                batch = []
-            batch.append(row)
-        if batch:
-            yield batch, bound(batch)
+        for batch in grouped(sorted(rows, key=lambda row: (begun[row], len(encoded[row]))), fits):
+            bound = prefixes if begun[batch[0]] else None
+            yield batch, bound and bound.select(torch.tensor(batch, device=self._device))
 
     def _translation(
-        self, text: str, ids: list[int], cut: int, found: _Found, looks: bool
+        self, text: str, ids: list[int], found: _Found, looks: bool, unfinished: bool = False
     ) -> Translation:
-        target, best = self.tokenizers.target, found[0][0]
-        source_pieces = self.tokenizers.source.pieces([*ids, EOS])
-        tags = len(self.tokenizers.source.prefix)  # they are no words
+        source, target, best = self.tokenizers.source, self.tokenizers.target, found[0][0]
+        kept, tags = ids[: self.longest], len(source.prefix)  # tags are no words
+        pieces = source.pieces([*kept, EOS])
         candidates = [
             candidate(
                 hypothesis,
                 target,
-                source_pieces[tags:-1],
+                pieces[tags:-1],
                 None if weights is None else weights[:, tags:],
             )
             for hypothesis, weights in found
         ]
+        seen: Looks = {}
+        if looks:
+            seen = forced.looks(self.model, *self._sources([ids]), [best.tokens])
         return Translation(
             source=text,
             **vars(candidates[0]),
-            source_pieces=source_pieces,
+            source_pieces=pieces,
             target_pieces=target.pieces([*best.tokens, EOS]),
-            source_ids=ids,
-            target_ids=list(best.tokens),
             probabilities=torch.tensor(best.token_log_probabilities).exp().tolist(),
-            looks=self._looks(ids, best.tokens) if looks else {},
+            looks=seen,
             alternatives=candidates,
-            cut=cut,
-            unknown=self.tokenizers.source.unknown(text),
-            unseen=[piece for piece in source_pieces if piece in self.tokenizers.unseen],
-            repeats=loops(best.tokens, ids[tags:]),
+            cut=len(ids) - len(kept),
+            unknown=source.unknown(text),
+            unseen=[piece for piece in pieces if piece in self.tokenizers.unseen],
+            repeats=loops(best.tokens, kept[tags:]),
+            unfinished=unfinished,
         )
-
-    def _looks(self, ids: list[int], words: list[int]) -> Looks:
-        source, lengths = sources([ids])
-        return forced.looks(self.model, source.to(self._device), lengths.to(self._device), [words])
 
 
 def _check_several(texts: Iterable[str]) -> None:
     if isinstance(texts, str):
         raise TypeError("got one text: pass a list of sentences, [text]")
-
-
-def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    supply = iter(texts)
-    while chunk := list(islice(supply, _CHUNK)):
-        yield chunk

@@ -15,7 +15,7 @@ from regard.translation.aligning.words import Words, in_pieces
 from regard.translation.decoding import forced
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
-from regard.translation.text.batches import sources
+from regard.translation.text.batches import grouped, sources
 
 # A sentence in words, and its translation.
 WordPair = tuple[Sequence[str], Sequence[str]]
@@ -136,12 +136,8 @@ def _batches(sides: list[tuple[Words, Words]]) -> Iterator[list[int]]:
     def length(row: int) -> int:
         return max(len(side.ids) for side in sides[row]) + 1
 
+    def fits(batch: list[int], row: int) -> bool:
+        return (len(batch) + 1) * length(row) ** 2 <= _BATCH_CELLS // 8
+
     full = (row for row, (source, target) in enumerate(sides) if source.ids and target.ids)
-    batch: list[int] = []
-    for row in sorted(full, key=length):
-        if batch and (len(batch) + 1) * length(row) ** 2 > _BATCH_CELLS // 8:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
+    return grouped(sorted(full, key=length), fits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,14 +31,8 @@ class Batch:
         return int(self.target_lengths.sum())
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(
-            self.source.to(device),
-            self.source_lengths.to(device),
-            self.target_in.to(device),
-            self.target_out.to(device),
-            self.target_lengths.to(device),
-            self.rows,
-        )
+        tensors = {name: each.to(device) for name, each in vars(self).items() if name != "rows"}
+        return Batch(**tensors, rows=self.rows)
 
 
 def plan(
@@ -56,68 +50,68 @@ def plan(
     into batches, and the batches shuffled again. So there is little padding, and each pass has other batches.
     """
     longer = np.maximum(source_lengths, target_lengths) + 1
+
+    def fits(batch: list[int], row: int) -> bool:
+        return (len(batch) + 1) * int(
+            longer[row]
+        ) <= batch_tokens  # sorted: the last is the longest
+
     order = random.permutation(len(longer))
     share = max(1, int(batch_tokens / max(1.0, float(longer.mean())) * pool)) if len(longer) else 1
     batches: list[NDArray[np.int64]] = []
     for start in range(0, len(order), share):
         rows = order[start : start + share]
         rows = rows[np.lexsort((source_lengths[rows], target_lengths[rows], longer[rows]))]
-        batches += _cut(rows, longer, batch_tokens)
+        batches += [np.array(batch) for batch in grouped(rows.tolist(), fits)]
     return [batches[i] for i in random.permutation(len(batches))]
+
+
+def grouped(rows: Iterable[int], fits: Callable[[list[int], int], bool]) -> Iterator[list[int]]:
+    """Rows in their order, as many together as fit; one that does not fit with any is a group of its own.
+
+    >>> list(grouped([3, 4, 9, 5], lambda group, row: sum(group) + row <= 7))
+    [[3, 4], [9], [5]]
+    """
+    group: list[int] = []
+    for row in rows:
+        if group and not fits(group, row):
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group
 
 
 def collate(source: Ragged, target: Ragged, rows: NDArray[np.int64]) -> Batch:
     """The batch of some rows of a corpus; sources and targets end with the end-of-sentence id."""
-    sources = _padded([source[i] for i in rows], end=True)
-    read = _padded([target[i] for i in rows], begin=True)
-    predicted = _padded([target[i] for i in rows], end=True)
-    return Batch(
-        source=sources,
-        source_lengths=torch.from_numpy(source.lengths[rows] + 1),
-        target_in=read,
-        target_out=predicted,
-        target_lengths=torch.from_numpy(target.lengths[rows] + 1),
-        rows=rows,
-    )
+    read, source_lengths = sources([source[i] for i in rows])
+    target_in, target_lengths = targets([target[i] for i in rows])
+    target_out, _ = sources([target[i] for i in rows])
+    return Batch(read, source_lengths, target_in, target_out, target_lengths, rows)
 
 
-def sources(
-    lines: Sequence[Sequence[int]],
-) -> tuple[Int[Tensor, "batch source"], Int[Tensor, " batch"]]:
+Lines = Sequence[Sequence[int] | NDArray[np.int32]]
+
+
+def sources(lines: Lines) -> tuple[Int[Tensor, "batch source"], Int[Tensor, " batch"]]:
     """Encoded sentences as a padded tensor and their lengths, each ended with the end-of-sentence id."""
-    padded = _padded([np.asarray(line, dtype=np.int64) for line in lines], end=True)
-    return padded, torch.tensor([len(line) + 1 for line in lines])
+    table, lengths = _padded(lines)
+    table[np.arange(len(lines)), lengths] = EOS
+    return torch.from_numpy(table), torch.from_numpy(lengths + 1)
 
 
-def targets(
-    lines: Sequence[Sequence[int]],
-) -> tuple[Int[Tensor, "batch target"], Int[Tensor, " batch"]]:
+def targets(lines: Lines) -> tuple[Int[Tensor, "batch target"], Int[Tensor, " batch"]]:
     """Encoded sentences as a padded tensor and their lengths, each beginning with the begin-of-sentence id."""
-    padded = _padded([np.asarray(line, dtype=np.int64) for line in lines], begin=True)
-    return padded, torch.tensor([len(line) + 1 for line in lines])
+    table, lengths = _padded(lines)
+    table = np.roll(table, 1, axis=1)
+    table[:, 0] = BOS
+    return torch.from_numpy(table), torch.from_numpy(lengths + 1)
 
 
-def _padded(
-    rows: Sequence[NDArray[np.int32] | NDArray[np.int64]], *, begin: bool = False, end: bool = False
-) -> Int[Tensor, "batch length"]:
-    longest = max((len(row) for row in rows), default=0) + begin + end
-    table = np.full((len(rows), longest), PAD, dtype=np.int64)
-    for line, row in zip(table, rows, strict=True):
-        line[begin : begin + len(row)] = row
-        if begin:
-            line[0] = BOS
-        if end:
-            line[begin + len(row)] = EOS
-    return torch.from_numpy(table)
-
-
-def _cut(
-    rows: NDArray[np.int64], longer: NDArray[np.int64], batch_tokens: int
-) -> list[NDArray[np.int64]]:
-    batches, start = [], 0
-    for end in range(1, len(rows) + 1):
-        # Rows are sorted: the last one is the longest so far.
-        if end == len(rows) or (end + 1 - start) * longer[rows[end]] > batch_tokens:
-            batches.append(rows[start:end])
-            start = end
-    return batches
+def _padded(lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A table with at least one place of padding after each line, and the lengths of the lines."""
+    lengths = np.array([len(line) for line in lines], dtype=np.int64)
+    table = np.full((len(lines), lengths.max(initial=0) + 1), PAD, dtype=np.int64)
+    for row, line in zip(table, lines, strict=True):
+        row[: len(line)] = line
+    return table, lengths
