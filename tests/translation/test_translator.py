@@ -18,7 +18,7 @@ import regard
 from regard.errors import ConfigurationError, ModelError
 from regard.translation import opening
 from regard.translation import translator as front
-from regard.translation.decoding.cross import last_cross
+from regard.translation.decoding.forced import last_cross
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.results import align, words_of

@@ -148,7 +148,7 @@ def test_our_own_decoder_is_followed_step_by_step():
     source, lengths = torch.randint(4, 20, (2, 5)), torch.tensor([5, 3])
     target = torch.randint(4, 20, (2, 4))
     with torch.no_grad(), regard.watch(model) as seen:
-        state = model.start(model.encode(source, lengths))
+        state = model.begin(source, lengths)
         for words in target.T:
             _, state = model.step(words, state)
     expected = model.looks(source, lengths, target)

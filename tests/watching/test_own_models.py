@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
+from tests.translation.decoding.toy import beam
 from tests.translation.engines.test_compiled import LENGTHS, small, source
 
 import regard
-from regard.translation.decoding.beam import beam
 
 WHOLE = {
     *("encoder.0.self", "encoder.1.self"),
@@ -29,8 +29,8 @@ def test_a_search_is_seen_and_finds_the_same():
 
 def test_a_training_pass_is_seen():
     model, target = small(), source()
-    given = source(), LENGTHS, target, LENGTHS
-    unwatched = model.words(*given)
+    given = source(), LENGTHS, target
+    unwatched = model.hidden(*given)
     with regard.watch(model) as seen:
-        torch.testing.assert_close(model.words(*given), unwatched, atol=2e-5, rtol=2e-5)
+        torch.testing.assert_close(model.hidden(*given), unwatched, atol=2e-5, rtol=2e-5)
     assert set(seen) == WHOLE

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from regard.errors import ConfigurationError
 from regard.translation.decoding import forced
-from regard.translation.decoding.cross import cross
-from regard.translation.decoding.ensemble import Ensemble, choose_engine
+from regard.translation.decoding.forced import cross
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.repetition import loops
 from regard.translation.decoding.search import Search, bounds, translate_batch
-from regard.translation.engines import LayersEngine, SearchEngine
-from regard.translation.engines.hooks import hooked
+from regard.translation.engines import SearchEngine, choose
+from regard.translation.engines.availability import hooked
+from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.opening import bundled, find, open_runs
 from regard.translation.results import Candidate, Translation, Word, candidate
@@ -69,7 +69,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.shortlist = shortlist
         self.rounded = False
-        self.engine = choose_engine(self.model)
+        self.engine = choose(self.model)
 
     @classmethod
     def open(
@@ -82,7 +82,7 @@ class Translator:
     ) -> Translator:
         """Open a bundled model by its name or a model by its folder; several models are averaged.
 
-        Several models are averaged word by word (see `decoding.ensemble`), with the search and the shortlist of
+        Several models are averaged word by word (see `models.ensemble`), with the search and the shortlist of
         the first one. `to` is the target language, for models with several.
 
         Raises:
@@ -109,7 +109,7 @@ class Translator:
             ConfigurationError: int8 search does not support the model.
         """
         rounded = self.rounded if rounded is None else rounded
-        self.engine = choose_engine(self.model, rounded=rounded, avoid_loops=avoid_loops)
+        self.engine = choose(self.model, rounded=rounded, avoid_loops=avoid_loops)
         self.rounded = rounded
 
     @property
@@ -166,7 +166,8 @@ class Translator:
         generator = None
         if seed is not None:
             generator = torch.Generator(self._device).manual_seed(seed)
-        engine = self._engine()
+        # Compiled search calls no hooks: a model that has some now is run by its own layers.
+        engine = SearchEngine(self.model) if hooked(self.model) else self.engine
         encoded = [self.tokenizers.source.encode(text) for text in texts]
         kept = [ids[: self.longest] for ids in encoded]
         begun = self._prefixes(prefix, len(texts))
@@ -270,10 +271,6 @@ class Translator:
             self._forced(self.tokenizers.source.encode(pair.source), pair.target).score
             for pair in pairs
         ]
-
-    def _engine(self) -> SearchEngine:
-        """The chosen engine; the layers while they have hooks, which compiled search does not call."""
-        return LayersEngine(self.model) if hooked(self.model) else self.engine
 
     @property
     def _device(self) -> torch.device:

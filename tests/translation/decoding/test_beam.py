@@ -13,14 +13,15 @@ from tests.translation.decoding.toy import (
     PAD,
     Tied,
     Toy,
+    beam,
     every_translation,
+    greedy,
     one_by_one,
     some_sources,
 )
 
 from regard.errors import ConfigurationError, ModelError
-from regard.translation.decoding.beam import beam
-from regard.translation.decoding.greedy import greedy
+from regard.translation.decoding.search import translate_batch
 
 
 @pytest.mark.parametrize(("seed", "length_penalty"), [(0, 0.0), (1, 0.6), (2, 1.0), (3, 2.0)])
@@ -163,15 +164,15 @@ def test_a_model_that_allows_nothing_is_an_error():
 
 def test_an_empty_batch_gives_nothing():
     nothing = torch.empty(0, 5, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
-    assert beam(Toy(), *nothing, size=2, max_length=4) == []
+    assert translate_batch(Toy(), *nothing) == []
 
 
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"size": 0}, "beam size 0"),
-        ({"size": 2, "nbest": 3}, "nbest 3: use 1 to 2"),
-        ({"size": 2, "max_length": torch.tensor([1, 2, 3])}, r"shape \[3\], the batch has 2"),
+        ({"size": 0}, "beam 0"),
+        ({"size": 2, "nbest": 3}, "use a beam of at least 3"),
+        ({"size": 2, "prefix": [[5]]}, "1 prefixes for 2 sentences"),
         ({"size": 2, "prefix": [[5], [3]]}, "a prefix holds"),
         ({"size": 2, "prefix": [[5], [99]]}, "token 99, the model knows 8"),
     ],

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.translation.decoding.candidates import best_words
-from regard.translation.decoding.limits import Limits
+from regard.translation.decoding.limits import Limits, best_words
+from regard.translation.settings import Search
 from regard.translation.text.tokenizer import EOS
 
-CPU = torch.device("cpu")
 NOTHING = torch.empty(1, 1, 0, dtype=torch.int64)
 
 
@@ -37,16 +36,9 @@ def test_both_ways_find_the_same(
     # Halves: many are equal, and of equals the first comes first.
     logits = torch.randint(-6, 7, (3 * each, vocabulary), generator=generator) / 2.0
     prefix = [[4, 4], [], [1, 4, 4]] if begun else None
-    limits = Limits.of(
-        3,
-        torch.tensor([0, 2, 9]),
-        min_length=1,
-        prefix=prefix,
-        no_repeat_ngram=ngram,
-        device=CPU,
-    )
+    limits = Limits.of(torch.tensor([0, 2, 9]), Search(min_length=1, no_repeat_ngram=ngram), prefix)
     before = torch.randint(4, vocabulary, (3, each, written), generator=generator)
-    log_p, words = best_words(logits, limits, before, count)
+    log_p, words = best_words(logits, limits, before, count, compiled=True)
     expected, places = plainly(logits, limits, before, count)
     possible = expected.isfinite()
     assert torch.equal(log_p.isfinite(), possible)
@@ -57,15 +49,16 @@ def test_both_ways_find_the_same(
 def test_logits_are_left_as_they_were():
     logits = torch.randn(2, 70)
     before = logits.clone()
-    limits = Limits.of(2, 5, prefix=[[4], [5]], device=CPU)
-    assert best_words(logits, limits, NOTHING.expand(2, 1, 0), 1)[1].flatten().tolist() == [4, 5]
+    limits = Limits.of(torch.tensor([5, 5]), Search(), [[4], [5]])
+    found = best_words(logits, limits, NOTHING.expand(2, 1, 0), 1, compiled=True)
+    assert found[1].flatten().tolist() == [4, 5]
     assert torch.equal(logits, before)
 
 
 def test_a_word_without_probability_is_never_found():
     logits = torch.full((1, 100), -torch.inf)
     logits[0, [EOS, 70]] = 0.0
-    log_p, words = best_words(logits, Limits.of(1, 5, device=CPU), NOTHING, 4)
+    log_p, words = best_words(logits, Limits(torch.tensor([5])), NOTHING, 4, compiled=True)
     assert words[0, :2].tolist() == [EOS, 70]
     assert log_p.isfinite().tolist() == [[True, True, False, False]]
 
@@ -76,4 +69,4 @@ def test_what_is_no_number_is_told(fault: float, place: int):
     logits = torch.zeros(2, 130)
     logits[1, place] = fault
     with pytest.raises(ModelError, match="not a number"):
-        best_words(logits, Limits.of(2, 5, device=CPU), NOTHING.expand(2, 1, 0), 2)
+        best_words(logits, Limits(torch.tensor([5, 5])), NOTHING.expand(2, 1, 0), 2, compiled=True)

@@ -6,15 +6,14 @@ import math
 
 import pytest
 import torch
-from tests.translation.decoding.toy import BOS, EOS, Toy, some_sources
+from tests.translation.decoding.toy import BOS, EOS, Toy, beam, some_sources
 from torch import nn
 
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding import forced
-from regard.translation.decoding.beam import beam
-from regard.translation.decoding.cross import cross
-from regard.translation.decoding.ensemble import Ensemble, mean_log
+from regard.translation.decoding.forced import cross
 from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.models.ensemble import Ensemble, mean_log
 
 
 def two() -> tuple[Toy, Toy]:
@@ -26,7 +25,7 @@ def test_each_word_has_the_mean_of_the_probabilities():
     together, words = Ensemble(models), torch.tensor([[BOS, 5, 6]] * 3)
     expected = torch.stack([m(source, lengths, words).softmax(-1) for m in models]).mean(0)
     assert torch.allclose(together(source, lengths, words).exp(), expected, atol=1e-6)
-    state = together.start(together.encode(source, lengths))
+    state = together.begin(source, lengths)
     for place in range(3):
         logits, state = together.step(words[:, place], state)
         assert torch.allclose(logits.exp(), expected[:, place], atol=1e-6)

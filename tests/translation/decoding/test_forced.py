@@ -6,14 +6,11 @@ import math
 
 import pytest
 import torch
-from tests.translation.decoding.toy import Toy, one_by_one, some_sources
+from tests.translation.decoding.toy import Toy, beam, one_by_one, some_sources
 
 from regard.attention.looks.stored import StoredLook
 from regard.errors import ConfigurationError, ModelError
-from regard.translation.decoding.beam import beam
-from regard.translation.decoding.coverage import coverage, rerank
-from regard.translation.decoding.cross import cross, last_cross
-from regard.translation.decoding.forced import looks, score
+from regard.translation.decoding.forced import coverage, cross, last_cross, looks, rerank, score
 from regard.translation.decoding.hypothesis import penalty
 
 

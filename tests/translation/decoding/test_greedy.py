@@ -8,10 +8,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.translation.decoding.toy import BOS, EOS, PAD, Tied, Toy, one_by_one, some_sources
+from tests.translation.decoding.toy import (
+    BOS,
+    EOS,
+    PAD,
+    Tied,
+    Toy,
+    greedy,
+    one_by_one,
+    some_sources,
+)
 
 from regard.errors import ModelError
-from regard.translation.decoding.greedy import greedy
 
 
 def plainly(model: Toy, source: torch.Tensor, lengths: torch.Tensor, longest: int) -> list[int]:

@@ -10,7 +10,7 @@ from tests.translation.decoding.toy import EOS, Toy, some_sources
 from torch import Tensor
 
 from regard.errors import ConfigurationError
-from regard.translation.decoding.coverage import rerank
+from regard.translation.decoding.forced import rerank
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.search import Search, translate_batch
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.decoding.ranking import top
+from regard.translation.decoding.limits import top
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 5), st.booleans())

@@ -6,14 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.translation.decoding.toy import Toy, every_translation, some_sources
+from tests.translation.decoding.toy import Toy, beam, every_translation, greedy, some_sources
 
 from regard.errors import ConfigurationError
-from regard.translation.decoding.beam import beam
-from regard.translation.decoding.ensemble import Ensemble
-from regard.translation.decoding.greedy import greedy
 from regard.translation.decoding.repetition import completing, loops
 from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.models.ensemble import Ensemble
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 ROWS = st.integers(0, 9).flatmap(
@@ -135,8 +133,6 @@ def test_lists_of_words_several_models_and_the_n_best_keep_the_rule(width):
 def test_a_size_below_0_is_refused():
     with pytest.raises(ConfigurationError, match="no_repeat_ngram -1: use a whole number"):
         Search(no_repeat_ngram=-1)
-    with pytest.raises(ConfigurationError, match="no_repeat_ngram -1: use 1 or more"):
-        greedy(Toy(), *some_sources(), max_length=3, no_repeat_ngram=-1)
 
 
 @given(st.lists(st.integers(4, 99), min_size=3, max_size=6, unique=True), st.integers(4, 9))

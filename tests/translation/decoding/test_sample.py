@@ -7,11 +7,17 @@ from collections import Counter
 
 import pytest
 import torch
-from tests.translation.decoding.toy import Toy, every_translation, one_by_one, some_sources
+from tests.translation.decoding.toy import (
+    Toy,
+    every_translation,
+    greedy,
+    one_by_one,
+    sample,
+    some_sources,
+)
 
 from regard.errors import ConfigurationError, ModelError
-from regard.translation.decoding.greedy import greedy
-from regard.translation.decoding.sample import keep_probable, sample
+from regard.translation.decoding.single import keep_probable
 
 
 def chance(seed: int = 0) -> torch.Generator:
@@ -21,7 +27,9 @@ def chance(seed: int = 0) -> torch.Generator:
 def test_translations_are_drawn_as_often_as_they_are_probable():
     model, (source, lengths) = Toy(vocabulary=6, ends=1.0), some_sources(1)
     model.shift[[0, 2]] = -math.inf
-    found = sample(model, source, lengths, max_length=20, draws=4000, generator=chance())[0]
+    every = source.expand(4, -1), lengths.expand(4)
+    each = sample(model, *every, max_length=20, draws=1000, generator=chance())
+    found = [one for draws in each for one in draws]
     seen = Counter(tuple(one.tokens) for one in found)
     for one in every_translation(model, source, lengths, 3)[:8]:
         expected = math.exp(one.log_probability)
@@ -37,7 +45,7 @@ def test_one_generator_state_gives_one_result():
     assert first != other
 
 
-@pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}])
+@pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 0.01}])
 def test_at_the_extremes_it_is_greedy(settings: dict[str, float]):
     model, sources = Toy(), some_sources(5)
     drawn = sample(model, *sources, max_length=6, generator=chance(), **settings)

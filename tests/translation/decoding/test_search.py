@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.translation.decoding.toy import Toy, some_sources
+from tests.translation.decoding.toy import Toy, beam, greedy, sample, some_sources
 
 from regard.errors import ConfigurationError
-from regard.translation.decoding.beam import beam
-from regard.translation.decoding.greedy import greedy
-from regard.translation.decoding.sample import sample
 from regard.translation.decoding.search import Search, translate_batch
 
 SHORT = Search(max_length=5)

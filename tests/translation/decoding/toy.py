@@ -5,13 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.attention.looks.stored import StoredLook
+from regard.translation.decoding import beam as beams
+from regard.translation.decoding import single
 from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.decoding.limits import Limits
+from regard.translation.engines import SearchEngine
 from regard.translation.models.protocol import Looks, TranslationModel
+from regard.translation.settings import Search
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
@@ -19,10 +25,6 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 @dataclass
 class Sources:
     meaning: Tensor
-
-    @property
-    def rows(self) -> int:
-        return len(self.meaning)
 
     def select(self, rows: Tensor) -> Sources:
         return Sources(self.meaning[rows])
@@ -66,7 +68,8 @@ class Toy(TranslationModel):
         readable = (torch.arange(source.shape[1]) < lengths[:, None]).unsqueeze(-1)
         return Sources((self.meanings[source] * readable).sum(1) / lengths[:, None])
 
-    def start(self, encoded: Sources) -> Told:
+    def begin(self, source: Tensor, lengths: Tensor) -> Told:
+        encoded = self.encode(source, lengths)
         return Told(encoded, torch.zeros_like(encoded.meaning))
 
     def advance(self, words: Tensor, state: Told) -> tuple[Tensor, Told]:
@@ -102,6 +105,41 @@ class Tied(Toy):
 
     def logits(self, hidden: Tensor) -> Tensor:
         return hidden.new_zeros(*hidden.shape[:-1], len(self.words))
+
+
+Found = list[list[Hypothesis]]
+
+
+def beam(model: Any, *sources: Tensor, size: int, compiled: bool = True, **settings: Any) -> Found:
+    engine, limits, search = _prepared(model, sources[0], {**settings, "beam": size}, compiled)
+    return beams.beam(engine, *sources, limits, search)
+
+
+def greedy(model: Any, *sources: Tensor, compiled: bool = True, **settings: Any) -> Found:
+    engine, limits, search = _prepared(model, sources[0], settings, compiled)
+    return single.greedy(engine, *sources, limits, search)
+
+
+def sample(
+    model: Any,
+    *sources: Tensor,
+    draws: int = 1,
+    generator: torch.Generator | None = None,
+    **settings: Any,
+) -> Found:
+    settings |= {"sampling": True, "nbest": draws}
+    engine, limits, search = _prepared(model, sources[0], settings, True)
+    return single.sample(engine, *sources, limits, search, generator)
+
+
+def _prepared(
+    model: Any, source: Tensor, settings: dict[str, Any], compiled: bool
+) -> tuple[SearchEngine, Limits, Search]:
+    """An engine, limits with one `max_length` for all sentences or one for each, and the other settings."""
+    engine = model if isinstance(model, SearchEngine) else SearchEngine(model, loops=compiled)
+    prefix, longest = settings.pop("prefix", None), torch.as_tensor(settings.pop("max_length"))
+    search = Search(**settings)
+    return engine, Limits.of(longest.expand(len(source)), search, prefix), search
 
 
 def some_sources(sentences: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigurationError
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.engines import LayersEngine
-from regard.translation.engines.listed import gather_listed, listed_logits
+from regard.translation.engines import SearchEngine
+from regard.translation.engines.engine import listed_logits
 from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
 from regard.translation.models.transformer import Transformer, TransformerSettings
 
@@ -54,21 +54,14 @@ def test_only_the_words_of_lists_are_computed(tied, monkeypatch):
     assert torch.equal(transposed, found)
 
 
-def test_logits_of_all_words_give_the_same():
-    model, hidden = recurrent().double(), torch.randn(len(OWN), 20).double()
-    found = gather_listed(model.logits(hidden), LISTS, OWN)
-    torch.testing.assert_close(found, expected(model, hidden))
-
-
 def test_hooks_and_other_precisions_have_the_layers_own_logits():
     model, seen = recurrent(), []
-    words, lists = torch.tensor([2, 2, 2]), LISTS.clamp(min=0)
+    words = torch.tensor([2, 2, 2])
 
     def logits(model: RecurrentModel) -> Tensor:
-        engine = LayersEngine(model)
+        engine = SearchEngine(model)
         state = engine.begin(SOURCE, LENGTHS)
-        state.narrow(lists, torch.arange(3))
-        return engine.step(words, state)[0]
+        return engine.step_listed(words, state, LISTS, torch.arange(3))[0]
 
     with torch.inference_mode():
         right = logits(model)
@@ -87,7 +80,7 @@ def test_a_recurrent_search_computes_the_words_of_lists_alone(beam, attention, m
     lists = [torch.tensor(words) for words in ([4, 9, 33], [5, 70], [6, 7, 8, 9])]
     search = Search(beam=beam, max_length=6)
     with torch.inference_mode():
-        plain = LayersEngine(model, loops=False)
+        plain = SearchEngine(model, loops=False)
         right = translate_batch(model, SOURCE, LENGTHS, search, lists=lists, engine=plain)
         monkeypatch.setattr(model, "logits", refuse)
         found = translate_batch(model, SOURCE, LENGTHS, search, lists=lists)
@@ -113,7 +106,7 @@ def test_hypotheses_beyond_a_list_go_nowhere(compiled):
     """A short list beside a long one: of the beam some places have no word at all."""
     model, lists = recurrent(), [torch.tensor([5]), torch.arange(4, 60), torch.tensor([6, 7])]
     search = Search(beam=5, nbest=5, max_length=6)
-    engine = LayersEngine(model, loops=compiled)
+    engine = SearchEngine(model, loops=compiled)
     with torch.inference_mode():
         found = translate_batch(model, SOURCE, LENGTHS, search, lists=lists, engine=engine)
         for row, words in enumerate(lists):

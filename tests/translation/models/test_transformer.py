@@ -148,7 +148,7 @@ def test_a_decoder_layer_is_torchs(norm, activation):
 def test_steps_are_teacher_forcing(changes):
     model = small(**changes)
     forced = model(SOURCE, LENGTHS, TARGET)
-    state = model.start(model.encode(SOURCE, LENGTHS))
+    state = model.begin(SOURCE, LENGTHS)
     for t in range(TARGET.shape[1]):
         logits, state = model.step(TARGET[:, t], state)
         assert torch.allclose(logits, forced[:, t], atol=1e-12)
@@ -157,18 +157,15 @@ def test_steps_are_teacher_forcing(changes):
 @models
 def test_a_state_is_selected_row_by_row(changes):
     model = small(**changes)
-    state = model.start(model.encode(SOURCE, LENGTHS))
+    state = model.begin(SOURCE, LENGTHS)
     _, state = model.step(TARGET[:, 0], state)
     rows = torch.tensor([2, 0, 0])
     logits, _ = model.step(TARGET[rows, 1], state.select(rows))
     expected = model(SOURCE[rows], LENGTHS[rows], TARGET[rows])[:, 1]
     assert torch.allclose(logits, expected, atol=1e-12)
-    encoded = model.encode(SOURCE, LENGTHS).select(rows)
-    assert encoded.rows == 3
-    logits, _ = model.step(TARGET[rows, 0], model.start(encoded))
-    assert torch.allclose(
-        logits, model(SOURCE[rows], LENGTHS[rows], TARGET[rows])[:, 0], atol=1e-12
-    )
+    logits, _ = model.step(TARGET[rows, 0], model.begin(SOURCE, LENGTHS).select(rows))
+    expected = model(SOURCE[rows], LENGTHS[rows], TARGET[rows])[:, 0]
+    assert torch.allclose(logits, expected, atol=1e-12)
 
 
 @models
@@ -338,5 +335,5 @@ def test_everything_is_learnt():
 
 
 def test_a_state_of_another_model_is_refused():
-    with pytest.raises(TypeError, match="the model's own TransformerEncoded, got a str"):
-        small().start("something else")
+    with pytest.raises(TypeError, match="the model's own TransformerState, got a str"):
+        small().advance(TARGET[:, 0], "something else")

@@ -37,11 +37,10 @@ def test_selected_rows_go_on_as_if_they_had_started_alone(rows: list[int]) -> No
     transformer, chosen = model(), torch.tensor(rows, dtype=torch.long)
     words, after = torch.tensor([2, 5, 7]), torch.tensor([6, 8, 9])
 
-    _, state = transformer.step(words, transformer.start(transformer.encode(SOURCE, LENGTHS)))
+    _, state = transformer.step(words, transformer.begin(SOURCE, LENGTHS))
     found, _ = transformer.step(after[chosen], state.select(chosen))
 
-    encoded = transformer.encode(SOURCE, LENGTHS).select(chosen)
-    _, alone = transformer.step(words[chosen], transformer.start(encoded))
+    _, alone = transformer.step(words[chosen], transformer.begin(SOURCE[chosen], LENGTHS[chosen]))
     expected, _ = transformer.step(after[chosen], alone)
     torch.testing.assert_close(found, expected)
 
@@ -49,7 +48,7 @@ def test_selected_rows_go_on_as_if_they_had_started_alone(rows: list[int]) -> No
 @torch.inference_mode()
 def test_a_beam_that_changes_places_copies_no_source() -> None:
     transformer = model()
-    state = transformer.start(transformer.encode(SOURCE, LENGTHS))
+    state = transformer.begin(SOURCE, LENGTHS)
     beams = state.select(torch.arange(3).repeat_interleave(2))
     swapped = beams.select(torch.tensor([1, 0, 2, 2, 5, 4]))
     assert swapped.sources.memories is state.sources.memories

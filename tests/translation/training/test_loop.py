@@ -206,7 +206,7 @@ def test_too_little_memory_is_told_with_what_to_lower(tmp_path, monkeypatch, fau
     def starved(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(made.model, "words", starved)
+    monkeypatch.setattr(made.model, "hidden", starved)
     with pytest.raises(
         TrainingError,
         match=r"out of memory on a batch of \d+ sentences.*\(step 1, rows .*training\.batch_tokens",
@@ -216,7 +216,7 @@ def test_too_little_memory_is_told_with_what_to_lower(tmp_path, monkeypatch, fau
 
 def test_another_fault_is_not_called_memory(tmp_path, monkeypatch):
     made = trainer(tmp_path)
-    monkeypatch.setattr(made.model, "words", lambda *_: torch.ones(2) @ torch.ones(3))
+    monkeypatch.setattr(made.model, "hidden", lambda *_: torch.ones(2) @ torch.ones(3))
     with pytest.raises(RuntimeError, match=r"inconsistent tensor size|size mismatch|shape"):
         made.train()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.translation.decoding.toy import greedy
 from tests.translation.tiny import PAIRS, resumed, stop_at, trainer
 
 from regard.errors import ConfigurationError
 from regard.translation import weights
-from regard.translation.decoding.greedy import greedy
 from regard.translation.text.batches import sources
 from regard.translation.translator import Translator
 

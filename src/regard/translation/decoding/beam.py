@@ -1,130 +1,222 @@
-"""Beam search: the `size` best beginnings, grown word by word."""
+"""Beam search: the best beginnings of each sentence, grown word by word."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.errors import ConfigurationError, ModelError
-from regard.translation.decoding.beam_step import Grown, Live, advance
+from regard.errors import ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.decoding.limits import Limits
-from regard.translation.decoding.prefix import Prefixes
-from regard.translation.decoding.unroll import IMPOSSIBLE, evaluating
-from regard.translation.engines.protocol import Searched
-from regard.translation.models.protocol import State
+from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
+from regard.translation.engines import SearchEngine
+from regard.translation.models.protocol import State, evaluating
+from regard.translation.settings import Search
+from regard.translation.text.tokenizer import BOS, EOS
+
+_FEW = 32  # the loops sort by insertion, which suits short lists
 
 
 def beam(
-    model: Searched,
+    engine: SearchEngine,
     source: Int[Tensor, "batch source"],
     lengths: Int[Tensor, " batch"],
-    *,
-    size: int,
-    max_length: int | Int[Tensor, " batch"],
-    min_length: int = 0,
-    prefix: Prefixes | Sequence[Sequence[int]] | None = None,
-    no_repeat_ngram: int = 0,
-    length_penalty: float = 1.0,
-    nbest: int = 1,
-    patience: float = 1.0,
-    compiled: bool = True,
+    limits: Limits,
+    search: Search,
 ) -> list[list[Hypothesis]]:
     """Translate a batch with beam search, ranked by log p(y | source) / ((5 + n) / 6)^alpha.
 
-    A sentence is done when `size` x `patience` of its hypotheses have ended (patience: Kasai et al.
+    A sentence is done when `beam` x `patience` of its hypotheses have ended (patience: Kasai et al.
     2022, arXiv 2204.05424), or when no live beginning can still reach the score of the nbest-th
     that has ended: log-probabilities only fall, so log p / ((5 + longest) / 6)^alpha is the most
     that a beginning can come to. Finished sentences leave the batch.
-
-    Args:
-        source: ids, padded.
-        lengths: of each source, its end counted.
-        size: beginnings kept for each sentence.
-        max_length: tokens of a translation at most, one number or one a sentence; a hypothesis that
-            gets that far is ended there.
-        min_length: tokens of a translation at least.
-        prefix: the tokens each translation must begin with.
-        no_repeat_ngram: no sequence of so many tokens may occur twice, except in the prefix; 0 allows all.
-        length_penalty: alpha, at least 0.
-        nbest: translations wanted for each sentence, at most `size`.
-        patience: above 0; math.inf stops only when nothing can get better.
-        compiled: whether steps run as compiled loops, on processors.
 
     Returns:
         For each sentence at most `nbest` distinct hypotheses, the best first; fewer only where the
         limits allow no more.
 
     Raises:
-        ConfigurationError: limits that do not fit the batch or each other.
         ModelError: logits that are not numbers.
     """
-    _check(size, nbest, length_penalty, patience)
-    limits = Limits.of(
-        len(source),
-        max_length,
-        min_length=min_length,
-        prefix=prefix,
-        no_repeat_ngram=no_repeat_ngram,
-        device=source.device,
-    )
-    if not len(source):
-        return []
-    ended = _Ended(limits, size, nbest, length_penalty, patience)
-    with evaluating(model):
-        state = model.begin(source, lengths)
+    found = _Found(limits, search)
+    with evaluating(engine.model):
+        state = engine.begin(source, lengths)
         live = Live.begin(len(source), source.device)
         while len(live.sentences):
-            logits, state = model.step(live.words.flatten(), state)
-            grown, following, rows = advance(live, logits, limits, size, compiled=compiled)
-            ended.collect(live, grown)
+            logits, state = engine.step(live.words.flatten(), state)
+            following, rows, ended = advance(
+                live, logits, limits, search.beam, compiled=engine.loops
+            )
+            found.collect(live, ended)
             live = following
-            kept = ended.going_on(live)
+            kept = found.going_on(live)
             if len(kept) < len(live.sentences):
                 live, limits, rows = live.select(kept), limits.select(kept), rows[kept]
             state = _select(state, rows.flatten(), len(logits))
-    return ended.best()
+    return found.best()
 
 
-class _Ended:
+@dataclass(frozen=True)
+class Live:
+    """The beginnings kept for each sentence, the best first; a place that is empty has total -inf.
+
+    Attributes:
+        sentences: the place of each sentence in the batch that was given.
+        words: what each beginning ends with and the model reads next.
+        totals: log-probability of each beginning.
+        written: its tokens.
+        history: their log-probabilities.
+    """
+
+    sentences: Int[Tensor, " batch"]
+    words: Int[Tensor, "batch beginnings"]
+    totals: Float[Tensor, "batch beginnings"]
+    written: Int[Tensor, "batch beginnings tokens"]
+    history: Float[Tensor, "batch beginnings tokens"]
+
+    @classmethod
+    def begin(cls, sentences: int, device: torch.device) -> Self:
+        """One empty beginning a sentence: the first step needs no copies of it."""
+        return cls(
+            torch.arange(sentences, device=device),
+            torch.full((sentences, 1), BOS, device=device),
+            torch.zeros(sentences, 1, device=device),
+            torch.empty(sentences, 1, 0, dtype=torch.int64, device=device),
+            torch.empty(sentences, 1, 0, device=device),
+        )
+
+    def select(self, kept: Int[Tensor, " kept"]) -> Live:
+        return Live(*(each[kept] for each in vars(self).values()))
+
+
+class Ended(NamedTuple):
+    """The hypotheses that end among the best `size`: had they gone on, they would be kept.
+
+    Attributes:
+        sentences, beginnings: which of the live beginnings each one ends.
+        log_p: the log-probability of its end.
+    """
+
+    sentences: Int[Tensor, " ended"]
+    beginnings: Int[Tensor, " ended"]
+    log_p: Float[Tensor, " ended"]
+
+
+# The next beginnings, the rows of the model's state that they grew from, and what has ended.
+Step = tuple[Live, Int[Tensor, "batch beginnings"], Ended]
+
+
+def advance(
+    live: Live,
+    logits: Float[Tensor, "rows vocabulary"],
+    limits: Limits,
+    size: int,
+    *,
+    compiled: bool,
+) -> Step:
+    """One step, as a pure function over all sentences and beginnings at once.
+
+    Each beginning gives its best `size` + 1 words, of which one may be the end; of all these the best
+    2 x `size` are kept, so that `size` of them do not end. Equals: the better beginning first, then the smaller id.
+    """
+    best, words = best_words(logits, limits, live.written, size + 1, compiled=compiled)
+    step = _grow_compiled if compiled and size <= _FEW else grow
+    return step(live, best, words, size)
+
+
+def grow(
+    live: Live, best: Float[Tensor, "rows few"], words: Int[Tensor, "rows few"], size: int
+) -> Step:
+    """The best continuations by their words; on a processor `search_loops.grow` computes the same."""
+    (batch, beginnings), few = live.words.shape, best.shape[1]
+    best, words = best.reshape(batch, -1), words.reshape(batch, -1)
+    totals = best + live.totals.repeat_interleave(few, 1)
+    order = totals.sort(dim=-1, descending=True, stable=True).indices[:, : 2 * size]
+    parents = order.div(few, rounding_mode="floor")
+    totals, words, log_p = (each.gather(1, order) for each in (totals, words, best))
+    ends = words == EOS
+    among_best = ends[:, :size] & totals[:, :size].isfinite()
+    sentences, places = among_best.nonzero().unbind(1)
+    ended = Ended(sentences, parents[sentences, places], log_p[sentences, places])
+    # A stable sort of "ends" puts those that go on first and keeps their order.
+    order = ends.sort(dim=-1, stable=True).indices[:, :size]
+    totals = totals.masked_fill(ends, -math.inf)
+    totals, words, log_p, parents = (
+        each.gather(1, order) for each in (totals, words, log_p, parents)
+    )
+    rows = parents + torch.arange(batch, device=parents.device).unsqueeze(1) * beginnings
+    written = torch.cat([live.written.flatten(0, 1)[rows], words.unsqueeze(2)], 2)
+    history = torch.cat([live.history.flatten(0, 1)[rows], log_p.unsqueeze(2)], 2)
+    return Live(live.sentences, words, totals, written, history), rows, ended
+
+
+def _grow_compiled(live: Live, best: Tensor, words: Tensor, size: int) -> Step:
+    from regard.translation.decoding import search_loops
+
+    batch, beginnings, steps = live.written.shape
+    candidates = min(2 * size, beginnings * best.shape[1])
+    kept = min(size, candidates)
+
+    def numbers(*shape: int) -> Tensor:
+        return torch.empty(shape)
+
+    def ids(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.int64)
+
+    totals, chosen, rows = numbers(batch, kept), ids(batch, kept), ids(batch, kept)
+    written, history = ids(batch, kept, steps + 1), numbers(batch, kept, steps + 1)
+    ended, log_p = ids(batch * kept, 2), numbers(batch * kept)
+    given = (live.totals, live.written, live.history, best, words)
+    scratch = numbers(candidates), ids(candidates)
+    made = (*scratch, ended, log_p, totals, chosen, rows, written, history)
+    count = search_loops.grow(
+        *(each.numpy() for each in given), size, *(each.numpy() for each in made)
+    )
+    sentences, parents = ended[:count].unbind(1)
+    following = Live(live.sentences, chosen, totals, written, history)
+    return following, rows, Ended(sentences, parents, log_p[:count])
+
+
+class _Found:
     """The hypotheses that have ended, and whether a sentence may stop looking for more."""
 
-    def __init__(
-        self, limits: Limits, size: int, nbest: int, length_penalty: float, patience: float
-    ) -> None:
-        self.nbest, self.length_penalty = nbest, length_penalty
-        self.enough = size * patience
+    def __init__(self, limits: Limits, search: Search) -> None:
+        self.nbest, self.length_penalty = search.nbest, search.length_penalty
+        self.enough = search.beam * search.patience
         sentences = len(limits.longest)
         self.found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
         # The score a beginning must still be able to reach: the nbest-th score, +inf where enough ended.
         self.bar = [-math.inf] * sentences
-        most = ((limits.longest + 6) / 6.0).double() ** length_penalty
+        most = ((limits.longest + 6) / 6.0).double() ** search.length_penalty
         self.most: list[float] = most.tolist()
 
-    def collect(self, live: Live, grown: Grown) -> None:
-        """Keep what ends among the best `size`: had they gone on, they would be kept."""
-        if not len(grown.ended):
+    def collect(self, live: Live, ended: Ended) -> None:
+        """Keep what has ended."""
+        batch, beginnings, log_p = ended
+        if not len(batch):
             return
-        batch, column = grown.ended.unbind(1)
-        parents = grown.parents[batch, column]
         rows = zip(
             live.sentences[batch].tolist(),
-            live.written[batch, parents].tolist(),
-            live.history[batch, parents].tolist(),
-            grown.log_p[batch, column].tolist(),
+            live.written[batch, beginnings].tolist(),
+            live.history[batch, beginnings].tolist(),
+            log_p.tolist(),
             strict=True,
         )
         changed = set()
-        for sentence, tokens, log_p, end in rows:
-            hypothesis = Hypothesis.of(tokens, [*log_p, end], self.length_penalty)
+        for sentence, tokens, before, end in rows:
+            hypothesis = Hypothesis.of(tokens, [*before, end], self.length_penalty)
             self.found[sentence].append(hypothesis)
             changed.add(sentence)
         for sentence in changed:
-            self.bar[sentence] = self._bar(sentence)
+            scores = sorted((one.score for one in self.found[sentence]), reverse=True)
+            if len(scores) >= self.enough:
+                self.bar[sentence] = math.inf
+            elif len(scores) >= self.nbest:
+                self.bar[sentence] = scores[self.nbest - 1]
 
     def going_on(self, live: Live) -> Int[Tensor, " kept"]:
         """The places of the sentences that may still find better."""
@@ -137,28 +229,9 @@ class _Ended:
             raise ModelError(IMPOSSIBLE)
         return [sorted(found, key=lambda one: -one.score)[: self.nbest] for found in self.found]
 
-    def _bar(self, sentence: int) -> float:
-        found = self.found[sentence]
-        if len(found) >= self.enough:
-            return math.inf
-        if len(found) < self.nbest:
-            return -math.inf
-        return sorted((one.score for one in found), reverse=True)[self.nbest - 1]
-
 
 def _select(state: State, rows: Int[Tensor, " kept"], before: int) -> State:
     """The state of these rows; copies nothing where they are all of them in order."""
     if len(rows) == before and torch.equal(rows, torch.arange(before, device=rows.device)):
         return state
     return state.select(rows)
-
-
-def _check(size: int, nbest: int, length_penalty: float, patience: float) -> None:
-    if size < 1:
-        raise ConfigurationError(f"beam size {size}: use 1 or more")
-    if not 1 <= nbest <= size:
-        raise ConfigurationError(f"nbest {nbest}: use 1 to {size}, the beam size")
-    if not 0 <= length_penalty < math.inf:
-        raise ConfigurationError(f"length_penalty {length_penalty}: use a number of 0 or more")
-    if not patience > 0:
-        raise ConfigurationError(f"patience {patience}: use a number above 0")

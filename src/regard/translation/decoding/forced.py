@@ -1,23 +1,32 @@
-"""A translation that is given: its probability under the model, and its attention."""
+"""Translations that are given: their probability under the model, attention, and coverage of the source."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import ConfigurationError
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.decoding.limits import log_probabilities
-from regard.translation.decoding.unroll import evaluating
-from regard.translation.models.protocol import Looks, TranslationModel
+from regard.translation.models.protocol import (
+    Looks,
+    TranslationModel,
+    evaluating,
+    log_probabilities,
+)
 from regard.translation.text.batches import targets
 from regard.translation.text.tokenizer import EOS
 
 # Positions whose logits are held at a time.
 _ROWS = 1024
+# "decoder.2.cross", or of one model of an ensemble "0.decoder.2.cross"
+_CROSS = re.compile(r"(?:(\d+)\.)?decoder\.(\d+)\.cross")
+# A source word that nothing looked at costs log of this, not infinity: sparse weights can be 0.
+_LEAST = 1e-6
 
 
 def score(
@@ -76,6 +85,84 @@ def looks(
     """
     with evaluating(model):
         return model.looks(source, lengths, _read(source, translations))
+
+
+def cross(
+    model: TranslationModel,
+    source: Int[Tensor, "batch source"],
+    lengths: Int[Tensor, " batch"],
+    found: Sequence[Sequence[Hypothesis]],
+) -> list[list[Float[Tensor, "written source"]]]:
+    """How much each token of each hypothesis, its end last, looked at each token of its source.
+
+    The hypotheses are forced once, all of them together: a search that kept the weights of every
+    beginning at every step would pay for the many that it drops. See `last_cross` for which weights.
+
+    Returns:
+        A matrix for each hypothesis, without padding.
+
+    Raises:
+        ConfigurationError: the model looks at no source.
+    """
+    flat = [one for hypotheses in found for one in hypotheses]
+    if not flat:
+        return [[] for _ in found]
+    counts = torch.tensor([len(hypotheses) for hypotheses in found])
+    rows = torch.arange(len(found)).repeat_interleave(counts).to(source.device)
+    with torch.no_grad():  # a look may work out its weights only now
+        given = looks(model, source[rows], lengths[rows], [one.tokens for one in flat])
+        weights = last_cross(given)
+    if weights is None:
+        raise ConfigurationError(
+            "this model does not look at the source: it has no alignments and no coverage penalty"
+        )
+    sizes = zip(weights, flat, lengths[rows].tolist(), strict=True)
+    each = iter([matrix[: len(one.tokens) + 1, :size] for matrix, one, size in sizes])
+    return [[next(each) for _ in hypotheses] for hypotheses in found]
+
+
+def last_cross(found: Looks) -> Float[Tensor, "batch queries keys"] | None:
+    """The mean of the heads of the last layer that looks at the source; of several models, their mean."""
+    last: dict[str, tuple[int, str]] = {}
+    for name in found:
+        match = _CROSS.fullmatch(name)
+        if match:
+            model = match[1] or ""
+            last[model] = max(last.get(model, (-1, "")), (int(match[2]), name))
+    if not last:
+        return None
+    each = [found[name].weights().float().mean(1) for _, name in last.values()]
+    return torch.stack(each).mean(0)
+
+
+def rerank(
+    model: TranslationModel,
+    source: Int[Tensor, "batch source"],
+    lengths: Int[Tensor, " batch"],
+    found: Sequence[Sequence[Hypothesis]],
+    weight: float,
+) -> list[list[Hypothesis]]:
+    """Hypotheses ranked anew by score + beta sum_i log(min(sum_j p_ij, 1)).
+
+    p_ij is the weight of source word i while target word j is written (see `last_cross`).
+    Wu et al. 2016 (arXiv 1609.08144), equation 14; beta is our `weight`.
+
+    Raises:
+        ConfigurationError: the model looks at no source.
+    """
+    ranked = []
+    for hypotheses, matrices in zip(found, cross(model, source, lengths, found), strict=True):
+        each = [
+            replace(one, score=one.score + weight * coverage(matrix))
+            for one, matrix in zip(hypotheses, matrices, strict=True)
+        ]
+        ranked.append(sorted(each, key=lambda one: -one.score))
+    return ranked
+
+
+def coverage(weights: Float[Tensor, "written source"]) -> float:
+    """sum_i log(min(sum_j p_ij, 1)) over the source words i; 0 when each got its fill."""
+    return float(weights.sum(0).clamp(_LEAST, 1).log().sum())
 
 
 def _read(

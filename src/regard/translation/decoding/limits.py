@@ -1,10 +1,10 @@
-"""The words that a search may write: never padding, never a second beginning, and an end in time."""
+"""The words that a search may write next, and the best of them: no padding, no second beginning, an end in time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -14,29 +14,12 @@ from torch import Tensor
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.repetition import completing
+from regard.translation.models.protocol import DAMAGED, log_probabilities
+from regard.translation.settings import Search
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 _NEVER = float("-inf")
-# Rules for the words that may follow a beginning, as `candidate_loops` numbers them.
-ANY, NO_END, ONLY_END = range(3)
-
-DAMAGED = (
-    "the model's output is not a number: its weights are damaged, or its numbers overflow "
-    "in this precision (try float32)"
-)
-
-
-def log_probabilities(logits: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows vocabulary"]:
-    """log p of every next word, in float32 whatever the model computes in; a tensor of its own.
-
-    Raises:
-        ModelError: a logit is not a number, or infinite.
-    """
-    result = logits.log_softmax(-1, dtype=torch.float32)
-    # One NaN or +inf makes its whole row NaN: one column shows all of them.
-    if bool(result[:, :1].isnan().any()):
-        raise ModelError(DAMAGED)
-    return result
+IMPOSSIBLE = "the model gives every translation within the limits probability 0"
 
 
 @dataclass(frozen=True)
@@ -58,52 +41,26 @@ class Limits:
     @classmethod
     def of(
         cls,
-        sentences: int,
-        max_length: int | Int[Tensor, " batch"],
-        *,
-        min_length: int = 0,
+        longest: Int[Tensor, " batch"],
+        search: Search,
         prefix: Prefixes | Sequence[Sequence[int]] | None = None,
-        no_repeat_ngram: int = 0,
-        device: torch.device,
     ) -> Self:
-        """The limits of a batch. A prefix longer than `max_length` makes room for itself.
+        """The limits of a batch. A prefix that is longer than `longest` makes room for itself.
 
         Raises:
-            ConfigurationError: the lengths or the prefixes do not fit the batch, or make no sense.
+            ConfigurationError: not one prefix a sentence, or prefixes with padding or ends.
         """
-        longest = torch.as_tensor(max_length, dtype=torch.int64, device=device)
-        if longest.dim() > 0 and longest.shape != (sentences,):
-            raise ConfigurationError(
-                f"max_length has shape {list(longest.shape)}, the batch has {sentences} sentences"
-            )
-        if (sentences and int(longest.min()) < 0) or min_length < 0:
-            raise ConfigurationError("a length limit is negative: use 0 or more")
-        if no_repeat_ngram < 0:
-            raise ConfigurationError(
-                f"no_repeat_ngram {no_repeat_ngram}: use 1 or more, or 0 for no limit"
-            )
-        longest = longest.expand(sentences)
         if prefix is None:
-            return cls(longest, min_length, None, no_repeat_ngram)
-        begun = prefix if isinstance(prefix, Prefixes) else Prefixes.of(prefix, device)
-        if len(begun.tokens) != sentences:
-            raise ConfigurationError(f"{len(begun.tokens)} prefixes for {sentences} sentences")
-        return cls(torch.maximum(longest, begun.lengths), min_length, begun, no_repeat_ngram)
+            return cls(longest, search.min_length, None, search.no_repeat_ngram)
+        begun = prefix if isinstance(prefix, Prefixes) else Prefixes.of(prefix, longest.device)
+        if len(begun.tokens) != len(longest):
+            raise ConfigurationError(f"{len(begun.tokens)} prefixes for {len(longest)} sentences")
+        longest = torch.maximum(longest, begun.lengths)
+        return cls(longest, search.min_length, begun, search.no_repeat_ngram)
 
     def select(self, sentences: Int[Tensor, " kept"]) -> Limits:
         prefix = None if self.prefix is None else self.prefix.select(sentences)
         return replace(self, longest=self.longest[sentences], prefix=prefix)
-
-    def rules(self, written: int, rows: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The words that may follow `written` tokens in each row, also after a prefix; on a processor."""
-        end = NO_END if written < self.shortest else ANY
-        each = np.where(self.longest.numpy() <= written, ONLY_END, end)
-        return np.repeat(each, rows // len(each))
-
-    @property
-    def names_words(self) -> bool:
-        """Whether `forbid` forbids anything."""
-        return self.prefix is not None or self.no_repeat_ngram > 0
 
     def restrict(
         self,
@@ -136,3 +93,66 @@ class Limits:
                 rows, words = rows[free], words[free]
             log_p.view(-1, log_p.shape[-1])[rows, words] = _NEVER
         return log_p if self.prefix is None else self.prefix.restrict(log_p, written.shape[2])
+
+
+def best_words(
+    logits: Float[Tensor, "rows vocabulary"],
+    limits: Limits,
+    written: Int[Tensor, "batch hypotheses tokens"],
+    count: int,
+    *,
+    compiled: bool,
+) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
+    """The log-probabilities of the `count` best words that may follow, and the words; of equals the first.
+
+    Both ways, by compiled loops and by torch, give the same words; loops serve float32 on processors.
+
+    Rows are the beginnings of each sentence side by side. Where fewer words may follow, or there
+    are no more, the rest is -inf.
+
+    Raises:
+        ModelError: a logit is not a number.
+    """
+    count = min(count, logits.shape[1])
+    if compiled and logits.dtype == torch.float32:
+        return _best_words_compiled(logits.contiguous(), limits, written, count)
+    allowed = log_probabilities(logits).view(len(limits.longest), -1, logits.shape[1])
+    return top(limits.restrict(allowed, written).flatten(0, 1), count)
+
+
+def _best_words_compiled(
+    logits: Tensor, limits: Limits, written: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
+    from regard.translation.decoding import search_loops
+
+    rows, vocabulary = logits.shape
+    allowed = logits
+    if limits.prefix is not None or limits.no_repeat_ngram:
+        allowed = logits.clone()
+        limits.forbid(allowed.view(len(limits.longest), -1, vocabulary), written)
+    values, words = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int64)
+    arrays = (logits, allowed, torch.empty(vocabulary // search_loops.STRIP), values, words)
+    end = search_loops.NO_END if written.shape[2] < limits.shortest else search_loops.ANY
+    each = np.where(limits.longest.numpy() <= written.shape[2], search_loops.ONLY_END, end)
+    rules = np.repeat(each, rows // len(each))
+    if not search_loops.best_few(rules, *(each.numpy() for each in arrays)):
+        raise ModelError(DAMAGED)
+    return values, words
+
+
+def top(
+    values: Float[Tensor, "rows many"], count: int
+) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
+    """The `count` greatest of each row and where they stand; of equals the first first.
+
+    torch.topk leaves open which of several equals it returns; in bfloat16 equals are common.
+    Places with -inf may come in any order.
+    """
+    if count >= values.shape[-1]:
+        return values.sort(dim=-1, descending=True, stable=True)
+    best, where = values.topk(count + 1, dim=-1)
+    tied = ((best[:, 1:] == best[:, :-1]) & best[:, 1:].isfinite()).any(-1).nonzero()[:, 0]
+    if len(tied):
+        order = values[tied].sort(dim=-1, descending=True, stable=True).indices
+        where[tied] = order[:, : count + 1]
+    return best[:, :count], where[:, :count]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,6 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.errors import ConfigurationError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.engines import SearchEngine
-from regard.translation.engines.protocol import NarrowedByLists
 from regard.translation.models.protocol import State, own
 from regard.translation.text.tokenizer import EOS
 
@@ -33,7 +32,7 @@ class NarrowedState:
         return NarrowedState(self.inner.select(rows), self.sentences[rows])
 
 
-class Narrowed:
+class Narrowed(SearchEngine):
     """An engine that has each sentence of a batch written with the words of its list.
 
     p(word | ...) is the softmax over the list. The words of a sentence are numbered as they stand in its
@@ -42,28 +41,32 @@ class Narrowed:
     Args:
         engine: it runs the model whose words are listed.
         lists: the ids of the words of each sentence, in order; the end mark is added.
+        sentences: of the batch.
 
     Raises:
-        ConfigurationError: an id that the model does not know.
+        ConfigurationError: not one list a sentence, ids out of order, or an id that the model does not know.
     """
 
-    def __init__(self, engine: SearchEngine, lists: Sequence[Int[Tensor, " listed"]]) -> None:
-        self.engine = engine
-        output = engine.model.projection
-        if output is not None:
-            _check(lists, output.out_features)
+    def __init__(
+        self, engine: SearchEngine, lists: Sequence[Int[Tensor, " listed"]], sentences: int
+    ) -> None:
+        if len(lists) != sentences:
+            raise ConfigurationError(f"{len(lists)} lists of words for {sentences} sentences")
+        if not all(bool((each.diff() > 0).all() and (each >= 0).all()) for each in lists):
+            raise ConfigurationError(
+                "a list of words is not in order: give each id once, the least first"
+            )
+        output = getattr(engine.model, "output", None)
+        most = max((int(each.max()) for each in lists if len(each)), default=0)
+        if isinstance(output, nn.Linear) and most >= output.out_features:
+            raise ConfigurationError(
+                f"a list of words has word {most}, the model knows {output.out_features}"
+            )
+        self.engine, self.model, self.loops = engine, engine.model, engine.loops
         special = torch.full((EOS + 1,), _NONE)
         special[EOS] = EOS
         listed = [torch.cat([special, each[each > EOS].cpu()]) for each in lists]
-        # One more, for a batch of no sentences.
-        self._lists = pad_sequence([*listed, special], batch_first=True, padding_value=_NONE)[:-1]
-
-    @property
-    def longest(self) -> int | None:
-        return self.engine.longest
-
-    def modules(self) -> Iterator[nn.Module]:
-        return self.engine.modules()
+        self._lists = pad_sequence(listed, batch_first=True, padding_value=_NONE)
 
     def begin(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
@@ -72,11 +75,7 @@ class Narrowed:
         self._lists = self._lists.to(source.device)
         each = len(source) // len(self._lists)
         sentences = torch.arange(len(self._lists), device=source.device).repeat_interleave(each)
-        inner = self.engine.begin(source, lengths)
-        if not isinstance(inner, NarrowedByLists):
-            raise TypeError(f"a {type(inner).__name__} cannot be narrowed by lists of words")
-        inner.narrow(self._lists, sentences)
-        return NarrowedState(inner, sentences)
+        return NarrowedState(self.engine.begin(source, lengths), sentences)
 
     def step(
         self, words: Int[Tensor, " batch"], state: State
@@ -85,16 +84,10 @@ class Narrowed:
         sentences = state.sentences
         # Of hypotheses that nobody wants a search may go on with any word, that of no word among them.
         spelt = torch.where(words > EOS, self._lists[sentences, words].clamp(min=0), words)
-        logits, inner = self.engine.step(spelt, state.inner)
+        logits, inner = self.engine.step_listed(spelt, state.inner, self._lists, sentences)
         return logits, NarrowedState(inner, sentences)
 
     def spelt(self, hypothesis: Hypothesis, sentence: int) -> Hypothesis:
         """A sentence's hypothesis in the ids of the vocabulary."""
         tokens = self._lists[sentence, hypothesis.tokens].tolist()
         return dataclasses.replace(hypothesis, tokens=tokens)
-
-
-def _check(lists: Sequence[Tensor], vocabulary: int) -> None:
-    most = max((int(each.max()) for each in lists if len(each)), default=0)
-    if most >= vocabulary:
-        raise ConfigurationError(f"a list of words has word {most}, the model knows {vocabulary}")

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from regard.errors import ConfigurationError
 from regard.translation.decoding.beam import beam
-from regard.translation.decoding.coverage import rerank
-from regard.translation.decoding.greedy import greedy
+from regard.translation.decoding.forced import rerank
 from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.narrowed import Narrowed
 from regard.translation.decoding.prefix import Prefixes
-from regard.translation.decoding.sample import sample
-from regard.translation.engines import LayersEngine, Searched, SearchEngine
+from regard.translation.decoding.single import greedy, sample
+from regard.translation.engines import SearchEngine
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.settings import Search
 
@@ -54,17 +54,26 @@ def translate_batch(
         ModelError: logits that are not numbers.
     """
     search = search or Search()
-    engine = engine or LayersEngine(model)
-    if lists is None:
-        found = _searched(engine, engine.loops, source, lengths, search, prefix, generator)
+    engine = engine or SearchEngine(model)
+    if not len(source):
+        return []
+    limits = Limits.of(bounds(model, search, lengths), search, prefix)
+    if lists is not None:
+        if prefix is not None:
+            raise ConfigurationError("a prefix may ask for any word: give it, or lists of words")
+        engine = Narrowed(engine, lists, len(source))
+    if search.sampling:
+        found = sample(engine, source, lengths, limits, search, generator)
+    elif search.beam == 1:
+        found = greedy(engine, source, lengths, limits, search)
     else:
-        _check_lists(lists, len(source), prefix)
-        narrowed = Narrowed(engine, lists)
+        # The coverage penalty chooses among all hypotheses of the beam.
+        whole = search.changed(nbest=search.beam) if search.coverage_penalty else search
+        found = beam(engine, source, lengths, limits, whole)
+    if isinstance(engine, Narrowed):
         found = [
-            [narrowed.spelt(one, sentence) for one in hypotheses]
-            for sentence, hypotheses in enumerate(
-                _searched(narrowed, engine.loops, source, lengths, search, None, generator)
-            )
+            [engine.spelt(one, sentence) for one in hypotheses]
+            for sentence, hypotheses in enumerate(found)
         ]
     if search.coverage_penalty:
         found = rerank(model, source, lengths, found, search.coverage_penalty)
@@ -72,73 +81,8 @@ def translate_batch(
 
 
 def bounds(
-    model: Searched, search: Search, lengths: Int[Tensor, " batch"]
+    model: TranslationModel, search: Search, lengths: Int[Tensor, " batch"]
 ) -> Int[Tensor, " batch"]:
     """How long each translation may become: by the settings, and by the positions that the model has learnt."""
     longest = search.longest(lengths)
     return longest if model.longest is None else longest.clamp(max=model.longest - 1)
-
-
-def _searched(
-    model: Searched,
-    compiled: bool,
-    source: Int[Tensor, "batch source"],
-    lengths: Int[Tensor, " batch"],
-    search: Search,
-    prefix: Prefixes | Sequence[Sequence[int]] | None,
-    generator: torch.Generator | None,
-) -> list[list[Hypothesis]]:
-    longest = bounds(model, search, lengths)
-    if search.sampling:
-        return sample(
-            model,
-            source,
-            lengths,
-            max_length=longest,
-            min_length=search.min_length,
-            prefix=prefix,
-            no_repeat_ngram=search.no_repeat_ngram,
-            length_penalty=search.length_penalty,
-            temperature=search.temperature,
-            top_k=search.top_k,
-            top_p=search.top_p,
-            draws=search.nbest,
-            generator=generator,
-        )
-    if search.beam == 1:
-        return greedy(
-            model,
-            source,
-            lengths,
-            max_length=longest,
-            min_length=search.min_length,
-            prefix=prefix,
-            no_repeat_ngram=search.no_repeat_ngram,
-            length_penalty=search.length_penalty,
-            compiled=compiled,
-        )
-    return beam(
-        model,
-        source,
-        lengths,
-        size=search.beam,
-        max_length=longest,
-        min_length=search.min_length,
-        prefix=prefix,
-        no_repeat_ngram=search.no_repeat_ngram,
-        length_penalty=search.length_penalty,
-        nbest=search.beam if search.coverage_penalty else search.nbest,
-        patience=search.patience,
-        compiled=compiled,
-    )
-
-
-def _check_lists(lists: Sequence[Tensor], sentences: int, prefix: object) -> None:
-    if prefix is not None:
-        raise ConfigurationError("a prefix may ask for any word: give it, or lists of words")
-    if len(lists) != sentences:
-        raise ConfigurationError(f"{len(lists)} lists of words for {sentences} sentences")
-    if not all(bool((each.diff() > 0).all() and (each >= 0).all()) for each in lists):
-        raise ConfigurationError(
-            "a list of words is not in order: give each id once, the least first"
-        )

@@ -1,7 +1,6 @@
 """Engines run a model for a search: its own layers, or compiled loops. One is chosen when a translator is opened."""
 
 from regard.translation.engines.choice import choose
-from regard.translation.engines.layers import LayersEngine
-from regard.translation.engines.protocol import Searched, SearchEngine
+from regard.translation.engines.engine import SearchEngine
 
-__all__ = ["LayersEngine", "SearchEngine", "Searched", "choose"]
+__all__ = ["SearchEngine", "choose"]

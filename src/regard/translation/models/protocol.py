@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol, Self, TypeVar
 
 import torch
@@ -10,21 +12,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.looks.look import Look
+from regard.errors import ModelError
 
 # "encoder.0.self", "decoder.1.cross", ... -> a look over (batch, heads, queries, keys)
 Looks = dict[str, Look]
 
+DAMAGED = (
+    "the model's output is not a number: its weights are damaged, or its numbers overflow "
+    "in this precision (try float32)"
+)
 
 T = TypeVar("T")
-
-
-class Encoded(Protocol):
-    """Source sentences as the decoder reads them: one row a sentence."""
-
-    @property
-    def rows(self) -> int: ...
-
-    def select(self, rows: Int[Tensor, " kept"]) -> Self: ...
 
 
 class State(Protocol):
@@ -37,20 +35,19 @@ class TranslationModel(nn.Module, ABC):
     """An encoder-decoder: p(target | source), one word at a time.
 
     Word ids are those of the vocabularies; a target that is read begins with the begin-of-sentence id.
+
+    Attributes:
+        padding: the id of padding.
+        output: the output layer, from hidden states to logits; an ensemble has none.
     """
 
     padding: int
+    output: nn.Linear
 
     @property
     def longest(self) -> int | None:
         """The most positions of a sentence that it can number; None where any length goes."""
         return None
-
-    @abstractmethod
-    def encode(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> Encoded:
-        """The sources as memories to read. Positions from `lengths` on are padding and never read."""
 
     @abstractmethod
     def hidden(
@@ -59,35 +56,28 @@ class TranslationModel(nn.Module, ABC):
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target width"]:
-        """Teacher forcing: the output layer's input after each word of `target`."""
+        """Teacher forcing: the output layer's input after each word of `target`.
 
-    def words(
-        self,
-        source: Int[Tensor, "batch source"],
-        source_lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-        target_lengths: Int[Tensor, " batch"],
-    ) -> Float[Tensor, "words width"]:
-        """`hidden` at the words of each target alone, one sentence after the other."""
-        place = torch.arange(target.shape[1], device=target.device)
-        return self.hidden(source, source_lengths, target)[place < target_lengths[:, None]]
+        Positions of the source from `lengths` on are padding and never read.
+        """
 
-    @property
-    def projection(self) -> nn.Linear | None:
-        """The linear layer that `logits` is, so that a loss may take it apart; None where it is more."""
-        return None
-
-    @abstractmethod
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         """The output layer, apart, so that a loss can call it in chunks and on real positions only."""
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target vocabulary"]:
+        """The logits of the word after each word of `target`."""
+        return self.logits(self.hidden(source, lengths, target))
 
     @abstractmethod
-    def start(self, encoded: Encoded) -> State:
-        """The decoder before its first word."""
-
     def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
-        """`start` of `encode`: the decoder of these sources before its first word."""
-        return self.start(self.encode(source, lengths))
+        """The decoder of these sources before its first word."""
 
     @abstractmethod
     def advance(
@@ -121,18 +111,42 @@ class TranslationModel(nn.Module, ABC):
         """`hidden`, and one of `looks` of the same pass, for a loss of both. Raises `KeyError`: no such look."""
         raise KeyError(name)
 
-    def forward(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-    ) -> Float[Tensor, "batch target vocabulary"]:
-        """The logits of the word after each word of `target`."""
-        return self.logits(self.hidden(source, lengths, target))
-
 
 def own(kind: type[T], given: object) -> T:
-    """The given object, which must be of this kind: models take back only states they made themselves."""
+    """The given state, which must be of this kind: models take back only states they made themselves."""
     if not isinstance(given, kind):
         raise TypeError(f"expected the model's own {kind.__name__}, got a {type(given).__name__}")
     return given
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without gradients and without dropout; every module is put back as it was.
+
+    Not inference mode: tensors that a model caches meanwhile (a table of positions, say) must serve
+    training too.
+    """
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def log_probabilities(
+    logits: Float[Tensor, "*rows vocabulary"],
+) -> Float[Tensor, "*rows vocabulary"]:
+    """log p of every next word, in float32 whatever the model computes in; a tensor of its own.
+
+    Raises:
+        ModelError: a logit is not a number, or infinite.
+    """
+    result = logits.log_softmax(-1, dtype=torch.float32)
+    # One NaN or +inf makes its whole row NaN: one column shows all of them.
+    if bool(result[..., :1].isnan().any()):
+        raise ModelError(DAMAGED)
+    return result

@@ -86,8 +86,7 @@ class Objective(nn.Module):
         place = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         real = place < batch.target_lengths[:, None]
         if self.guide is None:
-            words = self.model.words(*read, batch.target_lengths)
-            return self._of_words(words, batch.target_out[real])
+            return self._of_words(self.model.hidden(*read)[real], batch.target_out[real])
         hidden, look = self.model.watched(*read, self.guide.look)
         guided = self.guide.section.weight * self.guide.loss(look, batch)
         return self._of_words(hidden[real], batch.target_out[real]) + guided

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.translation.decoding.greedy import greedy
-from regard.translation.decoding.unroll import evaluating
+from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.engines import SearchEngine, choose
 from regard.translation.evaluation.scores import measure
-from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.protocol import TranslationModel, evaluating
 from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import Batch, collate, plan
 from regard.translation.text.corpora import Pair
@@ -21,6 +20,7 @@ from regard.translation.training.events import Sample
 from regard.translation.training.loss import smoothed_cross_entropy
 
 _BATCH_TOKENS = 4096
+_GREEDY = Search(beam=1, max_length=100_000)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,6 @@ def _loss(model: TranslationModel, batch: Batch) -> float:
 
 def _translated(engine: SearchEngine, batch: Batch) -> list[Sequence[int]]:
     """The greedy translation of each source of a batch, as ids."""
-    lengths = batch.source_lengths
-    limits = (2 * lengths + 10).clamp(max=(engine.longest or 2**31) - 1)
-    found = greedy(engine, batch.source, lengths, max_length=limits, compiled=engine.loops)
+    given = engine.model, batch.source, batch.source_lengths
+    found = translate_batch(*given, _GREEDY, engine=engine)
     return [hypotheses[0].tokens for hypotheses in found]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from numba import njit
+from tests.translation.decoding.toy import beam
 from tests.translation.engines.test_compiled import LENGTHS, SHAPES, small, source
 
 from regard.errors import ModelError
-from regard.translation.decoding.beam import beam
 from regard.translation.engines import choose
 from regard.translation.engines.compiled import float_product, int8_product
 
@@ -87,7 +87,7 @@ def test_rows_of_nothing_and_of_what_is_no_number():
 def test_int8_search_says_nearly_the_same(changes):
     model, words = small(**changes), torch.full((3,), 2)
     with torch.no_grad():
-        right = model.step(words, model.start(model.encode(source(), LENGTHS)))[0]
+        right = model.step(words, model.begin(source(), LENGTHS))[0]
         engine = choose(model, rounded=True)
         found = engine.step(words, engine.begin(source(), LENGTHS))[0]
     assert not torch.equal(found, right)

@@ -12,7 +12,7 @@ FEW = ["bahdanau", "bahdanau two dot heads", "luong concat", "luong unfed", "fix
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_equal_teacher_forcing(kind: str) -> None:
     model = small(**KINDS[kind])
-    state = model.start(model.encode(SOURCE, LENGTHS))
+    state = model.begin(SOURCE, LENGTHS)
     stepped = []
     for words in TARGET.t():
         logits, state = model.step(words, state)
@@ -35,10 +35,8 @@ def test_padding_changes_nothing(kind: str) -> None:
 def test_select_reorders_sentences_and_hypotheses(kind: str) -> None:
     model = small(**KINDS[kind])
     rows = torch.tensor([2, 0, 0])
-    encoded = model.encode(SOURCE, LENGTHS)
-    assert encoded.select(rows).rows == 3
-    _, before = model.step(TARGET[:, 0], model.start(encoded))
-    early, _ = model.step(TARGET[rows, 0], model.start(encoded.select(rows)))
+    _, before = model.step(TARGET[:, 0], model.begin(SOURCE, LENGTHS))
+    early, _ = model.step(TARGET[rows, 0], model.begin(SOURCE, LENGTHS).select(rows))
     torch.testing.assert_close(early, model(SOURCE, LENGTHS, TARGET)[rows, 0])
     late, _ = model.step(TARGET[rows, 1], before.select(rows))
     torch.testing.assert_close(late, model(SOURCE, LENGTHS, TARGET)[rows, 1])
@@ -100,12 +98,10 @@ def test_bfloat16_autocast_stays_near() -> None:
 
 
 def test_a_foreign_state_is_refused() -> None:
-    with pytest.raises(TypeError, match="own Source, got a Other"):
-        small().start(Other())
+    with pytest.raises(TypeError, match="own DecoderState, got a Other"):
+        small().advance(TARGET[:, 0], Other())
 
 
 class Other:
-    rows = 1
-
     def select(self, rows: torch.Tensor) -> Other:
         return self

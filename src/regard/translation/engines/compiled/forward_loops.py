@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from regard.loops.compiling import compiled, inner
-from regard.loops.products import product_listed
 from regard.translation.engines.compiled.attention_loops import copy, read_cached, read_span
 from regard.translation.engines.compiled.product import product
 from regard.translation.engines.compiled.row_loops import activate, add, add_bias, embed, norm
+from regard.translation.engines.listed_loops import product_listed
 
 # The places of a layer's weights, a bias behind its weight; one that there is not has the place -1.
 JOINED, JOINED_BIAS, OUTPUT, OUTPUT_BIAS, INNER, INNER_BIAS, OUTER, OUTER_BIAS = range(8)

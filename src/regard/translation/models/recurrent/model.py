@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention.blocks.dropout import Dropout
 from regard.attention.looks.look import Look
-from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
+from regard.translation.models.protocol import Looks, State, TranslationModel, own
 from regard.translation.models.recurrent.bahdanau import BahdanauDecoder
 from regard.translation.models.recurrent.bridge import Bridge
 from regard.translation.models.recurrent.decoder import Decoder, FixedVectorDecoder
@@ -108,16 +108,10 @@ class RecurrentModel(TranslationModel):
         hidden: Tensor = self.dropout(self.decoder(self._words(target.t()), encoded))
         return hidden.transpose(0, 1)
 
-    @property
-    def projection(self) -> nn.Linear:
-        return self.output
-
-    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
-        logits: Tensor = self.output(hidden)
-        return logits
-
-    def start(self, encoded: Encoded) -> DecoderState:
-        return self.decoder.start(own(Source, encoded))
+    def begin(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
+    ) -> DecoderState:
+        return self.decoder.start(self.encode(source, lengths))
 
     def advance(
         self, words: Int[Tensor, " batch"], state: State
@@ -155,7 +149,7 @@ class RecurrentModel(TranslationModel):
     def _sampled(self, encoded: Source, target: Tensor) -> Tensor:
         """Scheduled sampling: at the configured rate, a word after the first is drawn from the
         model in place of the translation's own (Bengio et al., arXiv 1506.03099)."""
-        state, words = self.start(encoded), target[:, 0]
+        state, words = self.decoder.start(encoded), target[:, 0]
         outputs: list[Tensor] = []
         for step in range(target.shape[1]):
             if step:

@@ -30,11 +30,6 @@ class Source:
     readable: Bool[Tensor, "batch 1 source"] | None
     first: tuple[CellState, ...]
 
-    @property
-    def rows(self) -> int:
-        """How many sentences."""
-        return self.states.shape[0]
-
     def select(self, rows: Int[Tensor, " kept"]) -> Source:
         """These rows, in this order; a row may be taken twice."""
         keys = self.keys

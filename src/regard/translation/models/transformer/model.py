@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.attention.blocks import Dropout, new_norm
 from regard.attention.looks.look import Look
 from regard.attention.positions import Alibi, RelativeBias, sinusoidal
-from regard.translation.models.protocol import Encoded, Looks, State, TranslationModel, own
+from regard.translation.models.protocol import Looks, State, TranslationModel, own
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
 from regard.translation.models.transformer.state import (
     Sources,
@@ -85,29 +85,18 @@ class Transformer(TranslationModel):
         """Whether positions are vectors added to the words, and not in the layers."""
         return self.settings.positions in ("sinusoidal", "learned")
 
-    def encode(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> TransformerEncoded:
-        return self._encode(source, lengths)
-
     def hidden(
         self,
         source: Int[Tensor, "batch source"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target width"]:
-        return self._decode(target, self._encode(source, lengths))
+        return self._decode(target, self.encode(source, lengths))
 
-    @property
-    def projection(self) -> nn.Linear:
-        return self.output
-
-    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
-        output: Tensor = self.output(hidden)
-        return output
-
-    def start(self, encoded: Encoded) -> TransformerState:
-        encoded = own(TransformerEncoded, encoded)
+    def begin(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
+    ) -> TransformerState:
+        encoded = self.encode(source, lengths)
         return TransformerState(
             [layer.self_attention.remember(encoded.states[:, :0]) for layer in self._layers()],
             Sources(
@@ -136,7 +125,7 @@ class Transformer(TranslationModel):
         target: Int[Tensor, "batch target"],
     ) -> Looks:
         watched = Watched()
-        self._decode(target, self._encode(source, lengths, watched), watched)
+        self._decode(target, self.encode(source, lengths, watched), watched)
         return watched.looks
 
     def watched(
@@ -147,12 +136,16 @@ class Transformer(TranslationModel):
         name: str,
     ) -> tuple[Float[Tensor, "batch target width"], Look]:
         watched = Watched(only=name)
-        hidden = self._decode(target, self._encode(source, lengths, watched), watched)
+        hidden = self._decode(target, self.encode(source, lengths, watched), watched)
         return hidden, watched.looks[name]
 
-    def _encode(
-        self, source: Tensor, lengths: Tensor, watched: Watched | None = None
+    def encode(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        watched: Watched | None = None,
     ) -> TransformerEncoded:
+        """The encoder's states of the sources."""
         readable = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         # Batches of sentences of one length are common, and reading without a mask is quicker.
         mask = None if bool(readable.all()) else readable[:, None]

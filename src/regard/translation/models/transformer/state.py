@@ -18,13 +18,6 @@ class TransformerEncoded:
     states: Float[Tensor, "batch source width"]
     readable: Bool[Tensor, "batch 1 source"] | None
 
-    @property
-    def rows(self) -> int:
-        return self.states.shape[0]
-
-    def select(self, rows: Int[Tensor, " kept"]) -> TransformerEncoded:
-        return TransformerEncoded(self.states[rows], _rows(self.readable, rows))
-
 
 @dataclass
 class Sources:

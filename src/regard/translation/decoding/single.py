@@ -1,0 +1,132 @@
+"""One hypothesis a sentence, one word at a time: greedy search and sampling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.errors import ModelError
+from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words, top
+from regard.translation.engines import SearchEngine
+from regard.translation.models.protocol import evaluating, log_probabilities
+from regard.translation.settings import Search
+from regard.translation.text.tokenizer import BOS, EOS
+
+# From the logits, the limits and the tokens written so far to the next word and its log-probability.
+Choice = Callable[
+    [Float[Tensor, "batch vocabulary"], Limits, Int[Tensor, "batch 1 tokens"]],
+    tuple[Int[Tensor, "batch 1"], Float[Tensor, "batch 1"]],
+]
+
+
+def greedy(
+    engine: SearchEngine,
+    source: Int[Tensor, "batch source"],
+    lengths: Int[Tensor, " batch"],
+    limits: Limits,
+    search: Search,
+) -> list[list[Hypothesis]]:
+    """Translate a batch greedily: y_t = argmax p(y | y_1 ... y_(t-1), source), first of equals.
+
+    The same as `beam` with size 1; the length penalty changes the score only.
+    """
+
+    def best(logits: Tensor, limits: Limits, written: Tensor) -> tuple[Tensor, Tensor]:
+        log_p, words = best_words(logits, limits, written, 1, compiled=engine.loops)
+        return words, log_p
+
+    found = _unroll(engine, source, lengths, limits, best, search.length_penalty)
+    return [[one] for one in found]
+
+
+def sample(
+    engine: SearchEngine,
+    source: Int[Tensor, "batch source"],
+    lengths: Int[Tensor, " batch"],
+    limits: Limits,
+    search: Search,
+    generator: torch.Generator | None = None,
+) -> list[list[Hypothesis]]:
+    """Translate a batch by drawing y_t from p(y | y_1 ... y_(t-1), source)^(1 / temperature), `nbest` times.
+
+    Only the `top_k` most probable words (Fan et al. 2018, arXiv 1805.04833) and the fewest whose
+    probabilities at the temperature reach `top_p` (Holtzman et al. 2020, arXiv 1904.09751) may be
+    drawn. The log-probabilities kept are the model's own, not those at the temperature.
+
+    Args:
+        generator: of the random numbers, on the device of the source.
+
+    Returns:
+        For each sentence its draws, the best score first; they may be alike.
+    """
+
+    def drawn(logits: Tensor, limits: Limits, written: Tensor) -> tuple[Tensor, Tensor]:
+        log_p = limits.restrict(log_probabilities(logits).unsqueeze(1), written).squeeze(1)
+        kept = keep_probable(log_p / search.temperature, search.top_k, search.top_p)
+        if bool((kept.amax(-1) == -math.inf).any()):
+            raise ModelError(IMPOSSIBLE)
+        words = torch.multinomial(kept.softmax(-1), 1, generator=generator)
+        return words, log_p.gather(1, words)
+
+    draws = search.nbest
+    each = torch.arange(len(source), device=source.device).repeat_interleave(draws)
+    found = _unroll(
+        engine, source[each], lengths[each], limits.select(each), drawn, search.length_penalty
+    )
+    return [
+        sorted(found[i : i + draws], key=lambda one: -one.score)
+        for i in range(0, len(found), draws)
+    ]
+
+
+def keep_probable(
+    scores: Float[Tensor, "rows vocabulary"], top_k: int = 0, top_p: float = 1.0
+) -> Float[Tensor, "rows vocabulary"]:
+    """The scores with every word outside `top_k` and `top_p` at -inf; the best one always stays."""
+    if top_k == 0 and top_p == 1:
+        return scores
+    best, words = top(scores, min(top_k or scores.shape[-1], scores.shape[-1]))
+    probable = best.softmax(-1)
+    # A word stays when those before it have not yet reached top_p.
+    best = best.masked_fill(probable.cumsum(-1) - probable >= top_p, -math.inf)
+    return torch.full_like(scores, -math.inf).scatter(-1, words, best)
+
+
+def _unroll(
+    engine: SearchEngine,
+    source: Int[Tensor, "batch source"],
+    lengths: Int[Tensor, " batch"],
+    limits: Limits,
+    choose: Choice,
+    length_penalty: float,
+) -> list[Hypothesis]:
+    """Write each sentence with `choose` until its end. Ended sentences leave the batch."""
+    found: dict[int, Hypothesis] = {}
+    with evaluating(engine.model):
+        state = engine.begin(source, lengths)
+        sentences = torch.arange(len(source), device=source.device)
+        words = torch.full_like(sentences, BOS)
+        written = words.new_empty(len(source), 0)
+        history = torch.empty(written.shape, device=source.device)
+        while len(sentences):
+            logits, state = engine.step(words, state)
+            chosen, log_p = choose(logits, limits, written.unsqueeze(1))
+            if bool((log_p == -math.inf).any()):
+                raise ModelError(IMPOSSIBLE)
+            words, history = chosen[:, 0], torch.cat([history, log_p], 1)
+            ended = words == EOS
+            if bool(ended.any()):
+                rows = (each[ended].tolist() for each in (sentences, written, history))
+                for sentence, tokens, each_log_p in zip(*rows, strict=True):
+                    found[sentence] = Hypothesis.of(tokens, each_log_p, length_penalty)
+                kept = (~ended).nonzero().flatten()
+                state, limits = state.select(kept), limits.select(kept)
+                sentences, words = sentences[kept], words[kept]
+                written, history = written[kept], history[kept]
+            written = torch.cat([written, words.unsqueeze(1)], 1)
+    return [found[sentence] for sentence in range(len(source))]

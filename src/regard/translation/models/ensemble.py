@@ -1,0 +1,130 @@
+"""Several models that write one translation together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.errors import ConfigurationError
+from regard.translation.models.protocol import (
+    Looks,
+    State,
+    TranslationModel,
+    log_probabilities,
+    own,
+)
+
+
+class Steps(Protocol):
+    """A model, or an engine that runs it."""
+
+    def step(
+        self, words: Int[Tensor, " rows"], state: State
+    ) -> tuple[Float[Tensor, "rows vocabulary"], State]: ...
+
+
+@dataclass(frozen=True)
+class EnsembleState:
+    """The state of each model after the same words."""
+
+    each: list[State]
+
+    def select(self, rows: Int[Tensor, " kept"]) -> EnsembleState:
+        return EnsembleState([state.select(rows) for state in self.each])
+
+
+class Ensemble(TranslationModel):
+    """p(y_t | y_1 ... y_(t-1), source) = 1/M sum_m p_m(y_t | y_1 ... y_(t-1), source).
+
+    The mean of the models' probabilities, word by word; the models may be of different kinds, since
+    all of them keep the one protocol. Sutskever et al. 2014 (arXiv 1409.3215), section 3.6, decode
+    with an ensemble; that the probabilities are averaged, and not their logarithms, lets one model
+    propose what another does not see.
+
+    Args:
+        models: at least one; they read and write the same vocabularies.
+
+    Raises:
+        ConfigurationError: no models, or models on different devices.
+    """
+
+    def __init__(self, models: Sequence[TranslationModel]) -> None:
+        super().__init__()
+        if not models:
+            raise ConfigurationError("an ensemble of no models: give at least one")
+        devices = {parameter.device for model in models for parameter in model.parameters()}
+        if len(devices) > 1:
+            names = ", ".join(sorted(map(str, devices)))
+            raise ConfigurationError(f"the models are on {names}: put them on one device")
+        self.models = nn.ModuleList(models)
+        self.padding = models[0].padding
+
+    def __iter__(self) -> Iterator[TranslationModel]:
+        return (model for model in self.models if isinstance(model, TranslationModel))
+
+    @property
+    def longest(self) -> int | None:
+        """The smallest `longest` of the models."""
+        return min((m.longest for m in self if m.longest is not None), default=None)
+
+    def begin(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
+    ) -> EnsembleState:
+        return EnsembleState([model.begin(source, lengths) for model in self])
+
+    def advance(
+        self, words: Int[Tensor, " batch"], state: State
+    ) -> tuple[Float[Tensor, "batch vocabulary"], EnsembleState]:
+        return step_all(list(self), words, state)
+
+    def hidden(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target vocabulary"]:
+        """The mean log-probabilities; the models' own hidden states have no mean."""
+        return mean_log([model(source, lengths, target) for model in self])
+
+    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
+        return hidden
+
+    def looks(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+    ) -> Looks:
+        """Every look of every model, its number before the name: "0.decoder.2.cross"."""
+        return {
+            f"{number}.{name}": look
+            for number, model in enumerate(self)
+            for name, look in model.looks(source, lengths, target).items()
+        }
+
+
+def step_all(
+    models: Sequence[Steps], words: Int[Tensor, " rows"], state: State
+) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
+    """A step of each model, and the log of the mean of their probabilities."""
+    before = own(EnsembleState, state).each
+    steps = [model.step(words, each) for model, each in zip(models, before, strict=True)]
+    return mean_log([logits for logits, _ in steps]), EnsembleState([after for _, after in steps])
+
+
+def mean_log(
+    logits: Sequence[Float[Tensor, "*batch vocabulary"]],
+) -> Float[Tensor, "*batch vocabulary"]:
+    """log of the mean of softmax(logits), in float32: log 1/M sum_m exp log p_m.
+
+    >>> mean_log([torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, -1e9]])]).exp()
+    tensor([[0.7500, 0.2500]])
+    """
+    together = torch.stack([log_probabilities(each) for each in logits]).logsumexp(0)
+    return together - math.log(len(logits))
