@@ -10,12 +10,14 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 
 from regard import files
 from regard.errors import CheckpointError, CorruptedError, raised_as
 
+T = TypeVar("T")
 _SUMS = TypeAdapter(dict[str, str])
 SUMS = "checksums.json"
 _LARGEST_FILE = 2**20
@@ -34,15 +36,10 @@ def of(path: Path) -> str:
 
 def sign(folder: Path, names: Collection[str]) -> None:
     """Write the checksums of files that were just written, and of no others."""
-    write(folder, {name: of(folder / name) for name in names})
+    write(folder / SUMS, {name: of(folder / name) for name in names})
 
 
-def write(folder: Path, sums: Mapping[str, str]) -> None:
-    """Write the checksums of a folder's files, by their names."""
-    write_table(folder / SUMS, sums)
-
-
-def write_table(path: Path, sums: Mapping[str, str]) -> None:
+def write(path: Path, sums: Mapping[str, str]) -> None:
     """Write checksums by the names of their files."""
     files.write(path, (json.dumps(dict(sorted(sums.items())), indent=1) + "\n").encode())
 
@@ -72,14 +69,15 @@ def read(folder: Path, known: Collection[str]) -> dict[str, str]:
 
 def read_table(path: Path) -> dict[str, str]:
     """Checksums by the names of their files. Raises `CheckpointError` where they cannot be read."""
-    with raised_as(CheckpointError, f"{path}: cannot be read"):
-        content = files.read(path, _LARGEST_FILE)
+    return parsed(_SUMS, content(path, None, _LARGEST_FILE), path, "a table of checksums")
+
+
+def parsed(kind: TypeAdapter[T], content: bytes, path: Path, what: str) -> T:
+    """The JSON of a file as a value of a type. Raises `CorruptedError` where it is something else."""
     try:
-        return _SUMS.validate_json(content, strict=True)
+        return kind.validate_json(content, strict=True)
     except ValueError:
-        raise CorruptedError(
-            f"{path}: corrupted or truncated: expected a table of checksums"
-        ) from None
+        raise CorruptedError(f"{path}: corrupted or truncated: expected {what}") from None
 
 
 def compare(content: bytes, expected: str | None, path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.translation.text.mixing import drawn
+from regard.translation.text.batches import drawn
 
 
 def test_whole_weights_are_counts_and_need_no_luck():

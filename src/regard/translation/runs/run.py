@@ -87,7 +87,9 @@ class Run:
             # Written from the start, so that a checkpoint never meets another tokenizer.
             content = settings.dump(configuration).encode()
             contents[CONFIGURATION] = content
-            checksums.write(folder, {name: checksums.sha256(c) for name, c in contents.items()})
+            checksums.write(
+                folder / SUMS, {name: checksums.sha256(c) for name, c in contents.items()}
+            )
             # The configuration comes last: a folder that has it has everything.
             files.write(folder / CONFIGURATION, content)
         return cls(folder, configuration)
@@ -200,9 +202,9 @@ class Run:
         sums = {**folder_sums(self.folder), **others}
         # Without a checksum while it is written: a kill leaves no new file with the checksum of the old one.
         sums.pop(name, None)
-        checksums.write(self.folder, sums)
+        checksums.write(self.folder / SUMS, sums)
         files.write(self.folder / name, content)
-        checksums.write(self.folder, {**sums, name: checksums.sha256(content)})
+        checksums.write(self.folder / SUMS, {**sums, name: checksums.sha256(content)})
 
     def content(self, name: str, most: int | None = None) -> bytes:
         """The bytes of one of its files, compared with its checksum. Raises `ModelError`."""

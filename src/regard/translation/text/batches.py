@@ -35,6 +35,19 @@ class Batch:
         return Batch(**tensors, rows=self.rows)
 
 
+def drawn(weights: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
+    """The rows that a pass takes. A row of weight 2.3 occurs twice, and a third time with probability 0.3.
+
+    >>> drawn(np.array([2.0, 1.0]), np.random.default_rng(1)).tolist()
+    [0, 0, 1]
+    """
+    times = np.floor(weights)
+    times += random.random(len(weights)) < weights - times
+    if len(times) and not times.any():  # with small weights and few rows, a pass still has a row
+        times[random.integers(len(times))] = 1
+    return np.repeat(np.arange(len(weights)), times.astype(np.int64))
+
+
 def plan(
     source_lengths: NDArray[np.int64],
     target_lengths: NDArray[np.int64],
@@ -52,9 +65,8 @@ def plan(
     longer = np.maximum(source_lengths, target_lengths) + 1
 
     def fits(batch: list[int], row: int) -> bool:
-        return (len(batch) + 1) * int(
-            longer[row]
-        ) <= batch_tokens  # sorted: the last is the longest
+        # Rows are sorted: the last one is the longest.
+        return (len(batch) + 1) * int(longer[row]) <= batch_tokens
 
     order = random.permutation(len(longer))
     share = max(1, int(batch_tokens / max(1.0, float(longer.mean())) * pool)) if len(longer) else 1

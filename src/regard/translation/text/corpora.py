@@ -216,19 +216,16 @@ class _Unpacked(io.RawIOBase):
 
 def _refuse_foreign(raw: bytes, name: str) -> None:
     """Raise `DataError` for UTF-16 and UTF-32, which begin with a mark or contain many NULs."""
-    for mark, encoding in _FOREIGN.items():
-        if raw.startswith(mark):
-            raise DataError(
-                f"{name}:1: byte {1 + (mark[0] == 0) * 2} is not UTF-8; the file begins like {encoding}: "
-                f"convert it with `iconv -f {encoding} -t UTF-8`"
-            )
-    if len(raw) > 3 and 5 * raw.count(0) >= 2 * len(raw):
-        encodings = "UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE"
-        encoding = max(encodings, key=lambda each: _letters(raw[:1000].decode(each, "ignore")))
-        raise DataError(
-            f"{name}:1: byte {raw.index(0) + 1} is NUL, as are many others; the file looks like {encoding}: "
-            f"convert it with `iconv -f {encoding} -t UTF-8`"
-        )
+    marked = [encoding for mark, encoding in _FOREIGN.items() if raw.startswith(mark)]
+    if not marked and (len(raw) < 4 or 5 * raw.count(0) < 2 * len(raw)):
+        return
+    unmarked = "UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE"
+    encoding = max(marked or unmarked, key=lambda each: _letters(raw[:1000].decode(each, "ignore")))
+    place = next(at for at, byte in enumerate(raw, start=1) if byte in b"\0\xfe\xff")
+    raise DataError(
+        f"{name}:1: byte {place} is not UTF-8, the file looks like {encoding}: "
+        f"convert it with `iconv -f {encoding} -t UTF-8`"
+    )
 
 
 def _letters(text: str) -> int:

@@ -10,8 +10,6 @@ from regard.errors import ConfigurationError, DataError
 
 # Lines without an empty line between them form one paragraph of up to about so many characters.
 _LONGEST_PARAGRAPH = 2**16
-
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _FOREIGN_SPACE = re.compile(r"[^\S\x00-\x7f]")
 # The mark of an item of a list or of a heading, with the white space around it.
@@ -66,7 +64,6 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
     """
     held: list[str] = []
     size, ended = 0, False
-    fault: DataError | None = None
     try:
         for line in lines:
             empty = not line.strip()
@@ -75,12 +72,12 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
                 held, size = [], 0
             held.append(line + "\n")
             size, ended = size + len(line) + 1, empty
-    except DataError as found:  # the lines before the damaged one are still yielded
-        fault = found
+    except DataError:  # the lines before the damaged one are still yielded
+        if held:
+            yield "".join(held)
+        raise
     if held:
         yield "".join(held)
-    if fault is not None:
-        raise fault
 
 
 def join(parts: Iterable[Sentence], translations: Iterable[str]) -> str:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from regard.errors import CorruptedError
 from regard.translation import checksums
 from regard.translation.text.subwords import Segmenter
 from regard.translation.text.tokenizer import Tokenizer
 
 UNSEEN = "unseen.json"
+_PIECES = TypeAdapter(frozenset[str])
 _LARGEST_FILE = 64 * 2**20
 
 
@@ -39,7 +39,4 @@ def read(path: Path, checksum: str | None) -> frozenset[str]:
         CheckpointError: it cannot be read, has another checksum, or is not a list of pieces.
     """
     content = checksums.content(path, checksum, _LARGEST_FILE)
-    try:
-        return TypeAdapter(frozenset[str]).validate_json(content, strict=True)
-    except ValueError:
-        raise CorruptedError(f"{path}: corrupted or truncated: expected a list of pieces") from None
+    return checksums.parsed(_PIECES, content, path, "a list of pieces")

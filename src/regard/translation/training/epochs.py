@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.translation.runs import Tokenizers
-from regard.translation.text.batches import Batch, collate, plan
+from regard.translation.text.batches import Batch, collate, drawn, plan
 from regard.translation.text.corpora import Pair
-from regard.translation.text.mixing import drawn
 from regard.translation.text.subwords import Segmenter
 from regard.translation.text.unseen import unseen
 from regard.translation.training.shares import share

@@ -36,7 +36,7 @@ def remember(run: Run, found: dict[str, str]) -> None:
     path = run.folder / CORPORA
     try:
         run.folder.mkdir(parents=True, exist_ok=True)
-        checksums.write_table(path, found)
+        checksums.write(path, found)
     except OSError as fault:
         raise TrainingError(f"{path}: cannot be written: {fault.strerror}") from None
 
