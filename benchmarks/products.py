@@ -22,20 +22,15 @@ import torch
 from _measure import interleaved, write
 from numba import njit
 
-from regard.translation.engines.compiled import float_product, int8_product
+from regard.translation.engines.compiled import products
 
 SIZES = ((256, 256), (256, 768), (256, 1024), (1024, 256), (256, 8000))
 WEIGHTS = 20_000_000
 
 
 @njit(nogil=True, error_model="numpy")
-def whole(x, rows, depth, weights, width, spare, out):  # type: ignore[no-untyped-def]
-    float_product.product(x, rows, depth, weights, 0, width, spare, out)
-
-
-@njit(nogil=True, error_model="numpy")
-def few_bits(x, rows, depth, weights, width, numbers, factors, spare, out):  # type: ignore[no-untyped-def]
-    int8_product.product(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
+def multiply(x, rows, depth, weights, width, numbers, factors, spare, out):  # type: ignore[no-untyped-def]
+    products.multiply(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
 
 
 def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[], Any]]]:
@@ -45,8 +40,8 @@ def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[],
     weights = [torch.randn(width, depth) for _ in range(count)]
     x, out, spare = torch.randn(rows, depth), np.zeros(rows * width, np.float32), room(1024)
     flat, numbers, factors = x.flatten().numpy(), np.zeros(rows * depth, np.uint8), room(rows)
-    panels = [float_product.packed(weight).numpy() for weight in weights]
-    bits = [int8_product.packed(weight).numpy() for weight in weights]
+    panels = [products.packed(weight).numpy() for weight in weights]
+    bits = [products.packed_rounded(weight).numpy() for weight in weights]
     bytes_ = [torch.randint(-127, 128, (width, depth), dtype=torch.int8) for _ in weights]
     given = torch.randint(-127, 128, (rows, depth), dtype=torch.int8)
     layers = [
@@ -56,10 +51,10 @@ def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[],
     halves, half = [weight.bfloat16() for weight in weights], x.bfloat16()
 
     def ours(weight: Any) -> None:
-        whole(flat, rows, depth, weight, width, spare, out)
+        multiply(flat, rows, depth, weight, width, None, None, spare, out)
 
     def ours_rounded(weight: Any) -> None:
-        few_bits(flat, rows, depth, weight, width, numbers, factors, spare, out)
+        multiply(flat, rows, depth, weight, width, numbers, factors, spare, out)
 
     return count, {
         "regard, float32": lambda: [ours(each) for each in panels],

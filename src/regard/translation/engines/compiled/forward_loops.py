@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from regard.loops.compiling import compiled, inner
 from regard.translation.engines.compiled.attention_loops import copy, read_cached, read_span
-from regard.translation.engines.compiled.product import product
+from regard.translation.engines.compiled.products import product
 from regard.translation.engines.compiled.row_loops import activate, add, add_bias, embed, norm
 from regard.translation.engines.listed_loops import product_listed
 

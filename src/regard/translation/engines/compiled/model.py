@@ -10,12 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.positions import sinusoidal
-from regard.translation.engines.compiled import (
-    float_product,
-    forward_loops,
-    int8_product,
-    row_loops,
-)
+from regard.translation.engines.compiled import forward_loops, products, row_loops
 from regard.translation.engines.compiled.weights import Array, PackedWeights
 
 if TYPE_CHECKING:
@@ -94,15 +89,15 @@ class CompiledModel:
             reading=_flat(count * width),
             out=_flat(count * width),
             inner=_flat(count * self.shape.inner),
-            spare=_flat(float_product.ROWS * float_product.COLUMNS),
+            spare=_flat(products.ROWS * products.COLUMNS),
             room=_flat(self.heads * positions).reshape(self.heads, positions),
             rounded=self._bytes(count) if self.rounded else None,
             factors=_flat(count) if self.rounded else None,
         )
 
     def _bytes(self, count: int) -> Array:
-        groups = -(-max(self.width, self.shape.inner) // int8_product.FOUR)
-        room: Array = torch.empty(count * groups * int8_product.FOUR, dtype=torch.uint8).numpy()
+        groups = -(-max(self.width, self.shape.inner) // products.FOUR)
+        room: Array = torch.empty(count * groups * products.FOUR, dtype=torch.uint8).numpy()
         return room
 
     def encode(self, source: Tensor, lengths: Tensor) -> CompiledEncoded:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.heads import MultiHeadAttention
-from regard.translation.engines.compiled import float_product, forward_loops, int8_product
+from regard.translation.engines.compiled import forward_loops, products
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +31,7 @@ class PackedWeights:
         output: nn.Linear | None,
         few_bits: bool = False,
     ) -> None:
-        self._packed = int8_product.packed if few_bits else float_product.packed
+        self._packed = products.packed_rounded if few_bits else products.packed
         self._parts: list[Tensor] = []
         self._size = 0
         self.places: Array = np.full((len(layers), forward_loops.PLACES), -1, np.int64)

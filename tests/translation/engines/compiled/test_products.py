@@ -11,20 +11,20 @@ from tests.translation.engines.test_compiled import LENGTHS, SHAPES, small, sour
 
 from regard.errors import ModelError
 from regard.translation.engines import choose
-from regard.translation.engines.compiled import float_product, int8_product
+from regard.translation.engines.compiled import products
 
 
 @njit(error_model="numpy")
 def multiply(x, rows, depth, weights, width, numbers, factors, spare, out):
-    int8_product.product(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
+    products.multiply(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
 
 
 def product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     (rows, depth), width = x.shape, len(weight)
-    numbers = np.zeros(rows * -(-depth // int8_product.FOUR) * int8_product.FOUR, np.uint8)
+    numbers = np.zeros(rows * -(-depth // products.FOUR) * products.FOUR, np.uint8)
     factors, out = np.zeros(rows, np.float32), np.full(rows * width, 7, np.float32)
-    spare = np.zeros(float_product.ROWS * float_product.COLUMNS, np.float32)
-    given = x.flatten().numpy(), rows, depth, int8_product.packed(weight).numpy(), width
+    spare = np.zeros(products.ROWS * products.COLUMNS, np.float32)
+    given = x.flatten().numpy(), rows, depth, products.packed_rounded(weight).numpy(), width
     multiply(*given, numbers, factors, spare, out)
     return torch.from_numpy(out).view(rows, width)
 
@@ -41,29 +41,26 @@ def test_whole_numbers_are_multiplied_exactly(rows: int, depth: int, width: int)
 @pytest.mark.parametrize("way", ["vnni", "pairs", "spelt out"])
 @pytest.mark.parametrize("rows", [1, 3, 6])
 def test_each_way_to_add_four_products_is_exact(way, rows, monkeypatch):
-    needs = {"vnni": int8_product.VNNI, "pairs": int8_product.PAIRS}
+    needs = {"vnni": products.VNNI, "pairs": products.PAIRS}
     if not needs.get(way, True):
         pytest.skip("this processor has no instruction for it")
     for name, flag in (("vnni", "VNNI"), ("pairs", "PAIRS")):
-        monkeypatch.setattr(int8_product, flag, way == name)
-    tile = int8_product._tile(rows)
+        monkeypatch.setattr(products, flag, way == name)
+    tile = products._tile(products._WHOLE, products._add_bytes)
 
     @njit(error_model="numpy")
-    def multiply_tile(weights, by, less, x, groups, factors, out):
-        tile(weights, 0, by, less, x, 0, groups, factors, 0, out, 0, int8_product.COLUMNS)
+    def multiply_tile(weights, x, groups, out):
+        tile(rows, weights, 0, x, 0, groups, out, 0, products.COLUMNS)
 
     generator = torch.Generator().manual_seed(rows)
     x = torch.randint(0, 256, (rows, 40), generator=generator, dtype=torch.uint8)
-    weight = torch.randint(-127, 128, (int8_product.COLUMNS, 40), generator=generator).float()
+    weight = torch.randint(-127, 128, (products.COLUMNS, 40), generator=generator).float()
     # The largest there are, side by side; a weight that rounds to itself.
     x[:, :8], weight[0, :8], weight[1, :8], weight[:, 39] = 255, 127, -127, 127
-    packed = int8_product.packed(weight)
-    groups, out = 10, np.zeros(rows * int8_product.COLUMNS, np.float32)
-    by = groups * int8_product.COLUMNS
-    factors = np.ones(rows, np.float32)
-    numbers = x.flatten().numpy()
-    multiply_tile(packed.numpy(), by, by + int8_product.COLUMNS, numbers, groups, factors, out)
-    expected = (x.float() - 128) @ weight.t()
+    packed = products.packed_rounded(weight)
+    out = np.zeros(rows * products.COLUMNS, np.int32)
+    multiply_tile(packed.numpy(), x.flatten().numpy(), 10, out)
+    expected = x.int() @ weight.t().int()
     assert torch.equal(torch.from_numpy(out).view(rows, -1), expected)
 
 
