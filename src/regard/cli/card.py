@@ -1,4 +1,4 @@
-"""The card of a trained model: architecture, scores, data, machine and commands."""
+"""The card of a trained model: architecture, scores, data, machine and commands; the commands of a run folder."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from regard.translation.training.progress import Progress
     from regard.translation.training.validation import Quality
 
-COMMANDS = "commands.txt"
-REPEAT = "repeat.txt"
+CARD, COMMANDS, REPEAT = "card.md", "commands.txt", "repeat.txt"
 SCORES = "Scores"
 
 
 def remember(folder: Path, command: str) -> None:
     """Append a command that wrote to a run folder, for its card."""
     files.append(folder / COMMANDS, (command + "\n").encode("utf-8", "backslashreplace"))
+
+
+def commands(folder: Path) -> list[str]:
+    """The commands that wrote to a run folder, oldest first."""
+    return [line for line in _text(folder / COMMANDS).split("\n") if line]
 
 
 def keep_repeating(folder: Path, command: str | None) -> None:
@@ -35,10 +39,7 @@ def keep_repeating(folder: Path, command: str | None) -> None:
 
 def repeating(folder: Path) -> str | None:
     """The command that `keep_repeating` stored."""
-    try:
-        return (folder / REPEAT).read_text(encoding="utf-8", errors="replace").strip() or None
-    except OSError:
-        return None
+    return _text(folder / REPEAT).strip() or None
 
 
 def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
@@ -46,55 +47,49 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
     import torch
 
     configuration, progress = trainer.configuration, trainer.progress
-    data = configuration.data
+    data, size = configuration.data, trainer.processes.size
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-    commands_given = commands(trainer.run.folder) or ["unknown"]
-    return "\n".join(
-        [
-            f"# {name}",
-            "",
-            f"{', '.join(data.source_languages)} to {', '.join(data.target_languages)}: "
-            f"{_architecture(configuration)}, "
-            f"{parameters / 1e6:.2f} million parameters.",
-            "",
-            f"{SCORES}: BLEU {quality.bleu:.2f}, chrF {quality.chrf:.2f}, exact match "
-            f"{quality.exact:.2f}% (validation set, {trainer.validation.sentences} sentences, "
-            f"greedy search; `regard evaluate` prints signatures)",
-            "",
-            f"- Data: {_data(configuration)}",
-            f"- Licence and attribution of the data: {data.attribution or 'none given'}",
-            f"- Weights: {weights}",
-            f"{_trained(progress)}, {progress.epoch + 1} passes, "
-            f"{progress.target_tokens:,} target tokens, {progress.seconds / 3600:.2f} hours of steps",
-            f"- Machine: {_machine(str(trainer.device))}{_beside(trainer)}, {progress.precision} arithmetic, "
-            f"torch {torch.__version__}",
-            f"- Seed: {configuration.seed}",
-            "- Command:",
-            "",
-            *[f"      {command}" for command in commands_given],
-            "",
-        ]
-    )
+    beside = f", {size} processes" if size > 1 else ""
+    given = "\n".join(f"      {each}" for each in commands(trainer.run.folder) or ["unknown"])
+    return f"""# {name}
+
+{", ".join(data.source_languages)} to {", ".join(data.target_languages)}: \
+{_architecture(configuration)}, {parameters / 1e6:.2f} million parameters.
+
+{SCORES}: BLEU {quality.bleu:.2f}, chrF {quality.chrf:.2f}, exact match {quality.exact:.2f}% (validation set, \
+{trainer.validation.sentences} sentences, greedy search; `regard evaluate` prints signatures)
+
+- Data: {_data(configuration)}
+- Licence and attribution of the data: {data.attribution or "none given"}
+- Weights: {weights}
+{_trained(progress)}, {progress.epoch + 1} passes, {progress.target_tokens:,} target tokens, \
+{progress.seconds / 3600:.2f} hours of steps
+- Machine: {_machine(str(trainer.device))}{beside}, {progress.precision} arithmetic, torch {torch.__version__}
+- Seed: {configuration.seed}
+- Command:
+
+{given}
+"""
 
 
 def tells(folder: Path, progress: Progress) -> bool:
     """Whether the card in a folder was written after the same number of steps."""
-    try:
-        text = (folder / "card.md").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return f"{_trained(progress)}," in text
+    return f"{_trained(progress)}," in _text(folder / CARD)
 
 
 def summary(folder: Path) -> list[str]:
     """The first paragraph of a model's card and its scores; nothing where there is no card."""
-    try:
-        text = (folder / "card.md").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    lines = [line.strip() for line in text.split("\n")]
+    lines = [line.strip() for line in _text(folder / CARD).split("\n")]
     plain = [line for line in lines if line and not line.startswith(("#", SCORES))]
     return plain[:1] + [line for line in lines if line.startswith(SCORES)]
+
+
+def _text(path: Path) -> str:
+    """The text of a file; empty where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _trained(progress: Progress) -> str:
@@ -129,33 +124,13 @@ def _corpus(files: CorpusSettings) -> str:
     return f"{files} ({', '.join(said)})" if said else str(files)
 
 
-def commands(folder: Path) -> list[str]:
-    """The commands that wrote to a run folder, oldest first."""
-    try:
-        text = (folder / COMMANDS).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return [line for line in text.split("\n") if line]
-
-
 def _machine(device: str) -> str:
     import torch
 
     if device.startswith("cuda"):
         return str(torch.cuda.get_device_name(device))
-    return f"{_processor()}, {torch.get_num_threads()} of {os.cpu_count()} cores"
-
-
-def _beside(trainer: Trainer) -> str:
-    size = trainer.processes.size
-    return f", {size} processes" if size > 1 else ""
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n"):
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    models = [
+        line for line in _text(Path("/proc/cpuinfo")).split("\n") if line.startswith("model name")
+    ]
+    name = models[0].partition(":")[2].strip() if models else platform.processor()
+    return f"{name or platform.machine()}, {torch.get_num_threads()} of {os.cpu_count()} cores"

@@ -1,4 +1,4 @@
-"""The command as it was typed, and one report of a failure for all processes of torchrun."""
+"""A command as it is typed, and one report of a failure for all processes of torchrun."""
 
 from __future__ import annotations
 
@@ -6,23 +6,14 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
 
-from regard.cli.signals import Interrupted
-from regard.errors import ConfigurationError
+from regard.cli.signals import exit_code
 
 if TYPE_CHECKING:
     from regard.translation.training.processes import Processes
-
-
-@dataclass(frozen=True)
-class Invocation:
-    """The words after `regard`, as they were typed."""
-
-    arguments: tuple[str, ...] = ()
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -52,13 +43,7 @@ def one_voice(processes: Processes) -> Iterator[None]:
         raise
     except BaseException as fault:
         if not processes.first_to_fail():
-            raise typer.Exit(_code(fault)) from None
+            raise typer.Exit(exit_code(fault)) from None
         if processes.size > 1 and parted(fault):
             raise alone() from None
         raise
-
-
-def _code(fault: BaseException) -> int:
-    if isinstance(fault, Interrupted):
-        return 128 + fault.number
-    return 2 if isinstance(fault, ConfigurationError) else 1

@@ -28,13 +28,12 @@ from regard.cli.commands import (
     translate,
 )
 from regard.cli.group import add, group, print_help
-from regard.cli.launched import Invocation
 from regard.cli.output import streams
-from regard.cli.signals import Interrupted
+from regard.cli.signals import Interrupted, exit_code
 from regard.errors import ConfigurationError, RegardError
 
-# Typer has its own copy of click; these are the base classes of its errors.
-_UsageError, _ClickException = typer.BadParameter.__mro__[1:3]
+# Typer has its own copy of click; this is the base class of its errors.
+_ClickException = typer.BadParameter.__mro__[2]
 
 app = group(
     "Translate, train, and see what each word looked at.",
@@ -86,22 +85,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "_REGARD_COMPLETE" in os.environ:
         command.main(prog_name="regard")
     given, debug = _take_debug(arguments)
+    code = 0
     try:
         _check_places(command, given)
         with warnings.catch_warnings():
             if not debug:
                 warnings.simplefilter("ignore")
                 logging.getLogger("matplotlib").setLevel(logging.ERROR)
-            with command.make_context("regard", list(given), obj=Invocation(given)) as context:
-                command.invoke(context)
+            try:
+                with command.make_context("regard", list(given), obj=given) as context:
+                    command.invoke(context)
+            except typer.Exit as end:
+                code = end.exit_code
         streams.flush()
-    except typer.Exit as end:
-        return _ended(end.exit_code)
     except (Exception, KeyboardInterrupt, Interrupted) as fault:
         if debug and not isinstance(fault, BrokenPipeError):
             traceback.print_exception(fault)
         return _failed(fault)
-    return 0
+    return code
 
 
 def _take_debug(arguments: Sequence[str]) -> tuple[tuple[str, ...], bool]:
@@ -125,62 +126,45 @@ def _check_places(command: Any, given: Sequence[str]) -> None:
         raise ConfigurationError(f"{found[0]}: is empty: give the name of a file or folder")
 
 
-def _ended(code: int) -> int:
-    try:
-        streams.flush()
-    except OSError as fault:
-        return _failed(fault)
-    return code
-
-
 def _failed(fault: BaseException) -> int:
-    if isinstance(fault, BrokenPipeError):
-        streams.abandon()
-        return 141
-    if isinstance(fault, KeyboardInterrupt):
-        return _say("interrupted", 130)
-    if isinstance(fault, Interrupted):
-        return _say("stopped by a signal; no file was left half written", 128 + fault.number)
-    if isinstance(fault, RegardError):
-        # Each argument is one fault and one line; line ends within it come from a name.
-        lines = [" ".join(str(each).splitlines()) for each in fault.args]
-        return _say(
-            "\n".join(f"error: {line}" for line in lines),
-            2 if isinstance(fault, ConfigurationError) else 1,
-        )
-    if isinstance(fault, _ClickException):
-        return _misused(fault)
-    if isinstance(fault, OSError):
-        return _say(f"error: {_of_system(fault)}", 1)
-    if isinstance(fault, MemoryError) or _ran_out_of_memory(fault):
-        return _say(
-            "error: out of memory: shorter sentences take less, and a smaller --beam or batch", 1
-        )
-    what = f"{type(fault).__name__}: {_one_line(fault)}"
-    return _say(f"unexpected error: {what} (add --debug to see where, and please report it)", 1)
-
-
-def _misused(fault: Any) -> int:
-    message = _one_line(fault.format_message()).rstrip(".")
-    context = getattr(fault, "ctx", None)
-    if isinstance(fault, _UsageError) and context is not None:
-        return _say(f"see `{context.command_path} --help`\nerror: {message}", 2)
-    return _say(f"error: {message}", 2)
-
-
-def _of_system(fault: OSError) -> str:
-    """The message of a system error, with the name of the file or stream where there is one."""
-    if fault.filename is None:
-        return f"{_one_line(fault.strerror or fault)} (add --debug to see where)"
-    return f"{os.fsdecode(fault.filename)}: {fault.strerror or fault}"
+    """Print what happened; the exit code."""
+    match fault:
+        case BrokenPipeError():
+            streams.abandon()
+            return 141
+        case KeyboardInterrupt():
+            text = "interrupted"
+        case Interrupted():
+            text = "stopped by a signal; no file was left half written"
+        case RegardError():
+            # Each argument is one fault and one line; line ends within it come from a name.
+            lines = [" ".join(str(each).splitlines()) for each in fault.args]
+            text = "\n".join(f"error: {line}" for line in lines)
+        case _ClickException():
+            context = getattr(fault, "ctx", None)
+            see = f"see `{context.command_path} --help`\n" if context else ""
+            text = f"{see}error: {_one_line(fault.format_message()).rstrip('.')}"  # type: ignore[attr-defined]
+        case OSError(filename=None):
+            text = f"error: {_one_line(fault.strerror or fault)} (add --debug to see where)"
+        case OSError():
+            text = f"error: {os.fsdecode(fault.filename)}: {fault.strerror or fault}"
+        case _ if _ran_out_of_memory(fault):
+            text = (
+                "error: out of memory: shorter sentences take less, and a smaller --beam or batch"
+            )
+        case _:
+            what = f"{type(fault).__name__}: {_one_line(fault)}"
+            text = f"unexpected error: {what} (add --debug to see where, and please report it)"
+    _say(text)
+    return 2 if isinstance(fault, _ClickException) else exit_code(fault)
 
 
 def _ran_out_of_memory(fault: BaseException) -> bool:
     text = str(fault).lower()
     # A library that does not fit into memory is an ImportError.
-    signs = {RuntimeError: ("out of memory", "allocate"), ImportError: ("map segment", "allocate")}
-    return any(
-        isinstance(fault, kind) and any(sign in text for sign in signs[kind]) for kind in signs
+    signs = {RuntimeError: "out of memory|allocate", ImportError: "map segment|allocate"}
+    return isinstance(fault, MemoryError) or any(
+        isinstance(fault, kind) and re.search(sign, text) for kind, sign in signs.items()
     )
 
 
@@ -189,16 +173,13 @@ def _one_line(fault: object) -> str:
     return text if len(text) <= 500 else text[:500] + "..."
 
 
-def _say(text: str, code: int) -> int:
-    if sys.stdout is not None:
-        try:
-            sys.stdout.flush()
-        except (OSError, ValueError):
-            streams.abandon(sys.stdout)
-    if sys.stderr is not None:
-        try:
-            short = text if len(text) <= 3000 else text[:3000] + "..."
-            print(streams.printable(short), file=sys.stderr, flush=True)
-        except (OSError, ValueError):
-            streams.abandon()
-    return code
+def _say(text: str) -> None:
+    """Print on standard error, after all that was printed on standard output."""
+    short = text if len(text) <= 3000 else text[:3000] + "..."
+    for stream, message in ((sys.stdout, ""), (sys.stderr, f"{streams.printable(short)}\n")):
+        if stream is not None:
+            try:
+                stream.write(message)
+                stream.flush()
+            except (OSError, ValueError):
+                streams.abandon(stream)

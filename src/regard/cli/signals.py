@@ -6,8 +6,12 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Self
+
+from regard.errors import ConfigurationError
 
 _SHOW_CURSOR = "\x1b[?25h"
 _HANG_UP = getattr(signal, "SIGHUP", None)  # Windows has none
@@ -20,6 +24,15 @@ class Interrupted(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(f"signal {number}")
         self.number = number
+
+
+def exit_code(fault: BaseException) -> int:
+    """The exit code of a command that ends with a fault."""
+    if isinstance(fault, KeyboardInterrupt):
+        return 130
+    if isinstance(fault, Interrupted):
+        return 128 + fault.number
+    return 2 if isinstance(fault, ConfigurationError) else 1
 
 
 class Signals:
@@ -51,9 +64,14 @@ class Signals:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
-    def saving(self) -> _Saving:
+    @contextmanager
+    def saving(self) -> Iterator[None]:
         """A block in which the first signal waits for a checkpoint."""
-        return _Saving(self)
+        self._saving = True
+        try:
+            yield
+        finally:
+            self._saving = False
 
     def stop(self) -> bool:
         """Whether a signal has come."""
@@ -69,14 +87,3 @@ class Signals:
         self.received = number
         if not self._saving:
             raise Interrupted(number)
-
-
-class _Saving:
-    def __init__(self, signals: Signals) -> None:
-        self._signals = signals
-
-    def __enter__(self) -> None:
-        self._signals._saving = True
-
-    def __exit__(self, *fault: object) -> None:
-        self._signals._saving = False

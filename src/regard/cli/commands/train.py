@@ -102,7 +102,7 @@ def train(
                     _say_what_next(plan, card.repeating(plan.folder))
                 return
             if processes.first:
-                card.remember(plan.folder, launched.command(context.obj.arguments))
+                card.remember(plan.folder, launched.command(context.obj))
             _add_tensorboard(plan, trainer, reporter, stack)
             with signals.saving():
                 outcome = trainer.train(signals.stop)

@@ -99,7 +99,7 @@ def back_translate(
         with signals.saving(), _progress(text) as show:
             outcome, tally = work.run(resume=resume, should_stop=signals.stop, progress=show)
     if outcome == "stopped":
-        arguments = [each for each in context.obj.arguments if each != "--resume"]
+        arguments = [each for each in context.obj if each != "--resume"]
         again = launched.command([*arguments, "--resume"])
         report.say(f"stopped after {tally.read:,} lines; go on with: {again}", now=True)
         raise typer.Exit(128 + (signals.received or signal.SIGTERM))
