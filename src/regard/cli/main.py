@@ -33,7 +33,7 @@ from regard.cli.signals import Interrupted, exit_code
 from regard.errors import ConfigurationError, RegardError
 
 # Typer has its own copy of click; this is the base class of its errors.
-_ClickException = typer.BadParameter.__mro__[2]
+_ClickException: Any = typer.BadParameter.__mro__[2]
 
 app = group(
     "Translate, train, and see what each word looked at.",
@@ -140,10 +140,10 @@ def _failed(fault: BaseException) -> int:
             # Each argument is one fault and one line; line ends within it come from a name.
             lines = [" ".join(str(each).splitlines()) for each in fault.args]
             text = "\n".join(f"error: {line}" for line in lines)
-        case _ClickException():
+        case _ if isinstance(fault, _ClickException):
             context = getattr(fault, "ctx", None)
             see = f"see `{context.command_path} --help`\n" if context else ""
-            text = f"{see}error: {_one_line(fault.format_message()).rstrip('.')}"  # type: ignore[attr-defined]
+            text = f"{see}error: {_one_line(fault.format_message()).rstrip('.')}"
         case OSError(filename=None):
             text = f"error: {_one_line(fault.strerror or fault)} (add --debug to see where)"
         case OSError():

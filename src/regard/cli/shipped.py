@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from regard.errors import ConfigurationError
@@ -28,18 +29,15 @@ def models() -> dict[str, Path]:
 
 def configuration(name_or_file: str) -> Path:
     """The file of a configuration. Raises `ConfigurationError` when there is none."""
-    path, known = Path(name_or_file), configurations()
-    try:
-        if path.is_file():
-            return path
-        if name_or_file in known:  # even where a folder of that name exists
-            return known[name_or_file]
-        if (path / "config.toml").is_file():
-            raise ConfigurationError(
-                f"{path}: is a run folder: add --resume to continue it, or give a configuration"
-            )
-    except (OSError, ValueError):
-        pass
+    known = configurations()
+    if os.path.isfile(name_or_file):
+        return Path(name_or_file)
+    if name_or_file in known:  # even where a folder of that name exists
+        return known[name_or_file]
+    if os.path.isfile(os.path.join(name_or_file, "config.toml")):
+        raise ConfigurationError(
+            f"{name_or_file}: is a run folder: add --resume to continue it, or give a configuration"
+        )
     raise ConfigurationError(
         f"{name_or_file}: no such configuration file; shipped are {', '.join(known)}"
     )

@@ -94,8 +94,9 @@ class Engine:
         *,
         beam: int | None = None,
         length_penalty: float | None = None,
-        nbest: int = 1,
+        nbest: int | None = None,
         no_repeat_ngram: int | None = None,
+        search: Search | None = None,
     ) -> list[Translation]:
         """Translate sentences, in their order; an empty sentence gives an empty translation.
 
@@ -105,6 +106,7 @@ class Engine:
             length_penalty: alpha of ((5 + n) / 6)^alpha.
             nbest: candidates of each sentence, at most `beam`.
             no_repeat_ngram: no sequence of so many pieces may occur twice in a translation; 0 allows all.
+            search: every setting at once; the other arguments change it. The model's own by default.
 
         Raises:
             ConfigurationError: settings out of range.
@@ -112,7 +114,7 @@ class Engine:
         if isinstance(texts, str):
             raise TypeError("got one text: pass a list of sentences, [text]")
         search = _changed(
-            self.search,
+            search or self.search,
             beam=beam,
             length_penalty=length_penalty,
             nbest=nbest,
@@ -125,7 +127,7 @@ class Engine:
         lengths = torch.tensor([len(found) + 1 for found in pieces], dtype=torch.int64)
         most = search.longest(lengths).tolist()
         found = {
-            row: self._ranked(answer, search.length_penalty)[:nbest]
+            row: self._ranked(answer, search.length_penalty)[: search.nbest]
             for row, answer in self._searched(pieces, rows, most, search).items()
         }
         return [

@@ -11,22 +11,13 @@ from contextlib import closing
 import pytest
 from rich.console import Console
 
-from regard.cli.output.progress import Bar, Reporter, clock, reporter
+from regard.cli.output.progress import Bar, Reporter, reporter
 from regard.translation.training.events import Sample, Stepped, Validated
 
 STEP = Stepped(
     step=10, epoch=0, loss=2.5, learning_rate=1e-3, gradient_norm=1.0, tokens_per_second=1234.5
 )
 VALIDATED = Validated(step=10, loss=2.0, bleu=30.0, chrf=40.0, exact=5.0, score=30.0, best=True)
-
-
-def test_clock():
-    assert [clock(seconds) for seconds in (-1, 0, 59.6, 3725)] == [
-        "0:00:00",
-        "0:00:00",
-        "0:01:00",
-        "1:02:05",
-    ]
 
 
 def test_lines_say_step_loss_speed_and_time_left(tmp_path, capsys):

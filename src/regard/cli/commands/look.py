@@ -17,8 +17,6 @@ from regard.errors import ConfigurationError, DataError
 if TYPE_CHECKING:
     from regard.viewing.alignment import Alignment
 
-_Chosen = dict[int, list[tuple[int, "Alignment"]]]
-
 
 class Attention(StrEnum):
     cross = "cross"
@@ -96,21 +94,21 @@ def look(
     check_sentences([text], "give the sentence itself")
     sentence = streams.argument(text)
     translator = model.open()
-    given = None if target is None else streams.argument(target)
-    translation = translator.look(sentence, given)
+    translation = translator.look(sentence, target and streams.argument(target))
     if not translation.source_pieces:
         raise DataError("TEXT is empty: there is nothing to look at")
-    found = drawing.layers(translation, attention, whole_words=not pieces, model=_name(model.model))
+    name = Path(model.model).name or model.model
+    found = drawing.layers(translation, attention, whole_words=not pieces, model=name)
     if out is None and layer is None:
         layer = max(found)
     chosen = drawing.choose(found, layer, head)
     print(translation.text)
     if out is None:
-        heads = [alignment for _, alignment in chosen[max(chosen)]]
+        heads = list(chosen[max(chosen)].values())
         drawing.print_alignment(drawing.mean_of_heads(heads), theme)
     else:
         both = f"{isolated(sentence)} → {isolated(translation.text)}"
-        subtitle = f"{_name(model.model)}: {drawing.WHO[attention]}"
+        subtitle = f"{name}: {drawing.WHO[attention]}"
         _save(chosen, out, theme or Background.light, both, subtitle)
         report.say(f"wrote {out}")
 
@@ -124,18 +122,14 @@ def _check_name(out: Path) -> None:
         raise ConfigurationError(f"--out {out}: its name must end in {known}")
 
 
-def _name(model: str) -> str:
-    """A bundled model's name, or that of a run's folder."""
-    return Path(model).name or model
-
-
-def _save(chosen: _Chosen, out: Path, theme: Background, title: str, subtitle: str) -> None:
+def _save(
+    layers: dict[int, dict[int, Alignment]], out: Path, theme: Background, title: str, subtitle: str
+) -> None:
     from regard.viewing import multiples, page, pictures
 
-    panels = [(layer, head, one) for layer, heads in chosen.items() for head, one in heads]
+    panels = [(layer, head, one) for layer, heads in layers.items() for head, one in heads.items()]
     if out.suffix.lower() == ".html":
-        layers: page.Layers = {layer: dict(heads) for layer, heads in chosen.items()}
-        page.write(out, layers, title=f"{title} ({subtitle})")
+        page.write(out, dict(layers.items()), title=f"{title} ({subtitle})")
     elif len(panels) == 1:
         drawing.save(pictures.heat_map(panels[0][2], theme), out)
     else:

@@ -11,7 +11,7 @@ from regard.cli.options import corpora
 from regard.cli.options.checks import check_whole, check_writable
 from regard.cli.options.corpora import CorpusOptions
 from regard.cli.options.model import DEFAULT_MODEL, Model
-from regard.cli.output import bars, report
+from regard.cli.output import report
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def shortlist(
     else:
         pairs = _learnt_from(run, data)
     with memory.told("while learning which words translate which", "the number of pairs"):
-        made = make(pairs, tokenizers, each, always, bars.tracked(ROUNDS, "learning"))
+        made = make(pairs, tokenizers, each, always, report.tracked(ROUNDS, "learning"))
     path = made.shortlist.keep(run, tokenizers)
     report.say(
         f"learnt from {made.learnt:,} sentence pairs, left out {made.left_out:,}; of {made.measured:,} others\n"

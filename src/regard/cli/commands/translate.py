@@ -8,34 +8,26 @@ import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_sentences, check_writable
-from regard.cli.options.model import (
-    DEFAULT_MODEL,
-    MODEL,
-    SpeedOptions,
-    To,
-    WeightType,
-    open_translator,
-)
-from regard.cli.options.search import SamplingOptions, SearchOptions
+from regard.cli.options.model import DEFAULT_MODEL, WeightType, open_translator
 from regard.cli.output import answers, streams
 from regard.cli.output.report import Format
 from regard.cli.signals import Signals
-from regard.cli.translating import serving
-from regard.cli.translating.interpreting import Interpreter
-from regard.cli.translating.options import (
+from regard.cli.translating import (
     EngineName,
-    EngineOptions,
     InputOptions,
+    Interpreter,
     OutputOptions,
     TranslateOptions,
+    open_engine,
 )
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from regard.interop.engine import Engine
     from regard.translation.translator import Translator
 
 # Paragraphs that are translated together.
@@ -44,25 +36,11 @@ _PARAGRAPHS = 32
 _FEW = 4
 
 
-def translate(
-    *,
-    model: Annotated[list[str] | None, MODEL] = None,
-    to: To = None,
-    given: InputOptions,
-    wanted: OutputOptions,
-    search: SearchOptions,
-    sampling: SamplingOptions,
-    engine: EngineOptions,
-    speed: SpeedOptions,
-) -> None:
+def translate(options: TranslateOptions) -> None:
     """Translate sentences.
 
     Each TEXT is one sentence. Without any, each line of --input or of standard input is one, and gives one line:
     an empty line an empty one. Only a line feed ends a line; control characters within one become spaces.
-
-    Args:
-        model: A bundled model's name or a run folder; several times: the mean of their
-            probabilities. [default: es-en]
 
     Examples:
         regard translate "El gato negro duerme." --look
@@ -76,21 +54,25 @@ def translate(
         regard translate "Hace frío." --sample --temperature 0.7 --seed 1
         regard translate --model runs/one --model runs/two "Buenos días."
     """
-    options = TranslateOptions(
-        model or [DEFAULT_MODEL], given, wanted, search, sampling, engine, speed
+    given, wanted, search, seed = (
+        options.given,
+        options.wanted,
+        options.search,
+        options.sampling.seed,
     )
     options.check()
     _check_places(given, wanted)
     lines, at_once = _lines(given, wanted.out)
     prefix = None if given.prefix is None else streams.argument(given.prefix)
-    translator, together = _open(options, to)
-    if engine.explain:
-        print(serving.explanation(translator), file=sys.stderr)
+    translator, language, together = _open(options)
     if at_once > 1:
         # Enough short lines to fill a large batch.
         at_once = max(at_once * together, (search.batch_tokens or 0) // 32)
     settings = {"search": options.of(translator.search), **search.batches}
-    seed = secrets.randbelow(2**62) if sampling.sample and sampling.seed is None else sampling.seed
+    settings |= {"looks": True} if wanted.look else {}
+    settings |= {"alignments": True} if wanted.alignment else {}
+    if options.sampling.sample and seed is None:
+        seed = secrets.randbelow(2**62)
     # Signals are caught so that no unfinished file is left behind.
     with (
         contextlib.nullcontext() if wanted.out is None else Signals(),
@@ -101,12 +83,10 @@ def translate(
             from regard.translation.text import sentences
 
             whole = (f"{text}\n" for text in lines) if given.texts else sentences.paragraphs(lines)
-            interpreter.paragraphs(streams.chunks(whole, min(at_once, _PARAGRAPHS)))
+            interpreter.paragraphs(streams.chunks(whole, min(at_once, _PARAGRAPHS)), language)
         else:
-            settings.update(looks=wanted.look, alignments=wanted.alignment)
-            chunks = streams.chunks(lines, at_once)
-            form = _form(wanted, result)
-            interpreter.lines(chunks, form, prefix, own_prefixes=given.prefixes, draw=wanted.look)
+            chunks, form = streams.chunks(lines, at_once), _form(wanted, result)
+            interpreter.lines(chunks, form, prefix, own_prefixes=given.prefixes)
     interpreter.doubts.say()
 
 
@@ -155,16 +135,30 @@ def _is_same(file: BinaryIO, path: Path) -> bool:
         return False
 
 
-def _open(options: TranslateOptions, to: str | None) -> tuple[Translator | serving.Served, int]:
-    """The translator or engine, and how many chunks of lines it translates at a time."""
-    if options.engine.engine is EngineName.ctranslate2:
+def _open(options: TranslateOptions) -> tuple[Translator | Engine, str, int]:
+    """The translator or engine, the language it reads, and how many chunks of lines it translates at a time."""
+    models, to, texts = options.models or [DEFAULT_MODEL], options.to, options.given.texts or ()
+    said = "ctranslate2"
+    found: tuple[Translator | Engine, str, int]
+    if options.engine is EngineName.ctranslate2:
         weights = options.speed.quantization or WeightType.float32
-        served = serving.served(options.models, to, weights, options.given.paragraphs)
-        return served, served.engine.workers
-    few = 0 < len(options.given.texts or ()) <= _FEW
-    avoid = f"loading compiled loops takes longer than translating {_FEW} sentences" if few else ""
-    device = options.engine.device
-    return open_translator(options.models, device, to, options.speed, avoid), 1
+        engine, language = open_engine(models, to, weights)
+        if options.given.paragraphs and not language:
+            raise ConfigurationError(
+                "--paragraphs and an exported folder do not go together: it does not tell its language; "
+                "name the model it was made of"
+            )
+        found = engine, language, engine.workers
+    else:
+        few = 0 < len(texts) <= _FEW
+        avoid = f"loading compiled loops takes longer than translating {_FEW} sentences"
+        translator = open_translator(models, options.device, to, options.speed, avoid * few)
+        said = translator.engine.name
+        said += f" ({translator.engine.reason})" if translator.engine.reason else ""
+        found = translator, translator.source_language, 1
+    if options.explain:
+        print(f"engine: {said}", file=sys.stderr)
+    return found
 
 
 def _form(wanted: OutputOptions, result: TextIO) -> answers.LineFormat:

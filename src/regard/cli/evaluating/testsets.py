@@ -11,7 +11,7 @@ from regard.cli.options import corpora
 from regard.cli.options.checks import check_whole
 from regard.cli.options.model import ModelOptions, SpeedOptions, WeightType
 from regard.cli.options.search import SearchOptions
-from regard.cli.output import bars, report, streams
+from regard.cli.output import report, streams
 from regard.cli.output.doubts import Doubts
 from regard.errors import ConfigurationError, DataError
 
@@ -167,7 +167,7 @@ def translate(
     sources = [pair.source for pair in pairs]
     texts: list[str] = []
     number = (len(sources) + _CHUNK - 1) // _CHUNK
-    chunks = bars.tracked(streams.chunks(sources, _CHUNK), "translating", number)
+    chunks = report.tracked(streams.chunks(sources, _CHUNK), "translating", number)
     own = search.of(translator.search)
     for chunk in chunks:
         found = translator.translate(chunk, search=own, **search.batches)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
@@ -18,16 +17,8 @@ _COLOURS = ((0.25, "bold red"), (0.5, "red"), (0.75, "yellow"))
 Show = Callable[[Sequence["Word"]], str]
 
 
-class LineFormat(ABC):
-    """A format of translations: lines of text for each sentence."""
-
-    @abstractmethod
-    def lines(self, translation: Translation, number: int) -> Iterator[str]:
-        """The lines of one sentence, which is the `number`th from 1."""
-
-
 @dataclass(frozen=True)
-class Columns(LineFormat):
+class Columns:
     """Columns kept apart by tabs: number, score, text and alignment, of which only the text is always there."""
 
     nbest: int = 1
@@ -46,7 +37,7 @@ class Columns(LineFormat):
 
 
 @dataclass(frozen=True)
-class JsonLines(LineFormat):
+class JsonLines:
     """One object a sentence, strict JSON (RFC 8259) in UTF-8 and on one line."""
 
     nbest: int = 1
@@ -77,6 +68,9 @@ class JsonLines(LineFormat):
         return {**fields, "alignment": pharaoh(one.alignment)} if self.alignment else fields
 
 
+LineFormat = Columns | JsonLines
+
+
 def pharaoh(links: Iterable[tuple[int, int]]) -> str:
     """Links as Pharaoh and most tools for alignments write them, source word first, from 0.
 
@@ -89,24 +83,14 @@ def pharaoh(links: Iterable[tuple[int, int]]) -> str:
 def confidences(out: TextIO) -> Show:
     """Words with their confidences: in colours where `out` is a terminal that has them, else in figures."""
     from rich.console import Console
-
-    console = Console(file=out)
-    if console.is_terminal and console.color_system is not None:
-        return _coloured
-    return _figures
-
-
-def _figures(words: Sequence[Word]) -> str:
-    return " ".join(f"{word.text}|{word.confidence:.2f}" for word in words)
-
-
-def _coloured(words: Sequence[Word]) -> str:
     from rich.style import Style
 
-    def painted(word: Word) -> str:
-        for below, colour in _COLOURS:
-            if word.confidence < below:
-                return Style.parse(colour).render(word.text)
-        return word.text
+    console = Console(file=out)
 
-    return " ".join(map(painted, words))
+    def coloured(word: Word) -> str:
+        styles = [colour for below, colour in _COLOURS if word.confidence < below]
+        return Style.parse(styles[0]).render(word.text) if styles else word.text
+
+    if console.is_terminal and console.color_system is not None:
+        return lambda words: " ".join(map(coloured, words))
+    return lambda words: " ".join(f"{word.text}|{word.confidence:.2f}" for word in words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,7 @@ if TYPE_CHECKING:
     from regard.translation.translator import Translation
     from regard.viewing.alignment import Alignment
 
-_NAMES = {
-    "cross": r"decoder\.(\d+)\.cross",
-    "encoder": r"encoder\.(\d+)\.self",
-    "decoder": r"decoder\.(\d+)\.self",
-}
+_LOOK = re.compile(r"(encoder|decoder)\.(\d+)\.(self|cross)")
 WHO = {
     "cross": "what the decoder reads of the source",
     "encoder": "what the encoder reads of the source",
@@ -42,57 +39,46 @@ def layers(
     """
     from regard.viewing.alignment import by_head
 
-    of = f"{model}: " if model else ""
-    found: dict[int, list[Alignment]] = {}
-    for name, look in translation.looks.items():
-        matched = re.fullmatch(_NAMES[attention], name)
-        if matched:
-            layer = int(matched[1])
-            heads = by_head(
-                look, *translation.labels(name), title=f"{of}{WHO[attention]}, layer {layer}"
-            )
-            found[layer] = [head.words() for head in heads] if whole_words else heads
-    if not found:
-        has = [
-            kind
-            for kind, name in _NAMES.items()
-            if any(re.fullmatch(name, n) for n in translation.looks)
-        ]
-        raise ConfigurationError(
-            f"--attention {attention}: this model has none; it has {' and '.join(has) or 'no attention at all'}"
-        )
-    return dict(sorted(found.items()))
+    names: dict[str, dict[int, str]] = {}
+    for name in translation.looks:
+        if matched := _LOOK.fullmatch(name):
+            side, layer, reads = matched.groups()
+            names.setdefault("cross" if reads == "cross" else side, {})[int(layer)] = name
+    if attention not in names:
+        has = " and ".join(kind for kind in WHO if kind in names) or "no attention at all"
+        raise ConfigurationError(f"--attention {attention}: this model has none; it has {has}")
+    title = (f"{model}: " if model else "") + WHO[attention]
+    found = {}
+    for layer, name in sorted(names[attention].items()):
+        labels = translation.labels(name)
+        heads = by_head(translation.looks[name], *labels, title=f"{title}, layer {layer}")
+        found[layer] = [head.words() for head in heads] if whole_words else heads
+    return found
 
 
 def choose(
     found: dict[int, list[Alignment]], layer: int | None, head: int | None
-) -> dict[int, list[tuple[int, Alignment]]]:
-    """The layers and heads that were asked for; all of them where nothing was. Heads keep their numbers."""
+) -> dict[int, dict[int, Alignment]]:
+    """The layers and heads that were asked for, by number; all of them where nothing was."""
     if layer is not None and layer not in found:
         raise ConfigurationError(f"--layer {layer}: the model has layers 0 to {max(found)}")
     most = max(len(heads) for heads in found.values())
     if head is not None and not 0 <= head < most:
         raise ConfigurationError(f"--head {head}: the model has heads 0 to {most - 1}")
     return {
-        place: [(n, alignment) for n, alignment in enumerate(heads) if head is None or n == head]
+        place: {n: alignment for n, alignment in enumerate(heads) if head is None or n == head}
         for place, heads in found.items()
         if layer is None or place == layer
     }
 
 
-def mean_of_heads(heads: list[Alignment]) -> Alignment:
+def mean_of_heads(heads: Sequence[Alignment]) -> Alignment:
     """One alignment for a layer."""
     from regard.viewing.alignment import mean
 
     if len(heads) == 1:
         return heads[0]
     return mean(heads, title=heads[0].title.replace(", head 0", f", mean of {len(heads)} heads"))
-
-
-def last_cross(translation: Translation) -> Alignment:
-    """The mean of the heads with which the decoder's last layer reads the source, in whole words."""
-    found = layers(translation)
-    return mean_of_heads(found[max(found)])
 
 
 def save(figure: Figure, out: Path) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.output import bars, report, streams
+from regard.cli.output import report, streams
 from regard.errors import RegardError
-from regard.translation.training.events import Observer, Sample, Stepped, Validated
+from regard.translation.training.events import Observer, Stepped, Validated
+from regard.translation.training.samples import lines
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
 
 CURVES = "curves.png"
 
@@ -48,14 +49,9 @@ class Reporter(Observer):
             f"step {event.step}  validation: loss {event.loss:.3f}  BLEU {event.bleu:.1f}  "
             f"chrF {event.chrf:.1f}  exact {event.exact:.1f}%{best}"
         )
-        self._show(event.samples)
-        self.draw_curves()
-
-    def _show(self, samples: Sequence[Sample]) -> None:
-        from regard.translation.training.samples import lines
-
-        for sample in samples:
+        for sample in event.samples:
             self.note("\n".join(lines(sample)) + "\n")
+        self.draw_curves()
 
     def draw_curves(self) -> None:
         """Draw anew what metrics.jsonl holds, if it holds anything; a picture that fails stops no training."""
@@ -67,11 +63,8 @@ class Reporter(Observer):
             return  # no report yet
         try:
             title = f"{self.folder.resolve().name}: training"
-            figures.save(
-                curves.draw(metrics, title=title),
-                self.folder / CURVES,
-                dots_per_inch=120,
-            )
+            drawn = curves.draw(metrics, title=title)
+            figures.save(drawn, self.folder / CURVES, dots_per_inch=120)
         except (OSError, RegardError, ValueError) as fault:
             self.note(f"{self.folder / CURVES}: not drawn: {fault}")
 
@@ -80,42 +73,37 @@ class Reporter(Observer):
             return "unknown"
         began, first = self._started
         seconds = (time.monotonic() - began) / max(1, step - first) * (total - step)
-        return clock(seconds)
+        return str(timedelta(seconds=round(max(0, seconds))))
 
 
 class Bar(Reporter):
     """A progress bar with loss, speed and time left; notes are printed above it."""
 
     def __init__(self, folder: Path, console: Console) -> None:
+        from rich.progress import TextColumn
+
         super().__init__(folder)
-        self._console = console
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
+        said = TextColumn("{task.fields[said]}")
+        self._progress = report.bar(console, "step", said, speed_estimate_period=120.0)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
-        if self._progress is not None:
-            self._progress.stop()
+        self._progress.stop()
 
     def note(self, text: str) -> None:
-        self._console.print(streams.printable(text), markup=False, highlight=False)
+        self._progress.console.print(streams.printable(text), markup=False, highlight=False)
 
     def advanced(self, step: int, total: int) -> None:
-        from rich.progress import TextColumn
-
         super().advanced(step, total)
-        if self._progress is None:
-            said = TextColumn("{task.fields[said]}")
-            self._progress = bars.bar(self._console, "step", said, speed_estimate_period=120.0)
-            self._task = self._progress.add_task("", total=total, completed=step - 1, said="")
+        if not self._progress.tasks:
+            self._progress.add_task("", total=total, completed=step - 1, said="")
             self._progress.start()
-        if self._task is not None:
-            self._progress.update(self._task, completed=step)
+        self._progress.update(self._progress.tasks[0].id, completed=step)
 
     def stepped(self, event: Stepped, total: int) -> None:
-        if self._progress is not None and self._task is not None:
+        if self._progress.tasks:
             said = f"loss {event.loss:.3f}  {event.tokens_per_second:,.0f} tokens/s"
-            self._progress.update(self._task, said=said)
+            self._progress.update(self._progress.tasks[0].id, said=said)
 
 
 @contextmanager
@@ -128,13 +116,3 @@ def reporter(folder: Path) -> Iterator[Reporter]:
 
     with closing(Bar(folder, Console(file=sys.stdout))) as bar:
         yield bar
-
-
-def clock(seconds: float) -> str:
-    """A duration as hours, minutes and seconds.
-
-    >>> clock(3725)
-    '1:02:05'
-    """
-    whole = max(0, round(seconds))
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -1,14 +1,20 @@
-"""Output of commands: lines and tables for people, JSON for machines."""
+"""Output of commands: lines, tables and progress bars for people, JSON for machines."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.cli.output import streams
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
+
+T = TypeVar("T")
 
 
 class Format(StrEnum):
@@ -48,6 +54,34 @@ def note(text: str) -> None:
     """Print a note on standard error."""
     if sys.stderr is not None:
         print(streams.printable(f"note: {text}"), file=sys.stderr)
+
+
+def bar(console: Console, unit: str, *more: ProgressColumn, **settings: Any) -> Progress:
+    """A bar as wide as the terminal: the unit, the numbers, `more`, and the time so far and left."""
+    from rich import progress
+
+    return progress.Progress(
+        progress.TextColumn(unit),
+        progress.MofNCompleteColumn(),
+        progress.BarColumn(bar_width=None),
+        *more,
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
+        console=console,
+        expand=True,
+        **settings,
+    )
+
+
+def tracked(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+    """The items, with a bar on standard error where that is a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return items
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(items, what, total, console=Console(stderr=True), transient=True)
 
 
 def _plain(value: Any) -> Any:

@@ -20,7 +20,7 @@ from regard.cli.options import corpora
 from regard.cli.options.checks import check_writable
 from regard.cli.options.model import MODEL, Device, To, open_translator
 from regard.cli.options.search import SamplingOptions, SearchOptions
-from regard.cli.output import bars, report, streams
+from regard.cli.output import report, streams
 from regard.cli.signals import Signals
 from regard.errors import ConfigurationError
 
@@ -137,7 +137,7 @@ def _progress(text: Path) -> Iterator[Callable[[Tally], None]]:
         return
     from rich.console import Console
 
-    with bars.bar(Console(stderr=True), "lines", transient=True) as bar:
+    with report.bar(Console(stderr=True), "lines", transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda tally: bar.update(task, completed=tally.read)
 

@@ -1,0 +1,255 @@
+"""The options of `regard translate`, and the translation of a stream, a bounded part of it at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from regard.cli.options.checks import exclude
+from regard.cli.options.model import MODEL, Device, SpeedOptions, To, WeightType, open_translator
+from regard.cli.options.search import SamplingOptions, SearchOptions
+from regard.cli.output import drawing
+from regard.cli.output.answers import LineFormat
+from regard.cli.output.doubts import Doubts
+from regard.cli.output.report import Format
+from regard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.interop.engine import Engine
+    from regard.translation.decoding.search import Search
+    from regard.translation.translator import Translation, Translator
+
+_PREFIXES = ("--prefix", "--prefixes")
+_BY_LINE = ("--confidence", "--alignment", "--format json", *_PREFIXES, "--look")
+_NO_ENGINE = ("--sample", "--coverage-penalty", "--batch-tokens", "--device", "--shortlist")
+# An option, those that it excludes, and why.
+_EXCLUDED = (
+    ("--paragraphs", ("--nbest", "--scores", *_BY_LINE), "it gives text as it was laid out"),
+    ("--shortlist", _PREFIXES, "a prefix may ask for any word"),
+    ("--prefixes", ("--prefix",), "give each sentence its own"),
+    (
+        "--look",
+        ("--format json", "several models", "--output"),
+        "a drawing is of one model, among lines of text",
+    ),
+    (
+        "--engine ctranslate2",
+        (*_BY_LINE, *_NO_ENGINE),
+        "that engine gives texts and their scores; leave --engine out",
+    ),
+    ("TEXT", ("--input",), "give sentences, or a file of them"),
+)
+
+
+class EngineName(StrEnum):
+    regard = "regard"
+    ctranslate2 = "ctranslate2"
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """The text, and the beginnings of its translations.
+
+    Attributes:
+        texts: Sentences; without any, lines of standard input.
+        source: Translate the lines of a file, plain or gzip.
+        paragraphs: Text of any number of sentences: find and translate them, and keep the text
+            between.
+        prefix: Begin every translation with these words.
+        prefixes: Each sentence may be followed by a tab and its own --prefix.
+        line_buffered: Answer each line before the next is read.
+    """
+
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None
+    source: Annotated[Path | None, typer.Option("--input")] = None
+    paragraphs: bool = False
+    prefix: Annotated[str | None, typer.Option(metavar="WORDS")] = None
+    prefixes: bool = False
+    line_buffered: bool = False
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """The form of the translations.
+
+    Attributes:
+        out: Write there, once all is translated; not before.
+        look: Draw what each word looked at, too.
+        nbest: Translations of each sentence, a line each, the sentence's number first.
+        scores: Put the score before each: log-probability over the length penalty.
+        confidence: Show how probable each word was: word|0.98, or in a terminal in colours, yellow
+            below 0.75, red below 0.5, bold below 0.25.
+        alignment: Put after each which source word each word looked at most: 0-0 2-1.
+        form: Lines of text, or a JSON object a line.
+    """
+
+    out: Annotated[Path | None, typer.Option("--output")] = None
+    look: bool = False
+    nbest: int = 1
+    scores: bool = False
+    confidence: bool = False
+    alignment: bool = False
+    form: Annotated[Format, typer.Option("--format")] = Format.text
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+    """All options of the command.
+
+    Attributes:
+        models: A bundled model's name or a run folder; several times: the mean of their
+            probabilities. [default: es-en]
+        engine: The engine of the search; ctranslate2 takes a Transformer, or a folder exported to
+            it.
+        explain: Say on standard error which engine searches, and why a faster one does not.
+    """
+
+    models: Annotated[list[str] | None, MODEL] = None
+    to: To = None
+    given: InputOptions
+    wanted: OutputOptions
+    search: SearchOptions
+    sampling: SamplingOptions
+    device: Device = "cpu"
+    engine: EngineName = EngineName.regard
+    explain: bool = False
+    speed: SpeedOptions
+
+    def check(self) -> None:
+        """Raises `ConfigurationError` for options that exclude one another or are out of range."""
+        from regard.translation.decoding.search import Search
+
+        self.sampling.check()
+        used, shown = self._used(), {"--device": f"--device {self.device}"}
+        for option, others, why in _EXCLUDED:
+            if used[option]:
+                exclude(option, {shown.get(other, other): used[other] for other in others}, why)
+        self.search.check()
+        self.of(Search())
+
+    def _used(self) -> dict[str, bool]:
+        given, wanted = self.given, self.wanted
+        return {
+            "TEXT": bool(given.texts),
+            "several models": len(self.models or ()) > 1,
+            "--input": given.source is not None,
+            "--paragraphs": given.paragraphs,
+            "--prefix": given.prefix is not None,
+            "--prefixes": given.prefixes,
+            "--output": wanted.out is not None,
+            "--look": wanted.look,
+            "--nbest": wanted.nbest > 1,
+            "--scores": wanted.scores,
+            "--confidence": wanted.confidence,
+            "--alignment": wanted.alignment,
+            "--format json": wanted.form is Format.json,
+            "--coverage-penalty": self.search.coverage_penalty is not None,
+            "--batch-tokens": self.search.batch_tokens is not None,
+            "--sample": self.sampling.sample,
+            "--device": self.device != "cpu",
+            "--engine ctranslate2": self.engine is EngineName.ctranslate2,
+            "--shortlist": self.speed.shortlist,
+        }
+
+    def of(self, own: Search) -> Search:
+        """A model's own search with the changes.
+
+        Without --beam, the beam is at least as large as the number of translations wanted.
+        """
+        nbest, beam = self.wanted.nbest, self.search.beam
+        size = max(own.beam, nbest) if beam is None else beam
+        return self.search.of(own, **self.sampling.changes, nbest=nbest, beam=size)
+
+
+@dataclass
+class Interpreter:
+    """Translates one stream into another.
+
+    Attributes:
+        translator: a translator, or an engine.
+        settings: the arguments of each call of `translate`.
+        out: the stream that translations are written to.
+        seed: the seed of sampling for the first part of the text; each later part has the next number.
+        doubts: counts of doubtful translations.
+    """
+
+    translator: Translator | Engine
+    settings: dict[str, Any]
+    out: TextIO
+    seed: int | None = None
+    doubts: Doubts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.doubts = Doubts(self.translator.longest)
+
+    def lines(
+        self,
+        chunks: Iterable[list[str]],
+        form: LineFormat,
+        prefix: str | None = None,
+        *,
+        own_prefixes: bool = False,
+    ) -> None:
+        """Each line is a sentence; with `own_prefixes`, a tab and the beginning of its translation follow."""
+        for chunk in chunks:
+            begun = {} if prefix is None else {"prefix": [prefix] * len(chunk)}
+            if own_prefixes:
+                columns = [line.partition("\t") for line in chunk]
+                chunk = [text for text, _, _ in columns]
+                begun = {"prefix": [words for _, _, words in columns]}
+            for translation in self._translate(chunk, **begun):
+                self.doubts.add([translation])
+                for line in form.lines(translation, self.doubts.seen):
+                    self.out.write(line + "\n")
+                if translation.looks:
+                    layers = drawing.layers(translation)
+                    drawing.print_alignment(drawing.mean_of_heads(layers[max(layers)]))
+            self.out.flush()
+
+    def paragraphs(self, chunks: Iterable[list[str]], language: str) -> None:
+        """Each chunk is text of several sentences; the white space between them is kept."""
+        from regard.translation.text import sentences
+
+        self.doubts.unit = "sentence"
+        for chunk in chunks:
+            parts = sentences.split("".join(chunk), language)
+            found = self._translate([part.text for part in parts])
+            self.doubts.add(one for one in found if one.source)
+            self.out.write(sentences.join(parts, [one.text for one in found]))
+            self.out.flush()
+
+    def _translate(self, texts: list[str], **more: Any) -> list[Translation]:
+        if self.seed is not None:
+            more["seed"] = self.seed
+            self.seed = (self.seed + 1) % 2**63
+        return self.translator.translate(texts, **self.settings, **more)
+
+
+def open_engine(models: list[str], to: str | None, weights: WeightType) -> tuple[Engine, str]:
+    """The engine ctranslate2 of a bundled model, a run or an exported folder, and its source language.
+
+    An exported folder does not tell its language: "".
+
+    Raises:
+        ConfigurationError: ctranslate2 is not installed, or several models are given.
+        ModelError: the model cannot be exported.
+    """
+    from regard.interop import cache, ctranslate2
+    from regard.interop.engine import Engine
+
+    ctranslate2.library()
+    if len(models) > 1:
+        raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
+    if cache.is_exported(models[0]):
+        if to is not None:
+            raise ConfigurationError(
+                f"--to {to} and an exported folder do not go together: name the model it was made of"
+            )
+        return Engine(models[0]), ""
+    translator = open_translator(models, "cpu", to)
+    return cache.cached_engine(translator, weights.value), translator.source_language
