@@ -68,6 +68,19 @@ export class App {
     }
   }
 
+  /** Show the scene that the server was started with. */
+  async open(address: string): Promise<void> {
+    this.busy.value = "opening";
+    try {
+      const answer = await fetch(address);
+      if (!answer.ok) throw new Error(await failure(answer));
+      this.show(Bundle.parse(new Uint8Array(await answer.arrayBuffer())));
+    } catch (fault) {
+      this.error.value = fault instanceof Error ? fault.message : String(fault);
+    }
+    this.busy.value = "";
+  }
+
   async translate(text: string, prefix = ""): Promise<void> {
     this.text.value = text;
     this.prefix.value = prefix;

@@ -15,7 +15,7 @@ interface Model {
 /**
  * Args:
  *   model: `get("bundle")` is the data as bytes, or null; `get("models")` the names of the server's models, or null;
- *     `get("lasting")` whether the page's address may hold the state.
+ *     `get("scene")` the address of a server's scene, or null; `get("lasting")` whether the page's address may hold the state.
  *   el: the element to draw into.
  * Returns: a function that takes the explorer out again.
  */
@@ -26,6 +26,8 @@ export function render({ model, el }: { model: Model; el: HTMLElement }): () => 
     if (given?.byteLength) app.show(Bundle.parse(new Uint8Array(given.buffer, given.byteOffset, given.byteLength)));
   };
   take();
+  const scene = model.get("scene") as string | null;
+  if (scene) app.open(scene);
   model.on?.("change:bundle", take);
   el.classList.add("regard");
   const media = matchMedia("(prefers-color-scheme: dark)");
@@ -117,7 +119,7 @@ function boot(): void {
   const data = document.getElementById("regard-bundle");
   const bundle = data ? Uint8Array.from(atob(data.textContent!.trim()), (c) => c.charCodeAt(0)) : null;
   const models = el.dataset.models ? (JSON.parse(el.dataset.models) as string[]) : null;
-  const values: Record<string, unknown> = { bundle, models, lasting: true };
+  const values: Record<string, unknown> = { bundle, models, scene: el.dataset.scene, lasting: true };
   render({ model: { get: (name) => values[name] ?? null }, el });
   el.dataset.ready = "yes";
 }

@@ -41,6 +41,11 @@ export class Source {
     return known;
   }
 
+  /** Whether there is a picture of the attention in the bundle. */
+  drawn(attention: Attention): boolean {
+    return this.whole(attention) || attention.map !== undefined;
+  }
+
   /** The weights of one query; where they are not in the bundle, from the server, else the largest alone. */
   async row(attention: Attention, head: number, query: number): Promise<Float32Array> {
     const keys = attention.shape[2];
@@ -51,6 +56,21 @@ export class Source {
       return new Float32Array(await answer.arrayBuffer());
     }
     return this.largest(attention, head, query);
+  }
+
+  /** The mean of the rows of some queries, both ends included. */
+  async rows(attention: Attention, head: number, from: number, to: number): Promise<Float32Array> {
+    if (!this.whole(attention) && this.header.run !== null) {
+      const answer = await fetch(this.url("received", { attention: attention.name, head, from, to }));
+      if (!answer.ok) throw new Error(await failure(answer));
+      return new Float32Array(await answer.arrayBuffer());
+    }
+    const out = new Float32Array(attention.shape[2]);
+    for (let query = from; query <= to; query++) {
+      const row = await this.row(attention, head, query);
+      row.forEach((x, j) => (out[j] += (x || 0) / (to - from + 1)));
+    }
+    return out;
   }
 
   url(what: string, query: Record<string, string | number>): string {

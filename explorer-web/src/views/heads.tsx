@@ -8,6 +8,7 @@ import { labelled, wholeWords } from "../labels";
 import { Matrix } from "../matrix";
 import { fixed, peak, Plane, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
+import { pyramid } from "../tiles";
 
 const EXPLAINED: Record<string, string> = {
   layer: "the order of the layers",
@@ -56,7 +57,7 @@ export function Heads() {
         </label>
         <span class="hint">{EXPLAINED[sort.value]}</span>
       </div>
-      {chosen && <Enlarged app={app} source={source} attention={chosen} />}
+      {chosen && source.drawn(chosen) && <Enlarged app={app} source={source} attention={chosen} />}
       <Grid app={app} source={source} cells={order(attentions, sort.value)} sort={sort.value} />
       <Rollout app={app} source={source} />
     </>
@@ -101,7 +102,7 @@ function Grid({ app, source, cells, sort }: { app: App; source: Source; cells: C
                 app.said.value = name(cell);
               }}
             >
-              <Thumbnail app={app} plane={source.overview(cell.attention, cell.place)} />
+              <Thumbnail app={app} source={source} cell={cell} />
               <span>{name(cell)}</span>
               <small>{value === undefined ? " " : fixed(value)}</small>
             </button>
@@ -112,11 +113,28 @@ function Grid({ app, source, cells, sort }: { app: App; source: Source; cells: C
   );
 }
 
-function Thumbnail({ app, plane }: { app: App; plane: Plane }) {
+function Thumbnail({ app, source, cell }: { app: App; source: Source; cell: Cell }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const theme = app.theme.value;
-  useEffect(() => paintPlane(canvas.current!, plane, theme), [plane, theme]);
+  const { attention, place } = cell;
+  useEffect(() => {
+    let current = true;
+    picture(source, attention, place).then(
+      (plane) => current && paintPlane(canvas.current!, plane, theme),
+      (fault: Error) => (app.error.value = fault.message),
+    );
+    return () => {
+      current = false;
+    };
+  }, [source, attention, place, theme]);
   return <canvas ref={canvas} aria-hidden="true" />;
+}
+
+/** The small map of a head; of an attention that is sent as tiles alone, the last tile. */
+async function picture(source: Source, attention: Attention, place: number): Promise<Plane> {
+  if (source.drawn(attention)) return source.overview(attention, place);
+  const built = await pyramid(source, attention, place);
+  return (await built.tile(built.levels.length - 1, 0, 0, "max", new AbortController().signal)).plane;
 }
 
 /** One pixel a cell; the style sheet makes it large. */

@@ -3,6 +3,7 @@
 import type { FunctionComponent } from "preact";
 import type { App } from "../app";
 import { Heads } from "./heads";
+import { Map } from "./map";
 import { Translate } from "./translate";
 
 export interface View {
@@ -15,4 +16,5 @@ export interface View {
 export const VIEWS: View[] = [
   { name: "translate", title: "Translate", when: (app) => app.live || Boolean(app.header?.translation), Show: Translate },
   { name: "heads", title: "Heads", when: (app) => Boolean(app.header?.attentions.length), Show: Heads },
+  { name: "map", title: "Map", when: (app) => Boolean(app.header?.attentions.length), Show: Map },
 ];

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.looks import Look
-from regard.explorer.measures import Measures, measures
+from regard.explorer.measures import measures
 from regard.viewing import pieces
 
 MAGIC, VERSION = b"RGRD", 1
@@ -31,7 +31,7 @@ WHOLE = (
 )  # weights of all attentions that are sent one by one; above, pictures and the largest of each row
 PICTURE = 128  # rows and columns of a picture
 LARGEST = 8  # keys of each row that are sent beside a picture
-MEASURED = 1 << 26  # weights of an attention whose measures are computed
+DEEP = 1 << 26  # weights of an attention that a server sends as tiles alone, without measures
 
 Kind = Literal["self", "causal", "cross"]
 
@@ -130,7 +130,7 @@ def pack(scene: Scene, run: str | None = None, whole: int = WHOLE) -> bytes:
             {"name": each.name, "tokens": each.tokens, "words": each.words}
             for each in scene.sequences
         ],
-        "attentions": [_attention(one, buffers, fits) for one in scene.attentions],
+        "attentions": [_attention(one, buffers, fits, run is not None) for one in scene.attentions],
         "translation": scene.translation,
         **scene.more,
         "buffers": buffers.places,
@@ -155,7 +155,8 @@ class _Buffers:
         return len(self.places) - 1
 
 
-def _attention(one: Attention, buffers: _Buffers, fits: bool) -> dict[str, Any]:
+def _attention(one: Attention, buffers: _Buffers, fits: bool, live: bool) -> dict[str, Any]:
+    deep = prod(one.shape) > DEEP
     header: dict[str, Any] = {
         "name": one.name,
         "kind": one.kind,
@@ -163,18 +164,14 @@ def _attention(one: Attention, buffers: _Buffers, fits: bool) -> dict[str, Any]:
         "columns": one.columns,
         "heads": list(range(one.shape[0]) if one.heads is None else one.heads),
         "shape": one.shape,
-        "measures": _measures(one),
+        "measures": {} if deep else measures(one.look, one.kind),
     }
     if fits:
         header["weights"] = {"buffer": buffers.add(_whole(one))}
-    else:
+    elif not (live and deep):
         header["map"] = _picture(one, buffers)
         header["top"] = _largest(one, buffers)
     return header
-
-
-def _measures(one: Attention) -> Measures:
-    return measures(one.look, one.kind) if prod(one.shape) <= MEASURED else {}
 
 
 @torch.no_grad()

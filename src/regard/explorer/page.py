@@ -69,13 +69,14 @@ def standalone(bundle: bytes, title: str) -> str:
     )
 
 
-def served(models: Sequence[str]) -> str:
-    """The page of the server, which loads its script and style from there."""
+def served(models: Sequence[str], scene: bool = False) -> str:
+    """The page of a server, which loads its script, its style and, where there is one, its scene from there."""
     return _PAGE.format(
         policy="",
         title="Regard",
         head='<link rel="stylesheet" href="explorer.css">\n',
-        models=f' data-models="{html.escape(json.dumps(list(models)))}"',
+        models=f' data-models="{html.escape(json.dumps(list(models)))}"'
+        + ' data-scene="api/scene"' * scene,
         body='<script type="module" src="explorer.js"></script>\n',
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ from regard.explorer.server.guard import Guard
 from regard.explorer.server.models import Models
 from regard.explorer.server.runs import Run, Runs
 from regard.explorer.server.work import Cancelled, Work
+from regard.explorer.tiles import SIZE, Tiles
 
 TEXT = 4000  # characters of a sentence
 BINARY = "application/octet-stream"
@@ -37,7 +38,16 @@ class Explorer:
         self.scene = scene
 
     async def page(self, request: Request) -> Response:
-        return Response(page.served(self.models.names), media_type="text/html")
+        return Response(
+            page.served(self.models.names, self.scene is not None), media_type="text/html"
+        )
+
+    async def start(self, request: Request) -> Response:
+        """The scene that the server was started with."""
+        if self.scene is None:
+            raise Refused(404, "this server was started with models alone")
+        given = self.scene
+        return await self._binary(request, lambda check: pack(given, self.runs.add(Run(given))))
 
     async def script(self, request: Request) -> Response:
         return Response(page.part("explorer.js"), media_type="text/javascript")
@@ -82,6 +92,60 @@ class Explorer:
 
         return await self._binary(request, call)
 
+    async def received(self, request: Request) -> Response:
+        """The mean of the weights of some queries, float32."""
+        given = request.query_params
+        tiles, run = self._tiles(request), self.runs[given.get("run", "")]
+        queries = run.attention(given.get("attention", "")).shape[1]
+        first = fields.whole(given, "from", 0, queries - 1)
+        last = fields.whole(given, "to", first, queries - 1)
+        rows = range(first, last + 1)
+
+        def call(check: Callable[[], None]) -> bytes:
+            mean = tiles.look.received(rows) / len(rows)
+            return np.asarray(mean.float().cpu().numpy(), "<f4").tobytes()
+
+        return await self._binary(request, call)
+
+    async def levels(self, request: Request) -> Response:
+        """The sizes of the levels of a head's pyramid."""
+        tiles = self._tiles(request)
+        strips = len(tiles.strips)
+        return JSONResponse({"levels": [size._asdict() for size in tiles.levels], "strips": strips})
+
+    async def tile(self, request: Request) -> Response:
+        """A tile, float32; the header X-Exact says whether it comes from all cells."""
+        given, tiles = request.query_params, self._tiles(request)
+        level = fields.whole(given, "level", 0, len(tiles.levels) - 1)
+        size = tiles.levels[level]
+        row = fields.whole(given, "row", 0, (size.rows - 1) // SIZE)
+        column = fields.whole(given, "column", 0, (size.columns - 1) // SIZE)
+        reduce = fields.reduction(given)
+        made = await self.work.run(request, lambda check: tiles.tile(level, row, column, reduce))
+        return Response(
+            np.asarray(made.numbers.numpy(), "<f4").tobytes(),
+            media_type=BINARY,
+            headers={"X-Exact": str(int(made.exact))},
+        )
+
+    async def refine(self, request: Request) -> Response:
+        """One part of the pass over all weights that makes the upper levels exact."""
+        given = fields.parse(await request.body())
+        fields.known(given, "run", "attention", "head", "strip", "reduce")
+        tiles = self._tiles_of(given)
+        strip = fields.whole(given, "strip", 0, max(0, len(tiles.strips) - 1))
+        reduce = fields.reduction(given)
+        await self.work.run(request, lambda check: tiles.add(strip, reduce))
+        return JSONResponse({"done": strip + 1, "of": len(tiles.strips)})
+
+    def _tiles(self, request: Request) -> Tiles:
+        return self._tiles_of(request.query_params)
+
+    def _tiles_of(self, given: Mapping[str, Any]) -> Tiles:
+        run = self.runs[str(given.get("run", ""))]
+        attention = run.attention(str(given.get("attention", "")))
+        return run.tiles(attention, fields.whole(given, "head", -1, attention.shape[0] - 1))
+
     async def _binary(
         self, request: Request, call: Callable[[Callable[[], None]], bytes]
     ) -> Response:
@@ -101,8 +165,13 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/explorer.js", explorer.script),
             Route("/explorer.css", explorer.style),
             Route("/healthz", explorer.health),
+            Route("/api/scene", explorer.start),
             Route("/api/translate", explorer.translate, methods=["POST"]),
             Route("/api/row", explorer.row),
+            Route("/api/received", explorer.received),
+            Route("/api/levels", explorer.levels),
+            Route("/api/tile", explorer.tile),
+            Route("/api/refine", explorer.refine, methods=["POST"]),
         ],
         middleware=[Middleware(Guard, hosts=hosts)],
         exception_handlers={

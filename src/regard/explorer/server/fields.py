@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.explorer.server.errors import Refused
+from regard.explorer.tiles import Reduce
 
 DEEPEST = 32  # levels of nested lists and objects
 
@@ -85,9 +86,11 @@ def whole(
     return value
 
 
-def one_of(fields: Mapping[str, Any], name: str, choices: tuple[str, ...], default: str) -> str:
-    """One of a few names."""
-    value = fields.get(name, default)
-    if value not in choices:
-        raise Refused(400, f"{name}: pass one of {', '.join(choices)}")
-    return str(value)
+def reduction(fields: Mapping[str, Any]) -> Reduce:
+    """What a pixel of a map shows: the maximum of its cells, or their mean."""
+    match fields.get("reduce", "max"):
+        case "max":
+            return "max"
+        case "mean":
+            return "mean"
+    raise Refused(400, "reduce: pass max or mean")

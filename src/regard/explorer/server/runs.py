@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from regard.explorer.contract import Attention, Scene
 from regard.explorer.server.errors import Refused
+from regard.explorer.tiles import Tiles
 
 KEPT = 64
 
@@ -18,12 +19,23 @@ class Run:
 
     scene: Scene
     model: str = ""
+    _tiles: dict[tuple[str, int], Tiles] = field(default_factory=dict)
 
     def attention(self, name: str) -> Attention:
         for one in self.scene.attentions:
             if one.name == name:
                 return one
         raise Refused(404, "attention: this run has none of this name")
+
+    def tiles(self, attention: Attention, head: int) -> Tiles:
+        """The tiles of a head, or of the mean of the heads (-1)."""
+        at = (attention.name, head)
+        if at not in self._tiles:
+            look = attention.look
+            if len(look.shape) == 3:
+                look = look.mean_heads() if head < 0 else look[head]
+            self._tiles[at] = Tiles(look)
+        return self._tiles[at]
 
 
 class Runs:

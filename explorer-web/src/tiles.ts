@@ -1,0 +1,159 @@
+// Tiles of a head: 256 x 256 numbers at a level, from the server or pooled here. No tile is fetched twice.
+
+import type { Attention } from "./contract";
+import type { Plane } from "./numbers";
+import { failure, Source } from "./source";
+
+export const SIZE = 256;
+export type Reduce = "max" | "mean";
+
+export interface Level {
+  rows: number;
+  columns: number;
+  down: number; // cells of a pixel
+  across: number;
+}
+
+export interface Tile {
+  plane: Plane;
+  exact: boolean;
+}
+
+/** The pyramid of one head. */
+export interface Pyramid {
+  levels: Level[];
+  strips: number; // parts of the pass that makes the upper levels exact
+  tile(level: number, row: number, column: number, reduce: Reduce, abort: AbortSignal): Promise<Tile>;
+  refine(strip: number, reduce: Reduce, abort: AbortSignal): Promise<void>;
+  exactLevel: number; // the lowest level that needs the pass
+}
+
+export async function pyramid(source: Source, attention: Attention, head: number): Promise<Pyramid> {
+  if (source.whole(attention)) return new Local(source.plane(attention, head));
+  const asked = { attention: attention.name, head };
+  const answer = await fetch(source.url("levels", asked));
+  if (!answer.ok) throw new Error(await failure(answer));
+  const { levels, strips } = (await answer.json()) as { levels: Level[]; strips: number };
+  return new Remote(source, asked, levels, strips);
+}
+
+class Remote implements Pyramid {
+  readonly exactLevel = 5;
+
+  constructor(
+    private readonly source: Source,
+    private readonly asked: { attention: string; head: number },
+    readonly levels: Level[],
+    readonly strips: number,
+  ) {}
+
+  async tile(level: number, row: number, column: number, reduce: Reduce, abort: AbortSignal): Promise<Tile> {
+    const answer = await fetch(this.source.url("tile", { ...this.asked, level, row, column, reduce }), { signal: abort });
+    if (!answer.ok) throw new Error(await failure(answer));
+    const data = new Float32Array(await answer.arrayBuffer());
+    const columns = Math.min(SIZE, this.levels[level].columns - column * SIZE);
+    return { plane: { rows: data.length / columns, columns, data }, exact: answer.headers.get("X-Exact") === "1" };
+  }
+
+  async refine(strip: number, reduce: Reduce, abort: AbortSignal): Promise<void> {
+    const answer = await fetch("api/refine", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ run: this.source.header.run, ...this.asked, strip, reduce }),
+      signal: abort,
+    });
+    if (!answer.ok) throw new Error(await failure(answer));
+  }
+}
+
+class Local implements Pyramid {
+  readonly levels: Level[] = [];
+  readonly strips = 0;
+  readonly exactLevel = 64;
+
+  constructor(private readonly plane: Plane) {
+    for (let cells = 1; ; cells *= 2) {
+      const level = { rows: Math.ceil(plane.rows / cells), columns: Math.ceil(plane.columns / cells), down: cells, across: cells };
+      this.levels.push(level);
+      if (Math.max(level.rows, level.columns) <= SIZE) break;
+    }
+  }
+
+  async tile(level: number, row: number, column: number, reduce: Reduce): Promise<Tile> {
+    const { rows, columns, down } = this.levels[level];
+    const height = Math.min(SIZE, rows - row * SIZE);
+    const width = Math.min(SIZE, columns - column * SIZE);
+    const data = new Float32Array(height * width);
+    for (let i = 0; i < height; i++) for (let j = 0; j < width; j++) data[i * width + j] = this.pool((row * SIZE + i) * down, (column * SIZE + j) * down, down, reduce);
+    return { plane: { rows: height, columns: width, data }, exact: true };
+  }
+
+  async refine(): Promise<void> {}
+
+  private pool(top: number, left: number, cells: number, reduce: Reduce): number {
+    const { rows, columns, data } = this.plane;
+    let most = 0;
+    let sum = 0;
+    let count = 0;
+    for (let i = top; i < Math.min(top + cells, rows); i++)
+      for (let j = left; j < Math.min(left + cells, columns); j++) {
+        const x = data[i * columns + j];
+        count++;
+        if (Number.isNaN(x)) continue;
+        sum += x;
+        if (x > most) most = x;
+      }
+    return reduce === "max" ? most : sum / count;
+  }
+}
+
+/** Tiles that were fetched or are being fetched. */
+export class TileCache {
+  private known = new Map<string, Tile | "asked">();
+  private abort = new AbortController();
+
+  constructor(
+    readonly pyramid: Pyramid,
+    readonly reduce: Reduce,
+    private readonly arrived: () => void,
+    private readonly failed: (reason: string) => void,
+  ) {}
+
+  get(level: number, row: number, column: number, ask = true): Tile | null {
+    const name = `${level}/${row}/${column}`;
+    const found = this.known.get(name);
+    if (found === undefined && ask) {
+      this.known.set(name, "asked");
+      this.pyramid.tile(level, row, column, this.reduce, this.abort.signal).then(
+        (tile) => {
+          this.known.set(name, tile);
+          this.arrived();
+        },
+        (fault: Error) => {
+          if (!this.abort.signal.aborted) this.failed(fault.message);
+        },
+      );
+    }
+    return found && found !== "asked" ? found : null;
+  }
+
+  /** Forget the tiles that were drawn from a sample: they can now be exact. */
+  forgetSamples(): void {
+    for (const [name, tile] of this.known) if (tile !== "asked" && !tile.exact) this.known.delete(name);
+    this.arrived();
+  }
+
+  /** The pass over all weights, part by part; `progress` is given the share done. */
+  async refine(progress: (share: number) => void): Promise<void> {
+    const { strips } = this.pyramid;
+    for (let strip = 0; strip < strips && !this.abort.signal.aborted; strip++) {
+      await this.pyramid.refine(strip, this.reduce, this.abort.signal);
+      progress((strip + 1) / strips);
+    }
+    this.forgetSamples();
+  }
+
+  close(): void {
+    this.abort.abort();
+  }
+}

@@ -1,0 +1,428 @@
+// Map: deep zoom into an attention of any size. Cells have whole numbers as coordinates, rows down, columns across.
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { App, useApp } from "../app";
+import { AttentionChoice } from "../choices";
+import { scale } from "../colour";
+import type { Attention } from "../contract";
+import { save } from "../drawing";
+import { Legend } from "../matrix";
+import { fixed, percent, roundTop } from "../numbers";
+import { MEAN, Source } from "../source";
+import { pieceText } from "../text";
+import { pyramid, Pyramid, Reduce, SIZE, TileCache } from "../tiles";
+
+const READ = 12; // keys of a row that are listed
+const MINI = 120; // pixels of the minimap
+
+/** The part of the map on the screen: its middle in cells, and the pixels of a cell. */
+interface Frame {
+  row: number;
+  column: number;
+  zoom: number;
+}
+
+export function Map() {
+  const app = useApp();
+  const source = app.scene.value;
+  const able = source?.header.attentions.filter((one) => source.whole(one) || source.header.run !== null) ?? [];
+  const attention = able.find((one) => one.name === app.attention.value) ?? able[able.length - 1];
+  if (!source || !attention) return <p class="hint">There is nothing to map: this file holds pictures of its attentions, not every weight.</p>;
+  const head = app.head.value < attention.heads.length ? app.head.value : MEAN;
+  return (
+    <>
+      <div class="tools">
+        <AttentionChoice app={app} attentions={able} now={attention} head={head} />
+      </div>
+      <Deep key={`${attention.name}/${head}/${source.header.run}`} app={app} source={source} attention={attention} head={head} />
+    </>
+  );
+}
+
+interface DeepProps {
+  app: App;
+  source: Source;
+  attention: Attention;
+  head: number;
+}
+
+function Deep({ app, source, attention, head }: DeepProps) {
+  const [built, setBuilt] = useState<Pyramid | null>(null);
+  useEffect(() => {
+    pyramid(source, attention, head).then(setBuilt, (fault: Error) => (app.error.value = fault.message));
+  }, []);
+  return built ? <Chart {...{ app, source, attention, head, built }} /> : <p class="busy">opening the map …</p>;
+}
+
+function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyramid }) {
+  const [, queries, keys] = attention.shape;
+  const reduce = useMemo(() => app.address.text("reduce", "max"), []);
+  const at = useMemo(() => app.address.text("at"), []);
+  const brush = useMemo(() => app.address.text("rows"), []);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const mini = useRef<HTMLCanvasElement>(null);
+  const [size, setSize] = useState<[number, number]>([0, 0]);
+  const [, redraw] = useState(0);
+  const [hover, setHover] = useState<[number, number] | null>(null);
+  const [progress, setProgress] = useState<number | null>(null);
+  const top = useRef(1);
+  const theme = app.theme.value;
+  const cache = useMemo(() => {
+    const fault = (reason: string) => (app.error.value = reason);
+    return new TileCache(built, reduce.value as Reduce, () => redraw((n) => n + 1), fault);
+  }, [built, reduce.value]);
+  useEffect(() => () => cache.close(), [cache]);
+
+  useEffect(() => {
+    const watcher = new ResizeObserver(([entry]) => {
+      const width = Math.floor(entry.contentRect.width);
+      setSize([width, Math.min(Math.round(width * 0.75), Math.round(window.innerHeight * 0.7))]);
+    });
+    watcher.observe(canvas.current!.parentElement!);
+    return () => watcher.disconnect();
+  }, []);
+
+  const whole: Frame = { row: queries / 2, column: keys / 2, zoom: Math.min(size[0] / keys, size[1] / queries) || 1 };
+  const frame = parse(at.value) ?? whole;
+  const move = (next: Frame) => {
+    const zoom = Math.min(Math.max(next.zoom, whole.zoom / 2), 64);
+    const kept = { row: clamp(next.row, 0, queries), column: clamp(next.column, 0, keys), zoom };
+    at.value = [kept.row, kept.column, kept.zoom].map((x) => Number(x.toPrecision(7))).join(",");
+  };
+
+  useEffect(() => {
+    if (!size[0]) return;
+    const element = canvas.current!;
+    const ratio = window.devicePixelRatio || 1;
+    [element.width, element.height] = [size[0] * ratio, size[1] * ratio];
+    const on = element.getContext("2d")!;
+    on.scale(ratio, ratio);
+    top.current = paint(on, cache, frame, size, theme, (on.canvas.parentElement && getComputedStyle(element).getPropertyValue("--rule")) || "#ccc");
+    const accent = getComputedStyle(element).getPropertyValue("--accent").trim();
+    outline(on, frame, size, app.row.value, app.column.value, span(brush.value), accent);
+    paintMini(mini.current!, cache, frame, size, queries, keys, theme, accent);
+  });
+
+  const cellAt = (event: { clientX: number; clientY: number }): [number, number] => {
+    const box = canvas.current!.getBoundingClientRect();
+    const row = frame.row + (event.clientY - box.top - size[1] / 2) / frame.zoom;
+    const column = frame.column + (event.clientX - box.left - size[0] / 2) / frame.zoom;
+    return [row, column];
+  };
+  const inside = ([row, column]: [number, number]) => row >= 0 && column >= 0 && row < queries && column < keys;
+
+  const zoomAt = (event: WheelEvent) => {
+    event.preventDefault();
+    const [row, column] = cellAt(event);
+    const factor = Math.exp(-event.deltaY / 300);
+    const zoom = Math.min(Math.max(frame.zoom * factor, whole.zoom / 2), 64);
+    const share = frame.zoom / zoom;
+    move({ row: row + (frame.row - row) * share, column: column + (frame.column - column) * share, zoom });
+  };
+  useEffect(() => {
+    const element = canvas.current!;
+    element.addEventListener("wheel", zoomAt, { passive: false });
+    return () => element.removeEventListener("wheel", zoomAt);
+  });
+
+  const drag = useRef<{ from: [number, number]; frame: Frame; brush: boolean; moved: boolean } | null>(null);
+  const down = (event: PointerEvent) => {
+    canvas.current!.setPointerCapture(event.pointerId);
+    drag.current = { from: [event.clientY, event.clientX], frame, brush: event.shiftKey, moved: false };
+  };
+  const over = (event: PointerEvent) => {
+    const now = drag.current;
+    const cell = cellAt(event);
+    setHover(inside(cell) ? [Math.floor(cell[0]), Math.floor(cell[1])] : null);
+    if (!now) return;
+    const [dy, dx] = [event.clientY - now.from[0], event.clientX - now.from[1]];
+    if (Math.abs(dy) + Math.abs(dx) > 3) now.moved = true;
+    if (now.brush) {
+      const start = now.frame.row + (now.from[0] - canvas.current!.getBoundingClientRect().top - size[1] / 2) / frame.zoom;
+      const ends = [start, cell[0]].map((x) => clamp(Math.floor(x), 0, queries - 1)).sort((a, b) => a - b);
+      brush.value = `${ends[0]}-${ends[1]}`;
+    } else if (now.moved) {
+      move({ row: now.frame.row - dy / frame.zoom, column: now.frame.column - dx / frame.zoom, zoom: frame.zoom });
+    }
+  };
+  const up = (event: PointerEvent) => {
+    const now = drag.current;
+    drag.current = null;
+    const cell = cellAt(event);
+    if (!now || now.moved || !inside(cell)) return;
+    app.row.value = Math.floor(cell[0]);
+    app.column.value = Math.floor(cell[1]);
+  };
+  const step = (event: KeyboardEvent) => {
+    const page = 0.25;
+    const [high, wide] = [size[1] / frame.zoom, size[0] / frame.zoom];
+    const moves: Record<string, Frame> = {
+      "+": { ...frame, zoom: frame.zoom * 2 },
+      "=": { ...frame, zoom: frame.zoom * 2 },
+      "-": { ...frame, zoom: frame.zoom / 2 },
+      "0": whole,
+    };
+    const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (moves[event.key]) move(moves[event.key]);
+    else if (by && event.shiftKey) move({ ...frame, row: frame.row + by[0] * page * high, column: frame.column + by[1] * page * wide });
+    else if (by) {
+      const [row, column] = [app.row.value ?? Math.floor(frame.row), app.column.value ?? Math.floor(frame.column)];
+      app.row.value = clamp(row + by[0], 0, queries - 1);
+      app.column.value = clamp(column + by[1], 0, keys - 1);
+    } else return;
+    event.preventDefault();
+  };
+
+  const [rows, columns] = [attention.rows, attention.columns].map((index) => source.header.sequences[index].tokens);
+  const label = (tokens: string[], place: number) => (tokens[place] === undefined ? String(place) : `${pieceText(tokens[place])} (${place})`);
+  const sampled = built.strips > 0 && level(built, frame.zoom) >= built.exactLevel && progress !== 1;
+  return (
+    <div class="deep">
+      <div class="sheet">
+        <canvas
+          ref={canvas}
+          class="map"
+          style={{ width: `${size[0]}px`, height: `${size[1]}px` }}
+          tabIndex={0}
+          role="application"
+          aria-label={`Map of ${attention.name}, ${queries} rows by ${keys} columns. Arrow keys move the cross, shift and arrow keys the map, plus and minus zoom, 0 shows all.`}
+          onPointerDown={down}
+          onPointerMove={over}
+          onPointerUp={up}
+          onPointerLeave={() => setHover(null)}
+          onDblClick={(event) => {
+            const [row, column] = cellAt(event);
+            move({ row, column, zoom: frame.zoom * 2 });
+          }}
+          onKeyDown={step}
+        />
+      </div>
+      <div class="tools">
+        <button type="button" aria-label="Zoom in" onClick={() => move({ ...frame, zoom: frame.zoom * 2 })}>
+          +
+        </button>
+        <button type="button" aria-label="Zoom out" onClick={() => move({ ...frame, zoom: frame.zoom / 2 })}>
+          −
+        </button>
+        <button type="button" onClick={() => move(whole)}>
+          All
+        </button>
+        <label>
+          A pixel shows the{" "}
+          <select value={reduce.value} onChange={(event) => (reduce.value = event.currentTarget.value)}>
+            <option value="max">maximum</option>
+            <option value="mean">mean</option>
+          </select>
+        </label>
+        <Legend top={top.current} masked={false} />
+        <button type="button" onClick={() => canvas.current!.toBlob((blob) => blob && save(`${attention.name}-map.png`, blob))}>
+          PNG
+        </button>
+        {sampled && (
+          <span class="note">
+            one row of each pixel is shown{" "}
+            <button
+              type="button"
+              disabled={progress !== null}
+              onClick={() => {
+                setProgress(0);
+                cache.refine(setProgress).catch((fault: Error) => {
+                  app.error.value = fault.message;
+                  setProgress(null);
+                });
+              }}
+            >
+              {progress === null ? "use all rows" : `${Math.round(100 * progress)}%`}
+            </button>
+          </span>
+        )}
+      </div>
+      <p class="hint">
+        {hover ? `${label(rows, hover[0])} ← ${label(columns, hover[1])}` : "Drag to move, scroll to zoom, click a cell for its weight; drag with shift to select rows."}
+      </p>
+      <div class="beside">
+        <Row {...{ app, source, attention, head, label, brush: span(brush.value), clear: () => (brush.value = "") }} />
+        <canvas ref={mini} class="mini" width={MINI} height={MINI} aria-hidden="true" onClick={(event) => jump(event, queries, keys, frame, move)} />
+      </div>
+    </div>
+  );
+}
+
+interface RowProps {
+  app: App;
+  source: Source;
+  attention: Attention;
+  head: number;
+  label: (tokens: string[], place: number) => string;
+  brush: [number, number] | null;
+  clear: () => void;
+}
+
+/** The exact weight under the cross, and the keys that the row, or the selected rows, read most. */
+function Row({ app, source, attention, head, label, brush, clear }: RowProps) {
+  const [weights, setWeights] = useState<Float32Array | null>(null);
+  const [row, column] = [app.row.value, app.column.value];
+  const [from, to] = brush ?? [row, row];
+  useEffect(() => {
+    setWeights(null);
+    if (from === null || to === null || from >= attention.shape[1]) return;
+    let current = true;
+    const got = from === to ? source.row(attention, head, from) : source.rows(attention, head, from, to);
+    got.then((found) => current && setWeights(found), (fault: Error) => (app.error.value = fault.message));
+    return () => {
+      current = false;
+    };
+  }, [source, attention, head, from, to]);
+  const [rows, columns] = [attention.rows, attention.columns].map((index) => source.header.sequences[index].tokens);
+  const most = useMemo(() => {
+    if (!weights) return [];
+    const order = Array.from(weights.keys()).filter((j) => weights[j] > 0);
+    return order.sort((a, b) => weights[b] - weights[a]).slice(0, READ);
+  }, [weights]);
+  if (from === null || to === null) return <p class="hint">No cell is chosen.</p>;
+  const exact = !brush && weights && column !== null && column < weights.length ? weights[column] : null;
+  const title = from === to ? label(rows, from) : `rows ${from} to ${to}`;
+  const text = exact === null ? "" : `${label(rows, from)} ← ${label(columns, column!)} ${percent(exact)}`;
+  return (
+    <section aria-label="The chosen row">
+      {exact !== null && (
+        <p class="readout" id="exact" data-weight={exact}>
+          {text} = {Number.isNaN(exact) ? "masked" : exact.toPrecision(6)}
+        </p>
+      )}
+      <table>
+        <caption>
+          {title} read most {brush && <button onClick={clear}>one row again</button>}
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col">key</th>
+            <th scope="col">{from === to ? "weight" : "weight, mean of the rows"}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {most.map((j) => (
+            <tr key={j} class={j === column ? "chosen" : ""}>
+              <td dir="auto">{label(columns, j)}</td>
+              <td>{fixed(weights![j], 4)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+const clamp = (x: number, low: number, high: number) => Math.min(Math.max(x, low), high);
+
+function parse(text: string): Frame | null {
+  const [row, column, zoom] = text.split(",").map(Number);
+  return zoom > 0 && Number.isFinite(row) && Number.isFinite(column) ? { row, column, zoom } : null;
+}
+
+function span(text: string): [number, number] | null {
+  const found = /^(\d+)-(\d+)$/.exec(text);
+  return found ? [Number(found[1]), Number(found[2])] : null;
+}
+
+/** The level whose pixels are not larger than those of the screen. */
+function level(built: Pyramid, zoom: number): number {
+  const wanted = Math.floor(Math.log2(Math.max(1, 1 / zoom)) + 1e-6);
+  return Math.min(wanted, built.levels.length - 1);
+}
+
+/** Draw what is known; returns the end of the colour scale. Coarser tiles stand in for those that are on their way. */
+function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, [width, height]: [number, number], theme: "light" | "dark", rule: string): number {
+  const { levels } = cache.pyramid;
+  const finest = level(cache.pyramid, frame.zoom);
+  const left = frame.column - width / 2 / frame.zoom;
+  const above = frame.row - height / 2 / frame.zoom;
+  const shown: { at: number; i: number; j: number }[] = [];
+  for (let at = levels.length - 1; at >= finest; at--) {
+    const { rows, columns, down, across } = levels[at];
+    const [high, wide] = [SIZE * down, SIZE * across];
+    const first = (start: number, step: number) => Math.max(0, Math.floor(start / step));
+    for (let i = first(above, high); i * SIZE < rows && i * high < above + height / frame.zoom; i++)
+      for (let j = first(left, wide); j * SIZE < columns && j * wide < left + width / frame.zoom; j++)
+        if (cache.get(at, i, j, at === finest || at === levels.length - 1)) shown.push({ at, i, j });
+  }
+  let most = 0;
+  for (const { at, i, j } of shown) if (at === finest) for (const x of cache.get(at, i, j)!.plane.data) if (x > most) most = x;
+  const top = roundTop(most);
+  on.imageSmoothingEnabled = false;
+  for (const { at, i, j } of shown) {
+    const { plane } = cache.get(at, i, j)!;
+    const { down, across } = levels[at];
+    const x = (j * SIZE * across - left) * frame.zoom;
+    const y = (i * SIZE * down - above) * frame.zoom;
+    on.drawImage(bitmap(plane, top, theme), x, y, plane.columns * across * frame.zoom, plane.rows * down * frame.zoom);
+  }
+  const last = levels[0];
+  on.strokeStyle = rule;
+  on.strokeRect(-left * frame.zoom, -above * frame.zoom, last.columns * frame.zoom, last.rows * frame.zoom);
+  return top;
+}
+
+const bitmaps = new WeakMap<object, { top: number; theme: string; canvas: HTMLCanvasElement }>();
+
+function bitmap(plane: { rows: number; columns: number; data: Float32Array }, top: number, theme: "light" | "dark"): HTMLCanvasElement {
+  const known = bitmaps.get(plane);
+  if (known && known.top === top && known.theme === theme) return known.canvas;
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [plane.columns, plane.rows];
+  const image = new ImageData(plane.columns, plane.rows);
+  const colours = scale(theme);
+  for (let i = 0; i < plane.data.length; i++) {
+    const at = 3 * Math.round(255 * clamp((plane.data[i] || 0) / top, 0, 1));
+    image.data[4 * i] = colours[at];
+    image.data[4 * i + 1] = colours[at + 1];
+    image.data[4 * i + 2] = colours[at + 2];
+    image.data[4 * i + 3] = 255;
+  }
+  canvas.getContext("2d")!.putImageData(image, 0, 0);
+  bitmaps.set(plane, { top, theme, canvas });
+  return canvas;
+}
+
+function outline(on: CanvasRenderingContext2D, frame: Frame, [width, height]: [number, number], row: number | null, column: number | null, brush: [number, number] | null, accent: string): void {
+  const x = (cell: number) => (cell - frame.column) * frame.zoom + width / 2;
+  const y = (cell: number) => (cell - frame.row) * frame.zoom + height / 2;
+  on.strokeStyle = accent;
+  on.fillStyle = accent;
+  if (brush) {
+    on.globalAlpha = 0.18;
+    on.fillRect(0, y(brush[0]), width, Math.max(1, y(brush[1] + 1) - y(brush[0])));
+    on.globalAlpha = 1;
+  }
+  const thick = Math.max(1, frame.zoom);
+  if (row !== null) on.strokeRect(-2, y(row), width + 4, thick);
+  if (column !== null) on.strokeRect(x(column), -2, thick, height + 4);
+}
+
+function paintMini(canvas: HTMLCanvasElement, cache: TileCache, frame: Frame, [width, height]: [number, number], queries: number, keys: number, theme: "light" | "dark", accent: string): void {
+  const on = canvas.getContext("2d")!;
+  on.clearRect(0, 0, MINI, MINI);
+  const tile = cache.get(cache.pyramid.levels.length - 1, 0, 0, false);
+  const most = Math.max(queries, keys);
+  const [wide, high] = [(MINI * keys) / most, (MINI * queries) / most];
+  if (tile) {
+    let peak = 0;
+    for (const value of tile.plane.data) if (value > peak) peak = value;
+    const small = document.createElement("canvas");
+    small.width = tile.plane.columns;
+    small.height = tile.plane.rows;
+    small.getContext("2d")!.drawImage(bitmap({ ...tile.plane }, roundTop(peak), theme), 0, 0);
+    on.drawImage(small, 0, 0, wide, high);
+  }
+  const share = MINI / most;
+  on.strokeStyle = accent;
+  on.lineWidth = 2;
+  const [w, h] = [(width / frame.zoom) * share, (height / frame.zoom) * share];
+  on.strokeRect(frame.column * share - w / 2, frame.row * share - h / 2, w, h);
+}
+
+function jump(event: MouseEvent, queries: number, keys: number, frame: Frame, move: (next: Frame) => void): void {
+  const box = (event.currentTarget as Element).getBoundingClientRect();
+  const most = Math.max(queries, keys) / MINI;
+  move({ ...frame, row: (event.clientY - box.top) * most, column: (event.clientX - box.left) * most });
+}

@@ -1,0 +1,67 @@
+"""Every tile of the pyramid agrees with the dense weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import regard
+from regard.explorer.tiles import BASE, SIZE, Tiles
+
+
+def look_of(queries: int, keys: int):
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(n, 8, generator=generator) * 2 for n in (queries, keys))
+    return regard.look(query, key)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (256, 256), (300, 257), (3, 1000)])
+@pytest.mark.parametrize("reduce", ["max", "mean"])
+def test_tiles_computed_from_the_look(shape, reduce):
+    tiles, dense = Tiles(look_of(*shape)), look_of(*shape).weights()
+    for level, size in enumerate(tiles.levels):
+        cells = 1 << level
+        for row in range(-(-size.rows // SIZE)):
+            for column in range(-(-size.columns // SIZE)):
+                tile = tiles.tile(level, row, column, reduce)
+                assert tile.exact
+                part = dense[row * SIZE * cells :, column * SIZE * cells :]
+                part = part[: SIZE * cells, : SIZE * cells]
+                strips = [each.split(cells, 1) for each in part.split(cells)]
+                pool = torch.max if reduce == "max" else torch.mean
+                expected = torch.stack([torch.stack([pool(c) for c in each]) for each in strips])
+                torch.testing.assert_close(tile.numbers, expected, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("reduce", ["max", "mean"])
+def test_levels_above_the_base_are_exact_after_the_pass(reduce):
+    count = SIZE << BASE  # 8192: level 5 is one tile
+    tiles = Tiles(look_of(count, 512))
+    before = tiles.tile(BASE, 0, 0, reduce)
+    assert not before.exact
+    for strip in tiles.strips:
+        tiles.add(strip, reduce)
+    after = tiles.tile(BASE, 0, 0, reduce)
+    assert after.exact
+    expected = look_of(count, 512).map(256, 16, reduce=reduce)
+    torch.testing.assert_close(after.numbers, expected, atol=1e-3, rtol=1e-2)
+
+
+def test_a_tile_outside_is_refused():
+    with pytest.raises(IndexError, match="no tile"):
+        Tiles(look_of(10, 10)).tile(0, 1, 0, "max")
+
+
+def test_ten_random_leaves_of_131072_tokens():
+    count = 131_072
+    generator = torch.Generator().manual_seed(1)
+    query, key = (torch.randn(count, 16, generator=generator) for _ in range(2))
+    look = regard.look(query, key, mask=regard.masks.causal(align="end"))
+    tiles = Tiles(look)
+    for row, column in torch.randint(count // SIZE, (10, 2), generator=generator).tolist():
+        tile = tiles.tile(0, row, column, "max").numbers
+        rows = torch.arange(row * SIZE, (row + 1) * SIZE)
+        scores = (query[rows] @ key.T).double() / 4
+        scores = scores.masked_fill(torch.arange(count) > rows[:, None], -torch.inf)
+        dense = scores.softmax(-1)[:, column * SIZE : (column + 1) * SIZE]
+        torch.testing.assert_close(tile.double(), dense, atol=1e-5, rtol=0)
