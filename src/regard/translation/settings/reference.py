@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from regard.translation.settings.base import Settings
 from regard.translation.settings.configuration import MODELS, TABLES
 
 _INTRODUCTION = """# Configuration keys
@@ -18,8 +16,15 @@ A configuration is one TOML file. `regard config list` names the shipped ones, `
 command. Unknown keys are refused. A key without a default may be left out unless the table needs it."""
 
 
-@dataclass(frozen=True)
-class Key:
+_TYPES = {
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "boolean": "`true`, `false`",
+}
+
+
+class Key(NamedTuple):
     """One key of a table. `default` is in TOML, and empty where there is none."""
 
     name: str
@@ -28,19 +33,27 @@ class Key:
     meaning: str
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """One table of a configuration, with its header in TOML."""
 
     header: str
     meaning: str
-    keys: tuple[Key, ...]
+    keys: list[Key]
 
 
 def reference() -> list[Table]:
     """All tables with all keys, in the order of a configuration file."""
+    kinds = {model: f' with kind = "{kind}"' for kind, model in MODELS.items()}
     return [
-        Table(_header(name, section), _meaning(section), tuple(_keys(section)))
+        Table(
+            f"[{name}]{kinds.get(section, '')}" if name else "At the top of the file",
+            " ".join((section.__doc__ or "").split()),
+            [
+                Key(key, _values(schema), _default(schema), " ".join(schema["description"].split()))
+                for key, schema in section.model_json_schema()["properties"].items()
+                if "$ref" not in json.dumps(schema)  # a table of its own
+            ],
+        )
         for name, sections in TABLES.items()
         if name != "data.valid"  # has the keys of data.train
         for section in sections
@@ -49,45 +62,14 @@ def reference() -> list[Table]:
 
 def markdown() -> str:
     """The reference as a page in Markdown."""
-    parts = [_INTRODUCTION]
+    lines = [_INTRODUCTION]
     for table in reference():
-        rows = [
-            f"| `{key.name}` | {key.values} | {f'`{key.default}`' if key.default else ''} | {key.meaning} |"
-            for key in table.keys
-        ]
-        heading = f"## {table.header}\n\n{table.meaning}"
-        parts.append(
-            "\n".join(
-                [heading, "", "| key | values | default | meaning |", "|---|---|---|---|", *rows]
-            )
-        )
-    return "\n\n".join(parts) + "\n"
-
-
-def _header(name: str, section: type[Settings]) -> str:
-    if not name:
-        return "At the top of the file"
-    kind = next((kind for kind, model in MODELS.items() if model is section), None)
-    return f"[{name}]" if kind is None else f'[{name}] with kind = "{kind}"'
-
-
-def _meaning(section: type[Settings]) -> str:
-    return " ".join((section.__doc__ or "").split())
-
-
-def _keys(section: type[Settings]) -> list[Key]:
-    described = section.model_json_schema()
-    return [
-        Key(
-            name, _values(schema), _default(schema), " ".join(schema.get("description", "").split())
-        )
-        for name, schema in described["properties"].items()
-        if not _is_table(schema)
-    ]
-
-
-def _is_table(schema: dict[str, Any]) -> bool:
-    return "$ref" in json.dumps(schema)
+        lines += ["", f"## {table.header}", "", table.meaning, ""]
+        lines += ["| key | values | default | meaning |", "|---|---|---|---|"]
+        for key in table.keys:
+            default = f"`{key.default}`" if key.default else ""
+            lines.append(f"| `{key.name}` | {key.values} | {default} | {key.meaning} |")
+    return "\n".join(lines) + "\n"
 
 
 def _default(schema: dict[str, Any]) -> str:
@@ -105,14 +87,6 @@ def _values(schema: dict[str, Any]) -> str:
     if schema["type"] == "array":
         return f"{len(schema['prefixItems'])} numbers: each {_range(schema['prefixItems'][0])}"
     return f"{_TYPES[schema['type']]} {_range(schema)}".strip()
-
-
-_TYPES = {
-    "integer": "whole number",
-    "number": "number",
-    "string": "text",
-    "boolean": "`true`, `false`",
-}
 
 
 def _range(schema: dict[str, Any]) -> str:
