@@ -99,9 +99,10 @@ def _place_in(tables: Any, key: str, change: str) -> Any:
 def _explain(error: Any, name: str) -> str:
     """One line for one error of pydantic's; `name` is the file's."""
     place = _keys(error["loc"])
-    key = _printable(".".join(place)) or "the file"
+    key = ".".join(place) or "the file"
+    key = _cut(key if key.isprintable() else repr(key))
     if error["type"] == "extra_forbidden":
-        return f"{name}: unknown key {key}{_elsewhere(place, error) or _nearest(place, error)}"
+        return f"{name}: unknown key {key}: {_hint(place)}"
     if error["type"] == "missing":
         return f"{name}: missing key {key}"
     if error["type"].startswith("union_tag"):
@@ -109,7 +110,9 @@ def _explain(error: Any, name: str) -> str:
     message = error["msg"].removeprefix("Value error, ")
     if not place:
         return f"{name}: {message}"
-    return f"{name}: {key} = {_short(error.get('input'))}: {message[:1].lower() + message[1:]}"
+    given = error["input"]
+    value = "{...}" if isinstance(given, dict) else _cut(repr(given))
+    return f"{name}: {key} = {value}: {message[:1].lower() + message[1:]}"
 
 
 def _keys(found: Sequence[str | int]) -> list[str]:
@@ -123,37 +126,23 @@ def _keys(found: Sequence[str | int]) -> list[str]:
     return place
 
 
-def _short(value: Any) -> str:
-    return "{...}" if isinstance(value, dict) else _cut(repr(value))
-
-
-def _printable(key: str) -> str:
-    return _cut(key if key.isprintable() else repr(key))
-
-
 def _cut(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _elsewhere(place: list[str], error: Any) -> str:
-    """The hint for a key that belongs to the other kind of model; empty for all other keys."""
-    if place[:-1] != ["model"]:
-        return ""
-    kind = str(error["loc"][1])
-    others = [k for k, section in MODELS.items() if place[-1] in section.model_fields]
-    return f': model.kind is "{kind}", it is for "{others[0]}"' if others else ""
-
-
-def _nearest(place: list[str], error: Any) -> str:
-    known = _known_keys(place[:-1])
-    close = difflib.get_close_matches(place[-1], known, n=1, cutoff=0.5)
+def _hint(place: list[str]) -> str:
+    """What an unknown key was meant to be: one of the other kind of model, or the nearest one."""
+    *section, key = place
+    if section == ["model"]:
+        for other, settings in MODELS.items():
+            if key in settings.model_fields:
+                ours = next(each for each in MODELS if each != other)
+                return f'model.kind is "{ours}", it is for "{other}"'
+    tables = TABLES.get(".".join(_NUMBER.sub("", part) for part in section), ())
+    known = sorted({name for table in tables for name in table.model_fields})
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     return (
-        f": did you mean {'.'.join([*place[:-1], close[0]])}?"
+        f"did you mean {'.'.join([*section, *close])}?"
         if close
-        else f": known are {', '.join(known)}"
+        else f"known are {', '.join(known)}"
     )
-
-
-def _known_keys(section: list[str]) -> list[str]:
-    name = ".".join(_NUMBER.sub("", key) for key in section)
-    return sorted({key for table in TABLES.get(name, ()) for key in table.model_fields})

@@ -11,6 +11,7 @@ import math
 import re
 import struct
 from collections.abc import Iterator
+from io import BytesIO
 from itertools import takewhile
 
 LARGEST_VOCABULARY = 1_000_000
@@ -29,6 +30,19 @@ _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 # Padding, unknown, begin and end of sentence.
 _SPECIAL = [_CONTROL, _UNKNOWN, _CONTROL, _CONTROL]
 
+_SPACES = "it treats spaces in another way than our models"
+_CHARACTERS = "it normalises characters, which our models do not"
+# A part, one of its fields, the value of a field that is left out, our value, and what another one means.
+_EXPECTED = (
+    (TRAINER, BYTE_FALLBACK, 0, 1, "it does not fall back to bytes"),
+    (TRAINER, _SPACE_AS_SUFFIX, 0, 0, "its spaces end words, ours begin them"),
+    (NORMALISER, _DUMMY_PREFIX, 1, 1, _SPACES),
+    (NORMALISER, _REMOVE_SPACES, 1, 0, _SPACES),
+    (NORMALISER, _ESCAPE_SPACES, 1, 1, _SPACES),
+    (NORMALISER, CHARACTER_MAP, b"", b"", _CHARACTERS),
+    (DENORMALISER, CHARACTER_MAP, b"", b"", _CHARACTERS),
+)
+
 Value = int | bytes
 # The fields of each part of a file, by their numbers.
 Parts = dict[int, dict[int, Value]]
@@ -41,7 +55,9 @@ def check(model: bytes) -> list[str]:
         ValueError: it is another kind of model, or broken; the text says how.
     """
     pieces, parts = parse(model)
-    _check_settings(parts)
+    for part, field, default, ours, fault in _EXPECTED:
+        if parts.get(part, {}).get(field, default) != ours:
+            raise ValueError(fault)
     if not 4 < len(pieces) <= LARGEST_VOCABULARY:
         raise ValueError(f"it holds {len(pieces)} pieces")
     return _checked_tags(pieces)
@@ -65,20 +81,6 @@ def parse(model: bytes, ignored: int | None = None) -> tuple[list[tuple[str, int
     if parts.get(TRAINER, {}).get(_MODEL_TYPE, 1) not in (1, 2):
         raise ValueError("it is neither a unigram nor a BPE model")
     return pieces, parts
-
-
-def _check_settings(parts: Parts) -> None:
-    trainer, normaliser = parts.get(TRAINER, {}), parts.get(NORMALISER, {})
-    if trainer.get(BYTE_FALLBACK) != 1:
-        raise ValueError("it does not fall back to bytes")
-    if trainer.get(_SPACE_AS_SUFFIX, 0) != 0:
-        raise ValueError("its spaces end words, ours begin them")
-    spaces = (_DUMMY_PREFIX, 1), (_REMOVE_SPACES, 0), (_ESCAPE_SPACES, 1)
-    if any(normaliser.get(field, 1) != ours for field, ours in spaces):
-        raise ValueError("it treats spaces in another way than our models")
-    for part in (normaliser, parts.get(DENORMALISER, {})):
-        if part.get(CHARACTER_MAP, b"") != b"":
-            raise ValueError("it normalises characters, which our models do not")
 
 
 def _checked_tags(pieces: list[tuple[str, int]]) -> list[str]:
@@ -105,7 +107,6 @@ def check_distinct(pieces: list[tuple[str, int]], *, falls_back: bool) -> None:
 
 
 def _piece(number: int, data: bytes) -> tuple[str, int]:
-    """The text and the type of one piece."""
     given = dict(fields(data))
     text = content(given.get(_TEXT, b""))
     if not 0 < len(text) <= _LONGEST_PIECE or 0 in text:
@@ -122,37 +123,30 @@ def _piece(number: int, data: bytes) -> tuple[str, int]:
 
 def fields(data: bytes) -> Iterator[tuple[int, Value]]:
     """Each field's number and value: whole numbers as such, all else as its bytes."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        wire = tag & 7
+    stream = BytesIO(data)
+    while stream.tell() < len(data):
+        field, wire = divmod(_varint(stream), 8)
         if wire == 0:
-            number, at = _varint(data, at)
-            yield tag >> 3, number
+            yield field, _varint(stream)
             continue
-        if wire == 2:
-            length, at = _varint(data, at)
-        elif wire in (1, 5):
-            length = 8 if wire == 1 else 4
-        else:
+        if wire not in (1, 2, 5):
             raise ValueError(f"a field of wire type {wire}")
-        if length > len(data) - at:
+        length = _varint(stream) if wire == 2 else 8 if wire == 1 else 4
+        if length > len(data) - stream.tell():
             raise ValueError("it is truncated")
-        yield tag >> 3, data[at : at + length]
-        at += length
+        yield field, stream.read(length)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A whole number, seven bits a byte, and where the next field begins."""
+def _varint(stream: BytesIO) -> int:
+    """A whole number, seven bits a byte."""
     number = 0
     for shift in range(0, 64, 7):
-        if at >= len(data):
+        byte = stream.read(1)
+        if not byte:
             raise ValueError("it is truncated")
-        byte = data[at]
-        at += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            return number, at
+        number |= (byte[0] & 127) << shift
+        if byte[0] < 128:
+            return number
     raise ValueError("a number of more than 64 bits")
 
 
