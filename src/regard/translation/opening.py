@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from regard.errors import ModelError
 from regard.translation.runs import Run, Tokenizers
-from regard.translation.text.tokenizer import Tokenizer
 
 BUNDLED = Path(__file__).parent.parent / "bundled"
 
@@ -25,47 +25,31 @@ def open_runs(
         names_or_folders = [names_or_folders]
     if not names_or_folders:
         raise ModelError("no model is named: give the name of a bundled model or a run folder")
-    first, *others = names_or_folders
-    runs = [Run.open(find(first))]
-    tokenizers = runs[0].tokenizers()
-    for name in others:
-        runs.append(Run.open(find(name)))
-        own = runs[-1].tokenizers()
-        _check_same(tokenizers, own, first, name)
-        tokenizers = replace(tokenizers, unseen=tokenizers.unseen | own.unseen)
-    return runs, tokenizers
+    runs = [Run.open(find(name)) for name in names_or_folders]
+    first, *others = (run.tokenizers() for run in runs)
+    for name, own in zip(names_or_folders[1:], others, strict=True):
+        for side in ("source", "target"):
+            one, two = getattr(first, side), getattr(own, side)
+            if one.model != two.model:
+                raise ModelError(
+                    f"{name}: its {side} vocabulary ({len(two)} pieces) is not that of "
+                    f"{names_or_folders[0]} ({len(one)} pieces): only models trained with one tokenizer "
+                    "can be averaged"
+                )
+    unseen = first.unseen.union(*(own.unseen for own in others))
+    return runs, replace(first, unseen=unseen)
 
 
 def bundled() -> dict[str, Path]:
     """The models that come with the package, by name."""
-    if not BUNDLED.is_dir():
-        return {}
-    return {folder.name: folder for folder in sorted(BUNDLED.iterdir()) if folder.is_dir()}
+    return {folder.name: folder for folder in sorted(BUNDLED.glob("*")) if folder.is_dir()}
 
 
 def find(name_or_folder: str | Path) -> Path:
     """The folder of a bundled model's name, or the folder itself."""
     known = bundled()
-    if str(name_or_folder) in known:
-        return known[str(name_or_folder)]
-    folder = Path(name_or_folder)
-    try:
-        there = folder.is_dir()
-    except (OSError, ValueError):
-        there = False
-    if not there:
+    folder = known.get(str(name_or_folder), Path(name_or_folder))
+    if not os.path.isdir(folder):  # False, not an error, for names that no folder can have
         names = ", ".join(known) or "none"
         raise ModelError(f"{name_or_folder}: no such model or run folder; bundled models: {names}")
     return folder
-
-
-def _check_same(ours: Tokenizers, theirs: Tokenizers, name: str | Path, other: str | Path) -> None:
-    """Raises `ModelError` unless two models cut text into the same pieces."""
-    for side in ("source", "target"):
-        one: Tokenizer = getattr(ours, side)
-        two: Tokenizer = getattr(theirs, side)
-        if one.model != two.model:
-            raise ModelError(
-                f"{other}: its {side} vocabulary ({len(two)} pieces) is not that of {name} "
-                f"({len(one)} pieces): only models trained with one tokenizer can be averaged"
-            )

@@ -283,11 +283,7 @@ class Translator:
 
     def _forced(self, ids: list[int], target: str) -> Hypothesis:
         words = self.tokenizers.target.encode(target)
-        if len(words) > self.longest:
-            raise ConfigurationError(
-                f"translation {target[:40]!r}... has {len(words)} pieces: "
-                f"this model takes at most {self.longest}"
-            )
+        self._check_length("translation", target, len(words))
         penalty = self.search.length_penalty
         (hypothesis,) = forced.score(
             self.model, *self._sources([ids]), [words], length_penalty=penalty
@@ -302,13 +298,16 @@ class Translator:
         if len(each) != count:
             raise ConfigurationError(f"{len(each)} prefixes for {count} texts: pass one for each")
         made = Prefixes.words(each, self.tokenizers.target, self._device)
-        if made is not None and int(made.lengths.max()) > self.longest:
-            text = each[int(made.lengths.argmax())]
-            raise ConfigurationError(
-                f"prefix {text[:40]!r}... has {int(made.lengths.max())} pieces: "
-                f"this model takes at most {self.longest}"
-            )
+        if made is not None:
+            for text, pieces in zip(each, made.lengths.tolist(), strict=True):
+                self._check_length("prefix", text, pieces)
         return made
+
+    def _check_length(self, what: str, text: str, pieces: int) -> None:
+        if pieces > self.longest:
+            raise ConfigurationError(
+                f"{what} {text[:40]!r}... has {pieces} pieces: this model takes at most {self.longest}"
+            )
 
     def _batches(
         self, encoded: list[list[int]], prefixes: Prefixes | None, most: int

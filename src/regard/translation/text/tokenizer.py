@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import sentencepiece
 
@@ -98,7 +98,6 @@ class Tokenizer:
             # A rare letter costs one piece. Thousands of rare ideographs would fill the vocabulary.
             characters = len(set(chain.from_iterable(usable)))
             character_coverage = 1.0 if characters <= _LARGEST_ALPHABET else _LARGE_SCRIPT_COVERAGE
-        reserved: dict[str, Any] = {"control_symbols": [f"<{tag}>" for tag in tags]} if tags else {}
         written = io.BytesIO()
         sentencepiece.set_random_generator_seed(seed % 2**31)  # a C int
         try:
@@ -109,6 +108,7 @@ class Tokenizer:
                 model_type=kind,
                 character_coverage=character_coverage,
                 required_chars=_ALWAYS,
+                control_symbols=[f"<{tag}>" for tag in tags],
                 byte_fallback=True,
                 hard_vocab_limit=False,
                 normalization_rule_name="identity",
@@ -120,7 +120,6 @@ class Tokenizer:
                 num_threads=1,  # counts are summed in one order: the same text gives the same file
                 max_sentence_length=_LONGEST_LINE,
                 minloglevel=2,
-                **reserved,
             )
         except RuntimeError as fault:
             _check_size(vocabulary_size, str(fault), EOS + 1 + len(tags))
@@ -136,12 +135,8 @@ class Tokenizer:
         >>> learnt.left_out(["a dog", "a god"])
         ['d', 'o', 'g']
         """
-        counts = Counter(chain.from_iterable(lines))
-        counts.pop(" ", None)
-        unknown = self._pieces.unk_id()
-        return [
-            each for each, _ in counts.most_common() if self._pieces.piece_to_id(each) == unknown
-        ]
+        counts = Counter(chain.from_iterable(lines)).most_common()
+        return [each for each, _ in counts if each != " " and not self._knows(each)]
 
     def __len__(self) -> int:
         return int(self._pieces.get_piece_size())
@@ -157,11 +152,9 @@ class Tokenizer:
         Raises:
             ConfigurationError: it has no such tag.
         """
-        for tag in tags:
-            if tag not in self.tags:
-                raise ConfigurationError(
-                    f"tag {tag}: not in this tokenizer, whose tags are {', '.join(self.tags) or 'none'}"
-                )
+        for tag in set(tags) - self.tags.keys():
+            known = ", ".join(self.tags) or "none"
+            raise ConfigurationError(f"tag {tag}: not in this tokenizer, whose tags are {known}")
         other = copy.copy(self)
         other.prefix = tuple(self.tags[tag] for tag in tags)
         return other
