@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle, StepPatch
 from regard.viewing import figures
 from regard.viewing.alignment import Alignment
 from regard.viewing.lengths import histograms
-from regard.viewing.links import linked
+from regard.viewing.pictures import linked
 
 
 def test_shares_of_each_length_are_drawn_on_one_scale() -> None:

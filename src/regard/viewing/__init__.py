@@ -1,4 +1,4 @@
 """Pictures, terminal drawings and pages of attention weights.
 
-Matplotlib and rich are imported by the functions that draw, so importing this package is quick.
+Matplotlib is imported by `canvas` and the modules that draw with it, rich by the functions that draw.
 """

@@ -15,6 +15,8 @@ from regard.viewing import pieces
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from regard.translation.results import Translation
+
     Weights = Float[Tensor, "queries keys"] | Float[np.ndarray, "queries keys"]
 
 
@@ -176,6 +178,34 @@ def mean(alignments: Sequence[Alignment], *, title: str | None = None) -> Alignm
     known = [a.readable for a in alignments if a.readable is not None]
     readable = np.any(known, axis=0) if len(known) == len(alignments) else None
     return Alignment(weights, first.queries, first.keys, title, readable)
+
+
+def alignment_of(
+    translation: Translation,
+    name: str | None = None,
+    head: int | None = None,
+    title: str | None = None,
+) -> Alignment:
+    """One look of a translation in whole words: of one head, or the mean of all heads.
+
+    Raises:
+        ValueError: the translation has no such look.
+    """
+    name = last_cross(translation) if name is None else name
+    if name is None or name not in translation.looks:
+        known = ", ".join(translation.looks) or "none: translate with looks=True"
+        wanted = "of cross-attention" if name is None else repr(name)
+        raise ValueError(f"the translation has no look {wanted}: there are {known}")
+    look = translation.looks[name]
+    heads = by_head(look if head is None else look[..., head], *translation.labels(name))
+    said = name if head is None else f"{name}, head {head}"
+    return mean([each.words() for each in heads], title=said if title is None else title)
+
+
+def last_cross(translation: Translation) -> str | None:
+    """The name of the cross-attention of the last layer."""
+    crossing = [name for name in translation.looks if name.endswith("cross")]
+    return crossing[-1] if crossing else None
 
 
 def _headed(title: str, head: int) -> str:

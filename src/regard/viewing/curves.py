@@ -8,15 +8,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from regard.errors import DataError
 from regard.viewing import colours, figures
-from regard.viewing.lettering import legend, plain_axes, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from regard.viewing.canvas import blank, legend, plain_axes, style
 
 Points = list[tuple[int, float]]
 
@@ -72,15 +72,11 @@ def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "")
     Raises:
         DataError: the file cannot be read, or no line of it is a measurement.
     """
-    from regard.viewing.displayed import DisplayedFigure
-    from regard.viewing.pictures import write_title
-
     palette, metrics = colours.theme(theme), Metrics.read(path)
     strong, pale = colours.hexadecimal(palette.shade(0.65)), colours.hexadecimal(palette.shade(0.4))
     with figures.quiet():
-        figure = DisplayedFigure(figsize=(9.0, 5.8), facecolor=palette.paper)
-        panels = figure.subplots(2, 2, sharex=True)
-        figure.subplots_adjust(0.07, 0.09, 0.97, 0.84 if title else 0.93, 0.18, 0.32)
+        figure = blank(8.6, 5.4, palette, title=title)
+        panels = figure.subplots(2, 2, sharex=True, gridspec_kw={"hspace": 0.1, "wspace": 0.06})
         (losses, scores), (rates, speeds) = panels
         _panel(losses, "Loss, nats a token", palette)
         _line(losses, metrics.loss, pale, "training", palette)
@@ -97,8 +93,6 @@ def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "")
         for axes in (rates, speeds):
             axes.set_ylim(bottom=0)
             axes.set_xlabel("step", **style(palette, 8, palette.faint))
-        if title:
-            write_title(figure, title, palette)
     return figure
 
 
@@ -125,10 +119,7 @@ def _made_last(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _panel(axes: Axes, name: str, palette: colours.Theme) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.set_title(name, loc="left", pad=8, **style(palette, 9.5))
-    plain_axes(axes, palette)
+    plain_axes(axes, palette, name)
     axes.tick_params(labelbottom=True)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))

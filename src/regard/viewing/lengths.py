@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from regard.viewing import colours, figures
-from regard.viewing.labels import shorten, visible
-from regard.viewing.lettering import legend, plain_axes, style
-from regard.viewing.pictures import write_title
+from regard.viewing.canvas import blank, label, legend, plain_axes, style
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_WIDTH, _PANEL, _EDGE = 8.0, 2.2, 0.55  # inches
+_WIDTH, _PANEL = 7.6, 2.2  # inches
 _BINS, _SHOWN = 60, 0.995
 _LONGEST_NAME = 90
 
@@ -45,8 +40,6 @@ def histograms(
     Raises:
         ValueError: there is no split, or no such theme.
     """
-    from regard.viewing.displayed import DisplayedFigure
-
     if not splits:
         raise ValueError("no splits to draw: pass at least one")
     palette = colours.theme(theme)
@@ -55,18 +48,13 @@ def histograms(
     end = max((_share(lengths, _SHOWN) for lengths in sides), default=1)
     width = max(1, -(-end // _BINS))
     bins = max(1, -(-end // width))
-    height = _EDGE * (2 if title else 1) + len(splits) * _PANEL
     with figures.quiet():
-        figure = DisplayedFigure(figsize=(_WIDTH, height), facecolor=palette.paper)
+        figure = blank(_WIDTH, len(splits) * _PANEL, palette, title=title)
         panels = figure.subplots(len(splits), 1, sharex=True, squeeze=False)[:, 0]
-        top = 1 - (_EDGE * (1.3 if title else 0.5)) / height
-        figure.subplots_adjust(0.09, 0.5 / height, 0.97, top, 0.2, 0.42)
         for axes, (name, pair) in zip(panels, splits, strict=True):
             _panel(axes, name, pair, palette, width, bins)
         more = " (the last bin: and more)" if longest > width * bins else ""
         panels[-1].set_xlabel(f"{unit} of a sentence{more}", **style(palette, 8, palette.faint))
-        if title:
-            write_title(figure, title, palette)
     return figure
 
 
@@ -83,9 +71,7 @@ def _panel(
         axes.stairs(100 * shares / max(total, 1), edges, color=ink, linewidth=1.4, label=side)
         axes.stairs(100 * shares / max(total, 1), edges, color=ink, fill=True, alpha=0.12)
     sentences = max((sum(lengths.values()) for lengths in pair.values()), default=0)
-    heading = f"{shorten(visible(name), _LONGEST_NAME)}: {sentences:,} pairs"
-    axes.set_title(heading, loc="left", pad=6, **style(palette, 9, text=heading))
-    plain_axes(axes, palette)
+    plain_axes(axes, palette, f"{label(name, _LONGEST_NAME)}: {sentences:,} pairs")
     axes.set_xlim(0.5, edges[-1])
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")

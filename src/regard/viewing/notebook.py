@@ -6,9 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from regard.viewing import colours
-from regard.viewing.alignment import Alignment
+from regard.viewing.alignment import Alignment, alignment_of, last_cross
 from regard.viewing.labels import percent, visible
-from regard.viewing.plot import alignment_of, last_cross
 
 if TYPE_CHECKING:
     from regard.translation.results import Translation

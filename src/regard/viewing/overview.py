@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from regard.attention.looks.masked import masked
 from regard.attention.looks.windows import Window, positions
 from regard.attention.shapes import ShapeError
-from regard.viewing import colours, figures
+from regard.viewing import canvas, colours, figures
 from regard.viewing.alignment import round_up
-from regard.viewing.lettering import HATCH, MASKED, fitted, label, style
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -73,8 +72,6 @@ def plot(
     >>> [axes.get_title() for axes in plot(look).axes[:2]]
     ['0', '1']
     """
-    from regard.viewing.displayed import DisplayedFigure
-
     palette = colours.theme(theme)
     *batch, _, _ = look.shape
     chosen = (entry,) if isinstance(entry, int) else tuple(entry)
@@ -100,24 +97,21 @@ def plot(
     sides = _Side.of("query", down, own, queries), _Side.of("key", across, across, keys)
     wide = min(left[-1] if left else 1, ACROSS)
     tall = ceil(len(cells) / wide)
-    low, high = float(cells.min()), float(cells.max())
-    scale = {"vmin": -round_up(-low) if low < 0 else 0.0, "vmax": round_up(high)}
-    drawing: dict[str, Any] = {
-        "cmap": palette.colormap(),
-        "aspect": "auto",
-        "interpolation": "nearest",
-    }
+    low = float(cells.min())
+    scale = -round_up(-low) if low < 0 else 0.0, round_up(float(cells.max()))
     with figures.quiet():
-        inches = (1 + sides[1].inches * wide, 0.4 + sides[0].inches * tall)
-        figure = DisplayedFigure(figsize=inches, layout="constrained", facecolor=palette.paper)
+        figure = canvas.blank(
+            1 + sides[1].inches * wide,
+            sides[0].inches * tall,
+            palette,
+            title=look.caption.title if title is None else title,
+            masked=bool(shut.any()),
+        )
         panels = figure.subplots(tall, wide, squeeze=False, sharex=True, sharey=True).flatten()
-        span = (*sides[1].ends, *reversed(sides[0].ends))
+        extent = (*sides[1].ends, *reversed(sides[0].ends))
         for panel, values, place in zip(panels, drawn, product(*map(range, left)), strict=False):
-            image = panel.imshow(values, extent=span, **drawing, **scale)
-            panel.patch.set(
-                facecolor=palette.paper, edgecolor=palette.rule, hatch=HATCH, linewidth=0
-            )
-            panel.set_title(look.caption.of(place), **style(palette, 10))
+            image = canvas.paint(panel, values, palette, scale, extent)
+            panel.set_title(look.caption.of(place), **canvas.style(palette, 10))
             panel.set_xlabel("key", color=palette.faint)
             panel.set_ylabel("query", color=palette.faint)
             panel.tick_params(colors=palette.faint, length=2)
@@ -126,17 +120,8 @@ def plot(
         sides[1].mark(panels[0].xaxis, palette, rotation=90)
         for panel in panels[len(cells) :]:
             panel.set_axis_off()
-        bar = figure.colorbar(image, ax=list(panels))
-        bar.set_label("weight" if reduce == "mean" else "highest weight", color=palette.faint)
-        bar.ax.tick_params(colors=palette.faint)
-        named = fitted(look.caption.title if title is None else title, inches[0] - 0.2)
-        if named:
-            bold = {"fontweight": "bold", **style(palette, 11, text=named)}
-            figure.suptitle(named, x=0.1 / inches[0], ha="left", **bold)
-        if shut.any():
-            figure.supxlabel(
-                MASKED, x=0.1 / inches[0], ha="left", **style(palette, 7.5, palette.faint)
-            )
+        name = "weight" if reduce == "mean" else "highest weight"
+        canvas.draw_bar(figure, image, panels, palette, name)
     return figure
 
 
@@ -159,7 +144,7 @@ class _Side:
                 raise ShapeError(
                     f"{len(named)} words for the {kind} axis: pass one for each {kind}"
                 )
-            return cls(0, count, [label(named[place]) for place in window.tolist()], True)
+            return cls(0, count, [canvas.label(named[place]) for place in window.tolist()], True)
         if bool((own.diff() == 1).all()):
             return cls(int(own[0]) if len(own) else 0, count, None, False)
         return cls(0, count, [str(place) for place in own.tolist()], False)
@@ -178,13 +163,9 @@ class _Side:
         from matplotlib.ticker import MaxNLocator
 
         if self.words and self.marks is not None:
-            step = ceil(self.count / MOST_WORDS)
-            some = range(0, self.count, step)
-            axis.set_ticks(some, [self.marks[place] for place in some])
-            for tick in axis.get_ticklabels():
-                tick.set(
-                    rotation=rotation, **style(palette, 7, palette.faint, text=tick.get_text())
-                )
+            canvas.write_words(
+                axis, self.marks, self.inches, 7, palette, 0, palette.faint, rotation=rotation
+            )
             return
         axis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         axis.set_major_formatter(self._named)

@@ -1,40 +1,61 @@
-"""An alignment as a heat map: queries down, keys across, with the words of both."""
+"""Alignments as heat maps: one, one with links, or one for each layer and head. Queries go down, keys across."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from regard.viewing import colours, figures
-from regard.viewing.labels import percent, visible
-from regard.viewing.lettering import (
-    GAP,
-    HATCH,
-    MASKED,
-    Box,
-    as_shares,
-    fitted,
-    label,
-    measure,
-    style,
-    type_size,
-    write_keys,
-    write_queries,
-)
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from regard.viewing import canvas, colours, figures
+from regard.viewing.alignment import Alignment, scale_of
+from regard.viewing.labels import percent
 
-    from regard.viewing.alignment import Alignment
-
-_CELL, _LONGEST_SIDE = 0.40, 11.0  # inches
-_SMALLEST_CELL, _LIMIT = 0.1, 24.0  # inches: room for a word that can be read, and of the grid
-_LARGEST_TYPE, _SMALLEST_TYPE = 10.0, 6.0  # points
-_MOST_TILES = 2500  # above, the grid is an image: thousands of separate tiles are slow to open
 _MOST_NUMBERED = 16
-EDGE, BAR, NOTE = 0.22, 0.11, 0.18  # inches
+_NAME, _ABOVE = (
+    8.5,
+    0.2,
+)  # the type size of the name of a layer or head in points; its room in inches
+_LEAST, _BETWEEN = 0.5, 0.1  # inches of a panel, and between two
+
+Panel = tuple[int | str, int | str, Alignment]
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """The size of a cell in inches, and of words in points.
+
+    Many cells are smaller, so that the panel has at most `side`, and all panels `together`. No cell is smaller than
+    `smallest`, the room of a word that can be read, unless the panels would have more than `limit` together.
+    """
+
+    cell: float
+    side: float
+    together: float
+    smallest: float
+    limit: float
+    points: tuple[float, float]
+    longest_word: int
+
+    def label(self, word: str) -> str:
+        return canvas.label(word, self.longest_word)
+
+    def panel(self, words: int, panels: int) -> float:
+        """The side of a panel with so many words, in a row of so many panels."""
+        ordinary = min(self.side, words * self.cell, self.together / panels)
+        return max(_LEAST, min(max(ordinary, words * self.smallest), self.limit / panels))
+
+    def type_size(self, cell: float) -> float:
+        least, most = self.points
+        return min(most, max(least, 72 * cell * 0.72))
+
+
+_ALONE = _Sizes(0.40, 11.0, 11.0, 0.1, 24.0, (6.0, 10.0), 24)
+_MANY = _Sizes(0.18, 2.3, 16.0, 0.09, 30.0, (5.5, 7.5), 14)
 
 
 def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True) -> Figure:
@@ -52,138 +73,135 @@ def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True
     Raises:
         ValueError: there is no such theme.
     """
-    from regard.viewing.displayed import DisplayedFigure
-
     palette = colours.theme(theme)
     with figures.quiet():
-        layout = HeatMapLayout.of(alignment)
-        figure = DisplayedFigure(figsize=(layout.width, layout.height), facecolor=palette.paper)
-        axes = figure.add_axes(
-            layout.box(layout.left, layout.bottom, layout.grid_width, layout.grid_height)
-        )
-        paint(axes, alignment, palette, alignment.scale())
-        inches = (layout.grid_width, layout.grid_height)
-        write_queries(axes, layout.queries, inches, layout.query_type, palette)
-        write_keys(axes, layout.keys, inches, layout.key_type, palette, slanted=layout.slanted)
+        figure = _draw({(0, 0): alignment}, [""], [""], _ALONE, palette, alignment.title)
         if numbers and max(alignment.weights.shape) <= _MOST_NUMBERED:
-            _write_numbers(axes, alignment, palette)
-        write_title(figure, alignment.title, palette)
-        if alignment.has_masked:
-            write_note(figure, MASKED, palette)
-        beside = layout.left + layout.grid_width + EDGE
-        bar_height = min(layout.grid_height, 2.4)
-        top = layout.bottom + layout.grid_height - bar_height
-        draw_bar(
-            figure.add_axes(layout.box(beside, top, BAR, bar_height)), palette, alignment.scale()
-        )
+            _write_numbers(figure.axes[0], alignment, palette)
     return figure
 
 
-def paint(
-    axes: Axes, alignment: Alignment, palette: colours.Theme, scale: tuple[float, float]
-) -> None:
-    """Draw the cells: as separate tiles, or as an image if there are many."""
-    rows, columns = alignment.weights.shape
-    colouring: dict[str, Any] = {"cmap": palette.colormap(), "vmin": scale[0], "vmax": scale[1]}
-    if rows * columns <= _MOST_TILES:
-        width = 0.8 if max(rows, columns) <= 24 else 0.25
-        tiles: dict[str, Any] = {
-            "edgecolors": palette.paper,
-            "linewidth": width,
-            "antialiased": True,
-        }
-        axes.pcolormesh(alignment.masked, **colouring, **tiles)
-    else:
-        place = (0, columns, 0, rows)
-        axes.imshow(
-            alignment.masked, **colouring, origin="lower", extent=place, interpolation="nearest"
-        )
-    axes.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[], aspect="auto")
-    axes.patch.set(facecolor=palette.paper, edgecolor=palette.rule, hatch=HATCH, linewidth=0)
-    for side in axes.spines.values():
-        side.set_visible(False)
+def linked(alignment: Alignment, links: Iterable[tuple[int, int]], theme: str = "light") -> Figure:
+    """A heat map of weights, with a frame around each cell whose words are linked.
+
+    Args:
+        alignment: weights of target words (down) over source words (across).
+        links: (source, target) positions, from 0.
+        theme: "light" or "dark".
+
+    Raises:
+        ValueError: a link has no such word, or there is no such theme.
+    """
+    targets, sources = alignment.weights.shape
+    figure = heat_map(alignment, theme)
+    frame: dict[str, Any] = {"fill": False, "edgecolor": colours.theme(theme).accent}
+    for source, target in links:
+        if not (0 <= source < sources and 0 <= target < targets):
+            raise ValueError(
+                f"link {source}-{target}: the picture has {sources} source and {targets} target words"
+            )
+        cell = Rectangle((source, target), 1, 1, clip_on=False, linewidth=1.6, **frame)
+        figure.axes[0].add_patch(cell)
+    return figure
 
 
-def draw_bar(axes: Axes, palette: colours.Theme, scale: tuple[float, float]) -> None:
-    """Draw the colour scale, in percent if the weights are between 0 and 1."""
-    low, high = scale
-    steps = 128
-    axes.set(xlim=(0, 1), ylim=(low, high), xticks=[])
-    edges = [low + (high - low) * step / steps for step in range(steps + 1)]
-    for step, (start, stop) in enumerate(pairwise(edges)):
-        axes.axhspan(start, stop, color=palette.shade(step / (steps - 1)), linewidth=0)
-    shares = low >= 0 and high <= 1
-    ticks = [low + (high - low) * part / 2 for part in range(3)]
-    names = [f"{100 * tick:g}%" if shares else f"{tick:g}" for tick in ticks]
-    axes.yaxis.tick_right()
-    axes.set_yticks(ticks, labels=names, **style(palette, 7.5, palette.faint))
-    axes.tick_params(length=0, pad=3)
-    axes.set_title("weight", loc="left", pad=9, **style(palette, 7.5, palette.faint))
-    for side in axes.spines.values():
-        side.set_visible(False)
+def small_multiples(
+    panels: Sequence[Panel], theme: str = "light", *, title: str = "", subtitle: str = ""
+) -> Figure:
+    """Draw many alignments, layers down and heads across, on one colour scale.
+
+    Equal colours mean equal weights. Words are written to the left of the first head and above the first layer.
+    A layer with other keys than the layer above has words of its own.
+
+    Args:
+        panels: (layer, head, alignment) in the order to draw; a number is shown as "layer 0" or
+            "head 0", a string as it is.
+        theme: "light" or "dark".
+        title: the title of the picture.
+        subtitle: a smaller line below the title, such as the model and the attention.
+
+    Raises:
+        ValueError: there are no panels, two of one layer and head, or no such theme.
+    """
+    if not panels:
+        raise ValueError("no panels to draw: pass at least one (layer, head, alignment)")
+    layers = list(dict.fromkeys(_name("layer", layer) for layer, _, _ in panels))
+    heads = list(dict.fromkeys(_name("head", head) for _, head, _ in panels))
+    placed: dict[tuple[int, int], Alignment] = {}
+    for layer, head, alignment in panels:
+        names = _name("layer", layer), _name("head", head)
+        place = layers.index(names[0]), heads.index(names[1])
+        if place in placed:
+            raise ValueError(f"two panels for {', '.join(names)}: pass one for each layer and head")
+        placed[place] = alignment
+    with figures.quiet():
+        return _draw(placed, layers, heads, _MANY, colours.theme(theme), title, subtitle)
 
 
-@dataclass(frozen=True)
-class HeatMapLayout:
-    """Positions and sizes in inches, from the lower left corner."""
-
-    queries: list[str]
-    keys: list[str]
-    grid_width: float
-    grid_height: float
-    left: float
-    above: float
-    slanted: bool
-    width: float
-    title_height: float
-    query_type: float
-    key_type: float
-    bottom: float
-
-    @classmethod
-    def of(cls, alignment: Alignment) -> HeatMapLayout:
-        rows, columns = alignment.weights.shape
-        height, width = map(_cell, (rows, columns))
-        query_type, key_type = (
-            type_size(cell, _SMALLEST_TYPE, _LARGEST_TYPE) for cell in (height, width)
-        )
-        queries, keys = [label(q) for q in alignment.queries], [label(k) for k in alignment.keys]
-        longest_query = max(measure(query, query_type) for query in queries)
-        extents = [measure(key, key_type) for key in keys]
-        slanted = width > 0.2
-        rise = 0.72 * max(extents) + 0.12 if slanted else max(extents)
-        lean = max(
-            0.72 * extent - (columns - place - 0.5) * width for place, extent in enumerate(extents)
-        )
-        beside = max(EDGE + BAR + 0.45, lean + 0.1 if slanted else 0.0)
-        title = measure(visible(alignment.title), 11.0, "bold")
-        left = EDGE + longest_query + GAP
-        return cls(
-            queries,
-            keys,
-            columns * width,
-            rows * height,
-            left,
-            max(GAP + rise, 0.34),
-            slanted,
-            max(min(title, 6.0) + 2 * EDGE, left + columns * width + beside + EDGE),
-            0.42 if alignment.title else 0.0,
-            query_type,
-            key_type,
-            EDGE + (NOTE if alignment.has_masked else 0.0),
-        )
-
-    @property
-    def height(self) -> float:
-        return self.bottom + self.grid_height + self.above + self.title_height + EDGE
-
-    def box(self, left: float, bottom: float, width: float, height: float) -> Box:
-        return as_shares((left, bottom, width, height), self.width, self.height)
-
-
-def _cell(count: int) -> float:
-    """The side of a cell, for this number of cells in a row."""
-    return min(_CELL, max(_LONGEST_SIDE / count, _SMALLEST_CELL), _LIMIT / count)
+def _draw(
+    placed: dict[tuple[int, int], Alignment],
+    rows: list[str],
+    columns: list[str],
+    sizes: _Sizes,
+    palette: colours.Theme,
+    title: str,
+    subtitle: str = "",
+) -> Figure:
+    """Alignments by (row, column), with the names of rows and columns."""
+    short = {
+        place: ([sizes.label(q) for q in each.queries], [sizes.label(k) for k in each.keys])
+        for place, each in placed.items()
+    }
+    firsts = [short[min(place for place in placed if place[0] == row)] for row in range(len(rows))]
+    most = max(len(keys) for _, keys in firsts)
+    width = sizes.panel(most, len(columns))
+    heights = [sizes.panel(len(queries), len(rows)) for queries, _ in firsts]
+    slanted = width / most > 0.2
+    left = above = rise = 0.0
+    for row, (queries, keys) in enumerate(firsts):
+        points = sizes.type_size(heights[row] / len(queries))
+        left = max(left, *(canvas.measure(query, points) for query in queries))
+        if row == 0 or keys != firsts[row - 1][1]:
+            points = sizes.type_size(width / len(keys))
+            rise = max(canvas.measure(key, points) for key in keys) * (0.72 if slanted else 1)
+            above += rise + 0.15
+    left += max(canvas.measure(name, _NAME) for name in rows) + 0.15
+    beside = max(canvas.BAR, rise * slanted)
+    figure = canvas.blank(
+        left + len(columns) * (width + _BETWEEN) + beside,
+        above + sum(heights) + len(rows) * _BETWEEN + _ABOVE * any(columns),
+        palette,
+        title=title,
+        subtitle=subtitle,
+        masked=any(alignment.has_masked for alignment in placed.values()),
+    )
+    grid = figure.subplots(len(rows), len(columns), squeeze=False, height_ratios=heights)
+    scale = scale_of(list(placed.values()))
+    turned: dict[str, Any] = {"rotation": 90}
+    if slanted:
+        turned = {"rotation": 45, "ha": "left", "va": "baseline", "rotation_mode": "anchor"}
+    for (row, column), axes in np.ndenumerate(grid):
+        if (row, column) not in placed:
+            axes.remove()
+            continue
+        drawn = canvas.paint(axes, placed[row, column].masked, palette, scale)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+        queries, keys = short[row, column]
+        if (row - 1, column) not in short or short[row - 1, column][1] != keys:
+            axes.xaxis.tick_top()
+            points = sizes.type_size(width / len(keys))
+            canvas.write_words(axes.xaxis, keys, width, points, palette, **turned)
+        if (row, column - 1) not in short:
+            points = sizes.type_size(heights[row] / len(queries))
+            canvas.write_words(axes.yaxis, queries, heights[row], points, palette)
+            name = canvas.style(palette, _NAME, palette.faint, text=rows[row])
+            axes.set_ylabel(rows[row], rotation=0, ha="right", va="center", **name)
+        if not any((line, column) in placed for line in range(row)):
+            name = canvas.style(palette, _NAME, palette.faint, text=columns[column])
+            axes.set_title(columns[column], loc="left", **name)
+    canvas.draw_bar(figure, drawn, figure.axes, palette, "weight")
+    return figure
 
 
 def _write_numbers(axes: Axes, alignment: Alignment, palette: colours.Theme) -> None:
@@ -194,24 +212,9 @@ def _write_numbers(axes: Axes, alignment: Alignment, palette: colours.Theme) -> 
         for column, weight in enumerate(weights):
             if number := percent(weight):
                 ink = palette.ink_on((weight - low) / (high - low))
-                centred = {"ha": "center", "va": "center_baseline", **style(palette, 7.5, ink)}
-                axes.text(column + 0.5, row + 0.5, number, **centred)
+                style = {"va": "center_baseline", **canvas.style(palette, 7.5, ink)}
+                axes.text(column + 0.5, row + 0.5, number, ha="center", **style)
 
 
-def write_title(figure: Figure, title: str, palette: colours.Theme, subtitle: str = "") -> None:
-    """Write title and subtitle in the upper left corner, cropped to the figure's width."""
-    width, height = figure.get_size_inches()
-    at = EDGE / height
-    for text, points, colour in ((title, 11.0, palette.ink), (subtitle, 9.0, palette.faint)):
-        shown = fitted(text, width - 2 * EDGE)
-        placed = {"ha": "left", "va": "top", **style(palette, points, colour, text=shown)}
-        strong = "bold" if points == 11.0 else "normal"
-        figure.text(EDGE / width, 1 - at, shown, fontweight=strong, **placed)
-        at += 0.24 / height
-
-
-def write_note(figure: Figure, text: str, palette: colours.Theme) -> None:
-    """Write a line in the lower left corner."""
-    width, height = figure.get_size_inches()
-    low = {"ha": "left", "va": "bottom", **style(palette, 7.5, palette.faint, text=text)}
-    figure.text(EDGE / width, 0.5 * EDGE / height, text, **low)
+def _name(kind: str, given: int | str) -> str:
+    return canvas.label(given) if isinstance(given, str) else f"{kind} {given}"

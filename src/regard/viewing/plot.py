@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.attention.looks import Look
-from regard.viewing.alignment import Alignment, by_head, mean
+from regard.viewing.alignment import alignment_of
 from regard.viewing.pictures import heat_map
 
 if TYPE_CHECKING:
@@ -67,31 +67,3 @@ def plot(
     if others:
         raise TypeError(f"{others[0]} is only for a look, not for a translation: leave it out")
     return heat_map(alignment_of(shown, name, head, title), theme)
-
-
-def alignment_of(
-    translation: Translation,
-    name: str | None = None,
-    head: int | None = None,
-    title: str | None = None,
-) -> Alignment:
-    """One look of a translation in whole words: of one head, or the mean of all heads.
-
-    Raises:
-        ValueError: the translation has no such look.
-    """
-    name = last_cross(translation) if name is None else name
-    if name is None or name not in translation.looks:
-        known = ", ".join(translation.looks) or "none: translate with looks=True"
-        wanted = "of cross-attention" if name is None else repr(name)
-        raise ValueError(f"the translation has no look {wanted}: there are {known}")
-    look = translation.looks[name]
-    heads = by_head(look if head is None else look[..., head], *translation.labels(name))
-    said = name if head is None else f"{name}, head {head}"
-    return mean([each.words() for each in heads], title=said if title is None else title)
-
-
-def last_cross(translation: Translation) -> str | None:
-    """The name of the cross-attention of the last layer."""
-    crossing = [name for name in translation.looks if name.endswith("cross")]
-    return crossing[-1] if crossing else None

@@ -182,7 +182,7 @@ def _written(one: Aligned, links: set[Link], format: report.Format) -> str:
 
 def _draw(one: Aligned, links: set[Link], out: Path, title: str) -> None:
     from regard.viewing.alignment import Alignment
-    from regard.viewing.links import linked
+    from regard.viewing.pictures import linked
 
     if not one.source or not one.target:
         raise DataError("an empty side: there is nothing to draw")

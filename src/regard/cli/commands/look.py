@@ -125,13 +125,16 @@ def _check_name(out: Path) -> None:
 def _save(
     layers: dict[int, dict[int, Alignment]], out: Path, theme: Background, title: str, subtitle: str
 ) -> None:
-    from regard.viewing import multiples, page, pictures
+    from regard.viewing import page
 
     panels = [(layer, head, one) for layer, heads in layers.items() for head, one in heads.items()]
     if out.suffix.lower() == ".html":
         page.write(out, dict(layers.items()), title=f"{title} ({subtitle})")
-    elif len(panels) == 1:
+        return
+    from regard.viewing import pictures
+
+    if len(panels) == 1:
         drawing.save(pictures.heat_map(panels[0][2], theme), out)
     else:
-        figure = multiples.small_multiples(panels, theme, title=title, subtitle=subtitle)
+        figure = pictures.small_multiples(panels, theme, title=title, subtitle=subtitle)
         drawing.save(figure, out)

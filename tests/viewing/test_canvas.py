@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.viewing.lettering import fitted, measure
+from regard.viewing.canvas import fitted, measure
 
 ISOLATE, END = "\u2068", "\u2069"
 
