@@ -60,7 +60,7 @@ class CompiledEngine(SearchEngine):
     ) -> CompiledState:
         from regard.translation.engines.compiled.state import CompiledState
 
-        return CompiledState(self.compiled, self.compiled.encode(source, lengths))
+        return CompiledState(self.compiled, source, lengths)
 
     def step(
         self, words: Int[Tensor, " rows"], state: State

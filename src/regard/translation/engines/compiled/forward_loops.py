@@ -1,7 +1,7 @@
 """The encoder, and one step of the decoder, each as one compiled call.
 
 Rows are real words only: sentences lie one after the other, without padding. Weights lie in one
-flat array; `at` says for each layer where (see `packing`).
+flat array; `at` says for each layer where (see `weights`).
 """
 
 from __future__ import annotations
@@ -9,18 +9,24 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from regard.loops.compiling import compiled, inner
-from regard.translation.engines.compiled.attention_loops import copy, read_cached, read_span
+from regard.loops.rows import add, copy
 from regard.translation.engines.compiled.products import product
-from regard.translation.engines.compiled.row_loops import activate, add, add_bias, embed, norm
+from regard.translation.engines.compiled.row_loops import (
+    activate,
+    add_bias,
+    embed,
+    norm,
+    read_cached,
+    read_span,
+)
 from regard.translation.engines.listed_loops import product_listed
 
 # The places of a layer's weights, a bias behind its weight; one that there is not has the place -1.
-JOINED, JOINED_BIAS, OUTPUT, OUTPUT_BIAS, INNER, INNER_BIAS, OUTER, OUTER_BIAS = range(8)
-QUERY, QUERY_BIAS, SOURCE, SOURCE_BIAS, CROSS, CROSS_BIAS = range(8, 14)
+JOINED, OUTPUT, INNER, OUTER, QUERY, SOURCE, CROSS = range(0, 14, 2)
 SELF_NORM, CROSS_NORM, FORWARD_NORM = range(14, 17)
 PLACES = 17
 # Of the places behind the last layer.
-LAST_NORM, LOGITS, LOGITS_BIAS = range(3)
+LAST_NORM, LOGITS = 0, 1
 
 
 class Shape(NamedTuple):
@@ -45,8 +51,8 @@ class Workspace(NamedTuple):
     reading: Any
     out: Any
     inner: Any
-    spare: Any
-    room: Any  # heads x positions
+    spare: Any  # a tile of a product
+    scores: Any  # heads x positions
     rounded: Any  # bytes of the rows of a product; None where products are of float32
     factors: Any  # of those rows
 
@@ -63,128 +69,94 @@ def _workspace(t: Any) -> Any:
     return Workspace(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9])
 
 
-@inner
-def _join(
-    workspace: Any,
-    given: Any,
-    depth: Any,
-    rows: Any,
-    weights: Any,
-    at: Any,
-    of: Any,
-    by: Any,
-    shape: Any,
-) -> None:
-    """x = x + W given + b, normalised afterwards in post-norm models; W is at `of`, its norm at `by`."""
-    width = shape.width
-    product(given, rows, depth, weights, at[of], width, workspace, workspace.out)
-    add(workspace.x, workspace.out, rows, width, weights, at[of + 1])
-    if not shape.before:
-        norm(workspace.x, rows, width, weights, at[by], workspace.x)
+class Pass(NamedTuple):
+    """The arguments of every sublayer of a pass."""
+
+    rows: int
+    weights: Any
+    shape: Shape
+    workspace: Workspace
 
 
 @inner
-def _enter(workspace: Any, rows: Any, weights: Any, at: Any, shape: Any) -> None:
+def _enter(p: Any, norm_at: Any) -> None:
     """h, the input of a sublayer."""
-    if shape.before:
-        norm(workspace.x, rows, shape.width, weights, at, workspace.h)
+    if p.shape.before:
+        norm(p.workspace.x, p.rows, p.shape.width, p.weights, norm_at, p.workspace.h)
     else:
-        copy(workspace.h[: rows * shape.width], workspace.x[: rows * shape.width])
+        copy(p.workspace.h, 0, p.workspace.x, 0, p.rows * p.shape.width)
 
 
 @inner
-def _forward(workspace: Any, rows: Any, weights: Any, at: Any, shape: Any) -> None:
-    """x + W2 f(W1 x + b1) + b2."""
-    _enter(workspace, rows, weights, at[FORWARD_NORM], shape)
-    product(
-        workspace.h, rows, shape.width, weights, at[INNER], shape.inner, workspace, workspace.inner
-    )
-    activate(workspace.inner, rows, shape.inner, weights, at[INNER_BIAS], shape.kind)
-    _join(workspace, workspace.inner, shape.inner, rows, weights, at, OUTER, FORWARD_NORM, shape)
-
-
-@inner
-def _ask(
-    workspace: Any, rows: Any, weights: Any, at: Any, of: Any, width: Any, out: Any, shape: Any
-) -> None:
+def _project(p: Any, at: Any, of: Any, width: Any, out: Any) -> None:
     """out = W h + b, W at `of`."""
-    product(workspace.h, rows, shape.width, weights, at[of], width, workspace, out)
-    add_bias(out, rows, width, weights, at[of + 1])
+    product(p.workspace.h, p.rows, p.shape.width, p.weights, at[of], width, p.workspace, out)
+    add_bias(out, p.rows, width, p.weights, at[of + 1])
 
 
 @inner
-def _read(
-    workspace: Any,
-    apart: Any,
-    memory: Any,
-    stride: Any,
-    keys: Any,
-    first: Any,
-    last: Any,
-    shape: Any,
-) -> None:
+def _join(p: Any, given: Any, depth: Any, at: Any, of: Any, by: Any) -> None:
+    """x = x + W given + b, normalised afterwards in post-norm models; W is at `of`, its norm at `by`."""
+    x, out, rows, width, weights = p.workspace.x, p.workspace.out, p.rows, p.shape.width, p.weights
+    product(given, rows, depth, weights, at[of], width, p.workspace, out)
+    add(x, 0, out, 0, rows * width)
+    add_bias(x, rows, width, weights, at[of + 1])
+    if not p.shape.before:
+        norm(x, rows, width, weights, at[by], x)
+
+
+@inner
+def _forward(p: Any, at: Any) -> None:
+    """x + W2 f(W1 x + b1) + b2."""
+    inner, depth = p.workspace.inner, p.shape.inner
+    _enter(p, at[FORWARD_NORM])
+    product(p.workspace.h, p.rows, p.shape.width, p.weights, at[INNER], depth, p.workspace, inner)
+    activate(inner, p.rows, depth, p.weights, at[INNER + 1], p.shape.kind)
+    _join(p, inner, depth, at, OUTER, FORWARD_NORM)
+
+
+@inner
+def _read(p: Any, apart: Any, memory: Any, stride: Any, keys: Any, first: Any, last: Any) -> None:
     """Each row's reading of its span of a memory, see `read_span`; queries lie so far apart."""
-    width = shape.width
+    width, heads, scale, scores = p.shape.width, p.shape.heads, p.shape.scale, p.workspace.scores
     for r in range(len(first)):
-        query = workspace.joined[r * apart : r * apart + width]
-        out = workspace.reading[r * width : r * width + width]
-        read_span(
-            query,
-            memory,
-            stride,
-            keys,
-            first[r],
-            last[r],
-            shape.heads,
-            shape.scale,
-            workspace.room,
-            out,
-        )
+        query = p.workspace.joined[r * apart : r * apart + width]
+        out = p.workspace.reading[r * width : r * width + width]
+        read_span(query, memory, stride, keys, first[r], last[r], heads, scale, scores, out)
 
 
 @compiled
 def encode(
-    words: Any,
-    places: Any,
-    first: Any,
-    last: Any,
-    table: Any,
-    positions: Any,
-    weights: Any,
-    at: Any,
-    end: Any,
-    layer_shape: Any,
-    workspace_parts: Any,
+    words: Any, places: Any, first: Any, last: Any, embedding: Any, packed: Any, parts: Any
 ) -> None:
     """The states of the words, in h; word r reads words first[r] up to last[r].
 
     Args:
-        layer_shape, workspace_parts: a `Shape` and a `Workspace` as plain tuples.
+        embedding: the word vectors, and those of the positions.
+        packed: the weights, their places, and those behind the last layer.
+        parts: a `Shape` and a `Workspace` as plain tuples.
     """
-    shape, workspace = _shape(layer_shape), _workspace(workspace_parts)
-    rows, width = len(words), shape.width
-    embed(words, places, table, shape.factor, positions, workspace.x)
+    (table, positions), (weights, at, end) = embedding, packed
+    p = Pass(len(words), weights, _shape(parts[0]), _workspace(parts[1]))
+    width, joined = p.shape.width, p.workspace.joined
+    embed(words, places, table, p.shape.factor, positions, p.workspace.x)
     for layer in range(len(at)):
         own = at[layer]
-        _enter(workspace, rows, weights, own[SELF_NORM], shape)
-        _ask(workspace, rows, weights, own, JOINED, 3 * width, workspace.joined, shape)
-        _read(workspace, 3 * width, workspace.joined, 3 * width, width, first, last, shape)
-        _join(workspace, workspace.reading, width, rows, weights, own, OUTPUT, SELF_NORM, shape)
-        _forward(workspace, rows, weights, own, shape)
-    _enter(workspace, rows, weights, end[LAST_NORM], shape)
+        _enter(p, own[SELF_NORM])
+        _project(p, own, JOINED, 3 * width, joined)
+        _read(p, 3 * width, joined, 3 * width, width, first, last)
+        _join(p, p.workspace.reading, width, own, OUTPUT, SELF_NORM)
+        _forward(p, own)
+    _enter(p, end[LAST_NORM])
 
 
 @compiled
-def project(
-    states: Any, rows: Any, weights: Any, at: Any, width: Any, workspace_parts: Any, sources: Any
-) -> None:
-    """Each layer's keys and values of the source."""
-    workspace = _workspace(workspace_parts)
+def project(rows: Any, packed: Any, parts: Any, sources: Any) -> None:
+    """Each decoder layer's keys and values of the source, whose states are in h."""
+    weights, at, _ = packed
+    p = Pass(rows, weights, _shape(parts[0]), _workspace(parts[1]))
     for layer in range(len(at)):
-        product(
-            states, rows, width, weights, at[layer, SOURCE], 2 * width, workspace, sources[layer]
-        )
-        add_bias(sources[layer], rows, 2 * width, weights, at[layer, SOURCE_BIAS])
+        _project(p, at[layer], SOURCE, 2 * p.shape.width, sources[layer])
 
 
 @compiled
@@ -194,59 +166,48 @@ def step(
     first: Any,
     last: Any,
     sources: Any,
-    said: Any,
-    steps: Any,
-    came: Any,
-    table: Any,
-    positions: Any,
-    weights: Any,
-    at: Any,
-    end: Any,
-    lists: Any,
-    own_list: Any,
-    output: Any,
-    output_bias: Any,
-    layer_shape: Any,
-    workspace_parts: Any,
+    cached: Any,
+    embedding: Any,
+    packed: Any,
+    listed: Any,
+    parts: Any,
     logits: Any,
 ) -> None:
-    """One word a row: write what it says into `said`, and the logits of the next.
+    """One word a row: write its keys and values into the cache, and the logits of the next.
 
     Args:
         first, last: each row's source in `sources`, keys and values layer by layer.
-        said: keys and values by layer, step and row.
-        steps: so far, this one included.
-        came: the row in which each row's ancestor of a step wrote.
-        lists, own_list: the words whose logits are wanted, and which of these lists is each row's; lists of
-            no words where all are wanted.
-        output, output_bias: of the output layer, as lists need it.
-        layer_shape, workspace_parts: a `Shape` and a `Workspace` as plain tuples.
+        cached: keys and values by layer, step and row; the steps so far, this one included; and the row in which
+            each row's ancestor of a step wrote.
+        embedding, packed, parts: as of `encode`.
+        listed: the words whose logits are wanted, which of these lists is each row's, and weight and bias of the
+            output layer; lists of no words where all are wanted.
     """
-    shape, workspace = _shape(layer_shape), _workspace(workspace_parts)
-    rows, width = len(words), shape.width
-    embed(words, places, table, shape.factor, positions, workspace.x)
+    (cache, steps, came), (table, positions), (weights, at, end) = cached, embedding, packed
+    p = Pass(len(words), weights, _shape(parts[0]), _workspace(parts[1]))
+    rows, width, heads, scale = p.rows, p.shape.width, p.shape.heads, p.shape.scale
+    joined, reading, scores = p.workspace.joined, p.workspace.reading, p.workspace.scores
+    embed(words, places, table, p.shape.factor, positions, p.workspace.x)
     for layer in range(len(at)):
         own = at[layer]
-        _enter(workspace, rows, weights, own[SELF_NORM], shape)
-        _ask(workspace, rows, weights, own, JOINED, 3 * width, workspace.joined, shape)
+        _enter(p, own[SELF_NORM])
+        _project(p, own, JOINED, 3 * width, joined)
         for r in range(rows):
-            start = r * 3 * width
-            copy(said[layer, steps - 1, r], workspace.joined[start + width : start + 3 * width])
+            copy(cache[layer, steps - 1, r], 0, joined, (3 * r + 1) * width, 2 * width)
             came[r, steps - 1] = r
         for r in range(rows):
-            start, out = r * 3 * width, workspace.reading[r * width : r * width + width]
-            query = workspace.joined[start : start + width]
-            read_cached(
-                query, said[layer], steps, came[r], shape.heads, shape.scale, workspace.room, out
-            )
-        _join(workspace, workspace.reading, width, rows, weights, own, OUTPUT, SELF_NORM, shape)
-        _enter(workspace, rows, weights, own[CROSS_NORM], shape)
-        _ask(workspace, rows, weights, own, QUERY, width, workspace.joined, shape)
-        _read(workspace, width, sources[layer], 2 * width, 0, first, last, shape)
-        _join(workspace, workspace.reading, width, rows, weights, own, CROSS, CROSS_NORM, shape)
-        _forward(workspace, rows, weights, own, shape)
-    _enter(workspace, rows, weights, end[LAST_NORM], shape)
+            query = joined[3 * r * width : (3 * r + 1) * width]
+            out = reading[r * width : r * width + width]
+            read_cached(query, cache[layer], steps, came[r], heads, scale, scores, out)
+        _join(p, reading, width, own, OUTPUT, SELF_NORM)
+        _enter(p, own[CROSS_NORM])
+        _project(p, own, QUERY, width, joined)
+        _read(p, width, sources[layer], 2 * width, 0, first, last)
+        _join(p, reading, width, own, CROSS, CROSS_NORM)
+        _forward(p, own)
+    _enter(p, end[LAST_NORM])
+    lists, own_list, output, bias = listed
     if lists.shape[1]:
-        product_listed(workspace.h, rows, width, lists, own_list, output, output_bias, logits)
+        product_listed(p.workspace.h, rows, width, lists, own_list, output, bias, logits)
     else:
-        _ask(workspace, rows, weights, end, LOGITS, shape.vocabulary, logits, shape)
+        _project(p, end, LOGITS, p.shape.vocabulary, logits)

@@ -1,36 +1,22 @@
-"""The weights of a Transformer as the compiled loops read them, and its encoder."""
+"""A Transformer as the compiled loops read it, and its encoder."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import sinusoidal
-from regard.translation.engines.compiled import forward_loops, products, row_loops
-from regard.translation.engines.compiled.weights import Array, PackedWeights
+from regard.translation.engines.compiled import forward_loops as loops
+from regard.translation.engines.compiled import products, row_loops
+from regard.translation.models.transformer import DecoderLayer, EncoderLayer, Transformer
 
-if TYPE_CHECKING:
-    from regard.translation.models.transformer.model import Transformer
-
+Array = np.ndarray[Any, Any]
+_LINE = 16  # numbers: each part begins on a cache line
 _ACTIVATIONS = {"relu": row_loops.RELU, "gelu": row_loops.GELU, "silu": row_loops.SILU}
-
-
-@dataclass(frozen=True)
-class CompiledEncoded:
-    """The encoder's states of every real word, flat, and where each sentence's begin and end."""
-
-    states: Array
-    words: int
-    first: Array
-    last: Array
-
-    @property
-    def longest(self) -> int:
-        return int((self.last - self.first).max())
 
 
 class CompiledModel:
@@ -39,19 +25,19 @@ class CompiledModel:
     def __init__(self, model: Transformer, *, rounded: bool = False) -> None:
         settings = model.settings
         self.width, self.heads, self.rounded = settings.width, settings.heads, rounded
-        self.encoder = PackedWeights(model.encoder, model.encoder_norm, None, rounded)
-        self.decoder = PackedWeights(model.decoder, model.decoder_norm, model.output, rounded)
+        self.encoder = _Packing(rounded).side(model.encoder, model.encoder_norm, None)
+        self.decoder = _Packing(rounded).side(model.decoder, model.decoder_norm, model.output)
         # Of rows that lie otherwise numba would compile all of it once more.
         self.reads = model.source_embedding.weight.detach().contiguous().numpy()
         self.writes = model.target_embedding.weight.detach().contiguous().numpy()
         # As lists of words read it, which take a row here and there.
-        self.output = model.output.weight.detach().contiguous().numpy()
-        bias = model.output.bias
-        self.output_bias = (
-            np.zeros(len(self.output), np.float32) if bias is None else bias.detach().numpy()
+        output, bias = model.output.weight.detach().contiguous().numpy(), model.output.bias
+        self.output = (
+            output,
+            np.zeros(len(output), np.float32) if bias is None else bias.detach().numpy(),
         )
         factor = settings.width**0.5 if settings.scale_embedding else 1.0
-        self.shape = forward_loops.Shape(
+        self.shape = loops.Shape(
             width=settings.width,
             inner=settings.feed_forward,
             heads=settings.heads,
@@ -79,63 +65,49 @@ class CompiledModel:
             numbered = self._numbered = sinusoidal(2 * count, self.width).float().numpy()
         return numbered
 
-    def workspace(self, count: int, positions: int) -> forward_loops.Workspace:
-        """Buffers for so many rows that read so many positions."""
-        width = self.width
-        return forward_loops.Workspace(
-            x=_flat(count * width),
-            h=_flat(count * width),
-            joined=_flat(count * 3 * width),
-            reading=_flat(count * width),
-            out=_flat(count * width),
-            inner=_flat(count * self.shape.inner),
-            spare=_flat(products.ROWS * products.COLUMNS),
-            room=_flat(self.heads * positions).reshape(self.heads, positions),
-            rounded=self._bytes(count) if self.rounded else None,
-            factors=_flat(count) if self.rounded else None,
+    def workspace(self, rows: int, positions: int) -> loops.Workspace:
+        """Buffers for so many rows that read so many positions. torch starts each on a cache line."""
+
+        def numbers(*shape: int) -> Array:
+            made: Array = torch.empty(shape).numpy()
+            return made
+
+        groups = -(-max(self.width, self.shape.inner) // products.FOUR)
+        return loops.Workspace(
+            x=numbers(rows * self.width),
+            h=numbers(rows * self.width),
+            joined=numbers(rows * 3 * self.width),
+            reading=numbers(rows * self.width),
+            out=numbers(rows * self.width),
+            inner=numbers(rows * self.shape.inner),
+            spare=numbers(products.ROWS * products.COLUMNS),
+            scores=numbers(self.heads, positions),
+            rounded=numbers(rows * groups).view(np.uint8) if self.rounded else None,
+            factors=numbers(rows) if self.rounded else None,
         )
 
-    def _bytes(self, count: int) -> Array:
-        groups = -(-max(self.width, self.shape.inner) // products.FOUR)
-        room: Array = torch.empty(count * groups * products.FOUR, dtype=torch.uint8).numpy()
-        return room
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Array, Array, Array]:
+        """The encoder over the words of all sentences, one sentence after the other.
 
-    def encode(self, source: Tensor, lengths: Tensor) -> CompiledEncoded:
-        """The encoder over the words of all sentences, one sentence after the other."""
+        Returns:
+            Each decoder layer's keys and values of the words, and where the words of each sentence begin and end.
+        """
         counts = lengths.numpy().astype(np.int64, copy=False)
-        if counts.max() > source.shape[1]:
-            raise ValueError(
-                f"a length of {counts.max()} in a batch of {source.shape[1]} positions"
-            )
+        longest = int(counts.max())
+        if longest > source.shape[1]:
+            raise ValueError(f"a length of {longest} in a batch of {source.shape[1]} positions")
         last = np.cumsum(counts)
         first = last - counts
         words = ids(source[torch.arange(source.shape[1]) < lengths[:, None]], self.reads)
         starts, ends = np.repeat(first, counts), np.repeat(last, counts)
-        longest = int(counts.max())
-        workspace = self.workspace(len(words), longest)
-        forward_loops.encode(
-            *(words, np.arange(len(words)) - starts, starts, ends),
-            *(self.reads, self.positions(longest)),
-            *(self.encoder.weights, self.encoder.places, self.encoder.end),
-            *(tuple(self.shape), tuple(workspace)),
-        )
-        return CompiledEncoded(workspace.h, len(words), first, last)
-
-    def sources(self, encoded: CompiledEncoded) -> Array:
-        """Each decoder layer's keys and values of the source, projected once."""
-        count = 2 * self.width * encoded.words
-        projected = torch.empty(len(self.decoder.places), count).numpy()
-        packing = self.decoder
-        forward_loops.project(
-            encoded.states,
-            encoded.words,
-            packing.weights,
-            packing.places,
-            self.width,
-            tuple(self.workspace(encoded.words, 1)),
-            projected,
-        )
-        return projected
+        parts = tuple(self.shape), tuple(self.workspace(len(words), longest))
+        embedding = self.reads, self.positions(longest)
+        places = np.arange(len(words)) - starts
+        loops.encode(words, places, starts, ends, embedding, tuple(self.encoder), parts)
+        size = 2 * self.width * len(words)
+        sources: Array = torch.empty(len(self.decoder.places), size).numpy()
+        loops.project(len(words), tuple(self.decoder), parts, sources)
+        return sources, first, last
 
 
 def ids(words: Tensor, table: Array) -> Array:
@@ -148,7 +120,80 @@ def ids(words: Tensor, table: Array) -> Array:
     return found
 
 
-def _flat(numbers: int) -> Array:
-    """A buffer of this many numbers. It comes from torch, which starts it on a cache line."""
-    room: Array = torch.empty(numbers).numpy()
-    return room
+class PackedWeights(NamedTuple):
+    """All weights of one side of a Transformer in one flat array.
+
+    Attributes:
+        places: of each layer's weights, by `forward_loops.PLACES`.
+        end: of those behind the last layer.
+    """
+
+    weights: Array
+    places: Array
+    end: Array
+
+
+class _Packing:
+    """Puts weights one after the other."""
+
+    def __init__(self, rounded: bool) -> None:
+        self._packed = products.packed_rounded if rounded else products.packed
+        self._parts: list[Tensor] = []
+        self._size = 0
+
+    def side(
+        self, layers: nn.ModuleList, last: nn.Module, output: nn.Linear | None
+    ) -> PackedWeights:
+        """The weights of the layers, of the norm behind them, if it is one, and of an output layer."""
+        places: Array = np.full((len(layers), loops.PLACES), -1, np.int64)
+        end: Array = np.full(3, -1, np.int64)
+        for own, layer in zip(places, layers, strict=True):
+            if not isinstance(layer, EncoderLayer | DecoderLayer):
+                raise TypeError(f"a {type(layer).__name__} is no layer of a Transformer")
+            self._layer(own, layer)
+        if isinstance(last, nn.LayerNorm):
+            end[loops.LAST_NORM] = self._norm(last)
+        if output is not None:
+            self._product(end, loops.LOGITS, output)
+        # torch starts its memory on a cache line.
+        return PackedWeights(torch.cat([*self._parts, torch.zeros(1)]).numpy(), places, end)
+
+    def _layer(self, at: Array, layer: EncoderLayer | DecoderLayer) -> None:
+        self._product(at, loops.JOINED, *_inputs(layer.self_attention))
+        self._product(at, loops.OUTPUT, layer.self_attention.output_projection, bias=True)
+        self._product(at, loops.INNER, layer.feed_forward.inner, bias=True)
+        self._product(at, loops.OUTER, layer.feed_forward.outer, bias=True)
+        at[loops.SELF_NORM] = self._norm(layer.self_residual.norm)
+        at[loops.FORWARD_NORM] = self._norm(layer.feed_forward_residual.norm)
+        if isinstance(layer, DecoderLayer):
+            query, *source = _inputs(layer.cross_attention)
+            self._product(at, loops.QUERY, query)
+            self._product(at, loops.SOURCE, *source)
+            self._product(at, loops.CROSS, layer.cross_attention.output_projection, bias=True)
+            at[loops.CROSS_NORM] = self._norm(layer.cross_residual.norm)
+
+    def _product(self, at: Array, place: int, *layers: nn.Linear, bias: bool = False) -> None:
+        """Layers of one input, side by side, and their bias, which may be left out where `bias` is False."""
+        at[place] = self._put(self._packed(torch.cat([layer.weight.detach() for layer in layers])))
+        if bias or any(layer.bias is not None for layer in layers):
+            each = [
+                layer.weight.new_zeros(layer.out_features)
+                if layer.bias is None
+                else layer.bias.detach()
+                for layer in layers
+            ]
+            at[place + 1] = self._put(torch.cat(each))
+
+    def _norm(self, norm: nn.LayerNorm) -> int:
+        weight, bias = norm.weight.detach(), norm.bias.detach()
+        return self._put(torch.cat([weight, bias, weight.new_tensor([norm.eps])]))
+
+    def _put(self, part: Tensor) -> int:
+        at, gap = self._size, -len(part) % _LINE
+        self._parts += [part, part.new_zeros(gap)]
+        self._size += len(part) + gap
+        return at
+
+
+def _inputs(attention: MultiHeadAttention) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+    return attention.query_projection, attention.key_projection, attention.value_projection

@@ -1,4 +1,10 @@
-"""The operations on a row between two products: norms, biases, activations. Arrays are flat."""
+"""The operations between two products, row by row: norms, biases, activations and attention. Arrays are flat.
+
+    out = sum_t softmax_t(q . k_t / sqrt(d)) v_t        for each head
+
+The keys and values of one position lie side by side, all heads of the keys first. One query is read
+at a time: the memories of a translation are short, and a product of one row gains nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +15,18 @@ import numpy as np
 
 from regard.loops.compiling import inner, inner_sum, lanes
 from regard.loops.exponentials import exponential
+from regard.loops.rows import add, clear, dot
 
 RELU, GELU, SILU = range(3)
 
 
 @inner_sum
-def _mean(row: Any) -> Any:
+def _sum(row: Any) -> Any:
     lanes()
     total = np.float32(0)
     for i in range(np.uint64(row.size)):
         total += row[i]
-    return total / np.float32(row.size)
+    return total
 
 
 @inner_sum
@@ -44,25 +51,9 @@ def norm(x: Any, rows: Any, width: Any, weights: Any, at: Any, out: Any) -> None
     epsilon = weights[at + 2 * width]
     for r in range(rows):
         row = x[r * width : r * width + width]
-        mean = _mean(row)
+        mean = _sum(row) / np.float32(width)
         by = np.float32(1) / np.float32(math.sqrt(_variance(row, mean) + epsilon))
         _scale(row, mean, by, weight, bias, out[r * width : r * width + width])
-
-
-@inner
-def _add(row: Any, more: Any) -> None:
-    lanes()
-    for i in range(np.uint64(row.size)):
-        row[i] += more[i]
-
-
-@inner
-def add(x: Any, more: Any, rows: Any, width: Any, weights: Any, at: Any) -> None:
-    """x += more + b."""
-    for r in range(rows):
-        row = x[r * width : r * width + width]
-        _add(row, more[r * width : r * width + width])
-        _add(row, weights[at : at + width])
 
 
 @inner
@@ -70,7 +61,7 @@ def add_bias(x: Any, rows: Any, width: Any, weights: Any, at: Any) -> None:
     """x += b; nothing where there is none, at a negative place."""
     if at >= 0:
         for r in range(rows):
-            _add(x[r * width : r * width + width], weights[at : at + width])
+            add(x, r * width, weights, at, width)
 
 
 @inner
@@ -125,3 +116,88 @@ def activate(x: Any, rows: Any, width: Any, weights: Any, at: Any, kind: Any) ->
             _silu(row, bias)
         else:
             _gelu(row, bias)
+
+
+@inner
+def _exponentials(scores: Any, most: Any) -> None:
+    lanes()
+    for t in range(np.uint64(scores.size)):
+        scores[t] = exponential(scores[t] - most)
+
+
+@inner
+def _softmax(scores: Any, heads: Any, count: Any) -> None:
+    """Scores to weights, in place, for every head."""
+    for h in range(heads):
+        row = scores[h, :count]
+        most = row[0]
+        for t in range(1, count):
+            most = max(most, row[t])
+        _exponentials(row, most)
+        by = np.float32(1) / _sum(row)
+        for t in range(count):
+            row[t] *= by
+
+
+@inner
+def _score(query: Any, key: Any, heads: Any, scale: Any, t: Any, scores: Any) -> None:
+    d = query.size // heads
+    for h in range(heads):
+        scores[h, t] = scale * dot(query, h * d, key, h * d, d)
+
+
+@inner
+def _add_scaled(out: Any, row: Any, by: Any) -> None:
+    lanes()
+    for i in range(np.uint64(out.size)):
+        out[i] += by * row[i]
+
+
+@inner
+def _blend(value: Any, heads: Any, t: Any, weights: Any, out: Any) -> None:
+    d = out.size // heads
+    for h in range(heads):
+        _add_scaled(out[h * d : h * d + d], value[h * d : h * d + d], weights[h, t])
+
+
+@inner
+def read_span(
+    query: Any,
+    memory: Any,
+    stride: Any,
+    keys: Any,
+    first: Any,
+    last: Any,
+    heads: Any,
+    scale: Any,
+    scores: Any,
+    out: Any,
+) -> None:
+    """Read a flat memory's positions from `first` up to `last`.
+
+    Position t's numbers begin at t `stride`; `keys` further on are its key and then its value.
+    `scores` is a buffer: heads x positions.
+    """
+    width, count = out.size, last - first
+    for t in range(count):
+        at = (first + t) * stride + keys
+        _score(query, memory[at : at + width], heads, scale, t, scores)
+    _softmax(scores, heads, count)
+    clear(out, 0, width)
+    for t in range(count):
+        at = (first + t) * stride + keys + width
+        _blend(memory[at : at + width], heads, t, scores, out)
+
+
+@inner
+def read_cached(
+    query: Any, cache: Any, steps: Any, came: Any, heads: Any, scale: Any, scores: Any, out: Any
+) -> None:
+    """Read the keys and values that a row's ancestors wrote: at step t, it was row came[t]."""
+    width = out.size
+    for t in range(steps):
+        _score(query, cache[t, came[t], :width], heads, scale, t, scores)
+    _softmax(scores, heads, steps)
+    clear(out, 0, width)
+    for t in range(steps):
+        _blend(cache[t, came[t], width:], heads, t, scores, out)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.translation.engines.compiled import forward_loops
-from regard.translation.engines.compiled.model import CompiledEncoded, CompiledModel, ids
-from regard.translation.engines.compiled.weights import Array
+from regard.translation.engines.compiled.model import Array, CompiledModel, ids
 
 _STEPS = 32  # room for so many words at first
 _NO_LISTS = np.empty((1, 0), np.int64)
@@ -23,15 +22,14 @@ class CompiledState:
     changes then. For each row and step it has the row in which its entry was written.
     """
 
-    def __init__(self, model: CompiledModel, encoded: CompiledEncoded) -> None:
-        self.model, self.sources = model, model.sources(encoded)
-        self.first, self.last = encoded.first, encoded.last
-        self.steps, rows = 0, len(encoded.first)
+    def __init__(self, model: CompiledModel, source: Tensor, lengths: Tensor) -> None:
+        self.model, self.steps, rows = model, 0, len(source)
+        self.sources, self.first, self.last = model.encode(source, lengths)
         layers = len(model.decoder.places)
         self.entries: Array = np.empty((layers, _STEPS, rows, 2 * model.width), np.float32)
         self.came: Array = np.zeros((rows, _STEPS), np.int64)
         self._logits = torch.empty(0, 0)
-        self._workspace = model.workspace(rows, max(_STEPS, encoded.longest))
+        self._workspace = model.workspace(rows, max(_STEPS, source.shape[1]))
 
     def select(self, rows: Tensor) -> Self:
         """These rows; like a step, it uses the state up."""
@@ -53,10 +51,12 @@ class CompiledState:
         logits = self._logits[:rows]
         forward_loops.step(
             *(read, np.full(rows, self.steps - 1), self.first, self.last, self.sources),
-            *(self.entries, self.steps, self.came, model.writes, model.positions(self.steps)),
-            *(model.decoder.weights, model.decoder.places, model.decoder.end),
-            *(lists, own, model.output, model.output_bias),
-            *(tuple(model.shape), tuple(self._workspace), logits.view(-1).numpy()),
+            (self.entries, self.steps, self.came),
+            (model.writes, model.positions(self.steps)),
+            tuple(model.decoder),
+            (lists, own, *model.output),
+            (tuple(model.shape), tuple(self._workspace)),
+            logits.view(-1).numpy(),
         )
         return logits
 
@@ -64,14 +64,13 @@ class CompiledState:
         """One step more, of so many rows."""
         self.steps += 1
         layers, steps, slots, width = self.entries.shape
-        read = self._workspace.room.shape[1]
+        read = self._workspace.scores.shape[1]
         if rows * self.model.width > len(self._workspace.x) or self.steps > read:
             self._workspace = self.model.workspace(rows, max(2 * self.steps, read))
         if self.steps > steps or rows > slots:
             room = 2 * steps if self.steps > steps else steps
             entries = np.empty((layers, room, max(slots, rows), width), np.float32)
             entries[:, :steps, :slots] = self.entries
-            self.entries = entries
             came = np.zeros((len(self.came), room), np.int64)
             came[:, :steps] = self.came
-            self.came = came
+            self.entries, self.came = entries, came
