@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from itertools import islice, zip_longest
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.aligning import aligned, choosing
-from regard.cli.aligning.aligned import LinkMethod, LinkOptions
+from regard.cli import choosing
+from regard.cli.aligning import LinkMethod, LinkOptions, Words, open_aligner
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_picture
 from regard.cli.options.model import ModelOptions
-from regard.cli.output import drawing, report, streams
+from regard.cli.output import answers, drawing, report, streams
 from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from regard.translation.evaluation.alignment import Link
 
 _CHUNK = 256
-Words = list[str]
 
 
 def align(
@@ -77,9 +76,7 @@ def align(
             )
         if limit is not None and limit < 1:
             raise ConfigurationError(f"--limit {limit}: use a whole number, 1 or more")
-        lines = None
-        if source is not None and target is not None:
-            lines = corpora.found(Path(source)), corpora.found(Path(target))
+        lines = None if source is None else Path(source), None if target is None else Path(target)
         choosing.choose(model, corpora.found(choose), lines, flip, limit, store, format)
         return
     if source is None or target is None:
@@ -88,11 +85,10 @@ def align(
         raise ConfigurationError("--flip, --limit and --no-store belong to --choose")
     if out is not None:
         check_picture(out)
-    pairs = _texts(source, target) if text else _lines(source, target)
-    forward = aligned.open_aligner(model, links)
-    backward = None
-    if reverse_model is not None:
-        backward = aligned.open_aligner(ModelOptions(reverse_model, device=model.device))
+    pairs = _pairs(source, target, text)
+    forward = open_aligner(model, links)
+    reverse = reverse_model and ModelOptions(reverse_model, device=model.device)
+    backward = open_aligner(reverse) if reverse else None
     _print(forward, backward, pairs, format, out, f"{Path(model.model).name}: word links")
 
 
@@ -105,11 +101,17 @@ def _print(
     title: str,
 ) -> None:
     """A line of links for each pair; a picture of the only one."""
+    from regard.translation.aligning.aligner import grown
+
     unread = 0
     while some := list(islice(pairs, _CHUNK)):
         if out is not None and len(some) > 1:
             raise ConfigurationError("--out draws one pair: use --text, or files of one line")
-        for one, links in _link(forward, backward, some):
+        ours = forward.align(some)
+        linked = [one.links for one in ours]
+        if backward is not None:
+            linked = grown(ours, backward.align([(target, source) for source, target in some]))
+        for one, links in zip(ours, linked, strict=True):
             unread += one.unread
             if out is not None:
                 _draw(one, links, out, title)
@@ -118,66 +120,29 @@ def _print(
         report.note(f"{unread} words lie beyond what the model reads of a sentence: without links")
 
 
-def _texts(source: str, target: str) -> Iterator[tuple[Words, Words]]:
+def _pairs(source: str, target: str, text: bool) -> Iterator[tuple[Words, Words]]:
+    """The words of two sentences, or of the lines of two files."""
     from regard.translation.aligning.words import words_of
+    from regard.translation.text.corpora import Parallel
 
-    yield words_of(streams.argument(source)), words_of(streams.argument(target))
-
-
-def _lines(source: str, target: str) -> Iterator[tuple[Words, Words]]:
-    """The pairs of two files. Each file is read twice, so that unequal counts are reported before the first link.
-
-    The lines of a file that can be read only once, such as a pipe, are kept in memory.
-    """
-    from regard.translation.aligning.words import words_of
-    from regard.translation.text.corpora import read_lines
-
-    paths = [corpora.found(Path(streams.argument(each))) for each in (source, target)]
-    for path in paths:
-        if not os.path.exists(path) and any(c.isspace() for c in str(path)):
-            raise DataError(f"{path}: no such file; for two sentences add --text")
-    kept = [None if os.path.isfile(path) else list(read_lines(path)) for path in paths]
-
-    def lines(side: int) -> Iterable[str]:
-        held = kept[side]
-        return read_lines(paths[side]) if held is None else held
-
-    counts = [sum(1 for _ in lines(side)) for side in (0, 1)]
-    if counts[0] != counts[1]:
-        raise DataError(
-            f"{paths[0]} has {counts[0]} lines and {paths[1]} has {counts[1]}: "
-            "line n of one must be the translation of line n of the other"
-        )
-    both = zip_longest(lines(0), lines(1), fillvalue="")
-    return ((words_of(ours), words_of(theirs)) for ours, theirs in both)
-
-
-def _link(
-    forward: Aligner, backward: Aligner | None, pairs: list[tuple[Words, Words]]
-) -> Iterator[tuple[Aligned, set[Link]]]:
-    ours = forward.align(pairs)
-    if backward is None:
-        yield from ((one, one.links) for one in ours)
-        return
-    from regard.translation.aligning.aligner import grown
-
-    theirs = backward.align([(target, source) for source, target in pairs])
-    yield from zip(ours, grown(ours, theirs), strict=True)
+    both = streams.argument(source), streams.argument(target)
+    rows = iter([both])
+    if not text:
+        paths = [corpora.found(Path(each)) for each in both]
+        for path in paths:
+            if not os.path.exists(path) and any(c.isspace() for c in str(path)):
+                raise DataError(f"{path}: no such file; for two sentences add --text")
+        rows = Parallel(*paths).rows()
+    return ((words_of(ours), words_of(theirs)) for ours, theirs in rows)
 
 
 def _written(one: Aligned, links: set[Link], format: report.Format) -> str:
     ordered = sorted(links)
     if format == report.Format.text:
-        return " ".join(f"{source}-{target}" for source, target in ordered)
-    return report.as_json(
-        {
-            "source": one.source,
-            "target": one.target,
-            "links": ordered,
-            "weights": [round(float(one.weights[target, source]), 4) for source, target in ordered],
-        },
-        indent=None,
-    )
+        return answers.pharaoh(ordered)
+    weights = [round(float(one.weights[target, source]), 4) for source, target in ordered]
+    written = {"source": one.source, "target": one.target, "links": ordered, "weights": weights}
+    return report.as_json(written, indent=None)
 
 
 def _draw(one: Aligned, links: set[Link], out: Path, title: str) -> None:

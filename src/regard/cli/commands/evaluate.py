@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from regard.cli.evaluating import linking, testsets
-from regard.cli.evaluating.testsets import System, TestSet
+from regard import files
+from regard.cli import aligning, evaluating
+from regard.cli.evaluating import System, TestSet
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_writable
 from regard.cli.options.model import ModelOptions, SpeedOptions
@@ -60,13 +62,12 @@ def evaluate(
     """
     search.check()
     system = System(model, search, speed)
-    if hypotheses is not None:
-        hypotheses = corpora.found(hypotheses)
+    hypotheses = corpora.found(hypotheses)
     if alignments is not None:
         if test.tsv or test.generated or system.given or out or baseline:
             raise ConfigurationError("--alignments scores links: give no options of translations")
-        gold = corpora.found(alignments)
-        linking.evaluate(gold, model, hypotheses, (test.source, test.target), flip, format)
+        gold, lines = corpora.found(alignments), (test.source, test.target)
+        aligning.score_links(gold, model, hypotheses, lines, flip, format)
         return
     if flip:
         raise ConfigurationError("--flip belongs to --alignments")
@@ -85,16 +86,16 @@ def evaluate(
     doubts = None
     if hypotheses is not None:
         pairs = test.pairs()
-        texts, how = testsets.translations_in(hypotheses, len(pairs)), str(hypotheses)
+        texts, how = evaluating.translations_in(hypotheses, len(pairs)), str(hypotheses)
     else:
         read = test.files()
         translator = model.open(speed)
         pairs = test.pairs(translator, model.model) if read is None else read
         doubts = Doubts(translator.longest)
-        texts = testsets.translate(translator, pairs, search, doubts)
+        texts = evaluating.translate(translator, pairs, search, doubts)
         how = system.described(translator.search)
     if out is not None:
-        testsets.write(texts, out)
+        files.write(out, "".join(f"{text}\n" for text in texts).encode())
     if doubts is not None:
         doubts.say()
     references = [pair.target for pair in pairs]
@@ -102,12 +103,17 @@ def evaluate(
     found = None
     if baseline is not None:
         significance.check(resamples, seed, len(references))
-        others = testsets.translations_of(baseline, pairs, system)
+        others = evaluating.translations_of(baseline, pairs, system)
         found = significance.compare(texts, others, references, resamples=resamples, seed=seed)
     empty = sum(not pair.target or (hypotheses is None and not pair.source) for pair in pairs)
-    if format == report.Format.json:
-        print(report.as_json(testsets.as_object(scores, found, baseline, empty, how, doubts)))
+    if format == report.Format.text:
+        report.say(f"{len(pairs)} sentence pairs, {empty} with an empty side; {how}\n{scores}")
+        if found is not None:
+            report.say(evaluating.compared(found, str(baseline)))
         return
-    report.say(f"{len(pairs)} sentence pairs, {empty} with an empty side; {how}\n{scores}")
+    made = {**asdict(scores), "empty": empty, "translations": how}
+    if doubts is not None:
+        made["doubts"] = doubts.as_object()
     if found is not None:
-        report.say(testsets.compared(found, str(baseline)))
+        made["baseline"] = {"system": baseline, **asdict(found)}
+    print(report.as_json(made))

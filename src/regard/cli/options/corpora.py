@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from regard.cli.options.checks import check_whole
 from regard.errors import ConfigurationError, DataError
@@ -14,12 +14,14 @@ from regard.errors import ConfigurationError, DataError
 if TYPE_CHECKING:
     from regard.translation.text.corpora import Corpus
 
+Named = TypeVar("Named", Path, Path | None)
 
-def found(path: Path) -> Path:
+
+def found(path: Named) -> Named:
     """The file itself, or else the one of that name in the folder that REGARD_DATA names."""
     folder = os.environ.get("REGARD_DATA")
     # False, not an error, for names that no file can have: a whole sentence, for one.
-    if folder and not os.path.exists(path) and os.path.exists(Path(folder) / path):
+    if path and folder and not os.path.exists(path) and os.path.exists(Path(folder) / path):
         return Path(folder) / path
     return path
 

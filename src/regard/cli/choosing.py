@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.aligning import aligned
+from regard.cli import aligning
 from regard.cli.options.checks import check_writable
 from regard.cli.options.model import ModelOptions
 from regard.cli.output import report
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def choose(
     model: ModelOptions,
     path: Path,
-    lines: tuple[Path, Path] | None,
+    lines: tuple[Path | None, Path | None],
     flip: bool,
     limit: int | None,
     store: bool,
@@ -31,8 +31,8 @@ def choose(
     from regard.translation.aligning.selection import choose as search
     from regard.translation.aligning.word_attention import word_attentions
 
-    gold = aligned.read_gold(path, flip=flip, limit=limit, lines=lines)
-    pairs = aligned.gold_words(gold, path)
+    gold = aligning.read_gold(path, flip=flip, limit=limit, lines=lines)
+    pairs = aligning.gold_words(gold, path)
     translator = model.open()
     place = translator.run.folder / runs.ALIGNMENT
     if store:
@@ -42,51 +42,46 @@ def choose(
         print(report.as_json(_as_object(found, len(gold))))
     else:
         report.say(
-            f"{len(gold)} sentences of {path.name}; alignment error rates in percent, the less the better\n"
+            f"{len(gold)} sentences of {path.name}; alignment error rates in percent, the less the better\n\n"
+            + _text(found)
         )
-        report.say(_table(found))
-        report.say(f"\ndiagonal {found.diagonal.aer:.1f}")
-        best = found.best
-        report.say(
-            f"best     {best.scores.aer:.1f} (precision {best.scores.precision:.1f}, "
-            f"recall {best.scores.recall:.1f}): {best.choice}"
-        )
-        report.say("chosen on one half, measured on the other:")
-        for name, one in zip(("first on second", "second on first"), found.crossed, strict=True):
-            report.say(f"  {name:15} {one.scores.aer:.1f}: {one.choice}")
     if store:
         kept = choices.StoredChoice(found.best.choice, path.name, len(gold), found.best.scores.aer)
         choices.keep(translator.run, kept)
         report.note(f"wrote {place}")
 
 
-def _table(found: Chosen) -> str:
-    """A row for each matrix, the best of each method in it."""
+def _text(found: Chosen) -> str:
+    """A row for each matrix, the best of each method in it; the best of all, and of each half."""
     methods = ("argmax", "mutual", "threshold")
-    rows = [["", *(f"{name:>9}" for name in methods), *(f"{name:>9}" for name in methods)]]
     by_row: dict[str, dict[tuple[bool, str], Tried]] = {}
     for one in found.tried:
         row = by_row.setdefault(_place(one.choice), {})
         key = one.choice.balanced, one.choice.method
         if key not in row or one.scores.aer < row[key].scores.aer:
             row[key] = one
+    rows = [["", *(f"{name:>9}" for name in methods * 2)]]
     for place, cells in by_row.items():
         rows.append([place, *(_cell(cells[b, name]) for b in (False, True) for name in methods)])
-    widths = max(len(row[0]) for row in rows), max(len(cell) for row in rows for cell in row[1:])
-    head = " " * (widths[0] + 1) + "weights as they are".ljust(3 * (widths[1] + 1)) + "balanced"
-    return (
-        head
-        + "\n"
-        + report.table([[row[0], *(c.rjust(widths[1]) for c in row[1:])] for row in rows])
-    )
+    table = report.table(rows)
+    head = "weights as they are".ljust(30).rjust(table.index("   argmax") + 30) + "balanced"
+    best, scores = found.best, found.best.scores
+    first, second = found.crossed
+    return f"""{head}
+{table}
+
+diagonal {found.diagonal.aer:.1f}
+best     {scores.aer:.1f} (precision {scores.precision:.1f}, recall {scores.recall:.1f}): {best.choice}
+chosen on one half, measured on the other:
+  first on second {first.scores.aer:.1f}: {first.choice}
+  second on first {second.scores.aer:.1f}: {second.choice}"""
 
 
 def _place(choice: Choice) -> str:
-    rows = "read" if choice.rows == "read" else "written"
     if choice.layer is None:
-        return f"all layers     {rows}"
+        return f"all layers     {choice.rows}"
     head = "mean  " if choice.head is None else f"head {choice.head}"
-    return f"layer {choice.layer} {head} {rows}"
+    return f"layer {choice.layer} {head} {choice.rows}"
 
 
 def _cell(one: Tried) -> str:

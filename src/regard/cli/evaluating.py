@@ -1,11 +1,11 @@
-"""`regard evaluate`: the test set, its translations, and the tables of its scores."""
+"""`regard evaluate`: the test set, its translations, and the table of two systems."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_whole
@@ -17,7 +17,6 @@ from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.translation.decoding.search import Search
-    from regard.translation.evaluation.scores import Scores
     from regard.translation.evaluation.significance import Significance
     from regard.translation.settings import Configuration
     from regard.translation.text.corpora import Pair
@@ -71,13 +70,12 @@ class TestSet:
         from regard.translation.text.corpora import Pair, Parallel, read_aligned, read_lines
         from regard.translation.text.normalisation import normalise
 
-        if self.target is None:
+        source, target = corpora.found(self.source), corpora.found(self.target)
+        if target is None:
             return None
-        target = corpora.found(self.target)
-        if self.source is None:
+        if source is None:
             pairs = [Pair("", normalise(line)) for line in read_lines(target)]
-            return _usable(pairs, str(target), [pair.target for pair in pairs])
-        source = corpora.found(self.source)
+            return _usable(pairs, str(target), sources=False)
         return _usable(read_aligned(Parallel(source, target)), f"{source} and {target}")
 
     def pairs(self, translator: Translator | None = None, model: str = "") -> list[Pair]:
@@ -86,16 +84,16 @@ class TestSet:
 
         if (read := self.files()) is not None:
             return read
-        source, target = 0, 1
+        columns = (0, 1)
         if translator is not None:
             configuration = translator.run.configuration
             if self.generated:
                 return _generated(configuration, model)
-            source, target = configuration.data.source_column, configuration.data.target_column
+            columns = configuration.data.source_column, configuration.data.target_column
         if self.tsv is None:
             raise ConfigurationError("give --source and --target, or --tsv, or --generated")
-        source = source if self.source_column is None else self.source_column
-        target = target if self.target_column is None else self.target_column
+        source = columns[0] if self.source_column is None else self.source_column
+        target = columns[1] if self.target_column is None else self.target_column
         path = corpora.found(self.tsv)
         return _usable(read_aligned(Tsv(path, source, target)), str(path))
 
@@ -126,14 +124,12 @@ class System:
 
     def described(self, own: Search) -> str:
         """The search in words: the beam, and each setting that was given."""
-        penalties = [
-            f"{name.replace('_', ' ')} {value:g}"
-            for name, value in self.search.changes.items()
-            if name != "beam"
-        ]
-        int8 = ["int8"] if self.speed.quantization is WeightType.int8 else []
-        listed = ["shortlist"] if self.speed.shortlist else []
-        return ", ".join([f"beam {self.search.of(own).beam}", *penalties, *int8, *listed])
+        said = [f"beam {self.search.of(own).beam}"]
+        for name, value in self.search.changes.items():
+            said += [f"{name.replace('_', ' ')} {value:g}"] if name != "beam" else []
+        said += ["int8"] if self.speed.quantization is WeightType.int8 else []
+        said += ["shortlist"] if self.speed.shortlist else []
+        return ", ".join(said)
 
 
 def translations_in(path: Path, count: int) -> list[str]:
@@ -164,12 +160,10 @@ def translate(
     doubts: Doubts | None = None,
 ) -> list[str]:
     """The translations of the sources by a model; adds each to `doubts`."""
-    sources = [pair.source for pair in pairs]
     texts: list[str] = []
-    number = (len(sources) + _CHUNK - 1) // _CHUNK
-    chunks = report.tracked(streams.chunks(sources, _CHUNK), "translating", number)
     own = search.of(translator.search)
-    for chunk in chunks:
+    chunks = streams.chunks((pair.source for pair in pairs), _CHUNK)
+    for chunk in report.tracked(chunks, "translating", -(-len(pairs) // _CHUNK)):
         found = translator.translate(chunk, search=own, **search.batches)
         texts += [translation.text for translation in found]
         if doubts is not None:
@@ -177,54 +171,29 @@ def translate(
     return texts
 
 
-def write(texts: Sequence[str], path: Path) -> None:
-    """One translation a line."""
-    from regard import files
-
-    files.write(path, "".join(f"{text}\n" for text in texts).encode("utf-8"))
-
-
 def compared(found: Significance, baseline: str) -> str:
     """The table of two systems, for people."""
     rows = [["", baseline, "", "this", "", "difference", "p"]]
-    for name, one in found.differences.items():
-        rows.append(
-            [
-                _TITLES[name],
-                f"{one.baseline:.2f}",
-                f"({one.baseline_mean:.2f} ± {one.baseline_interval:.2f})",
-                f"{one.score:.2f}",
-                f"({one.mean:.2f} ± {one.interval:.2f})",
-                f"{one.score - one.baseline:+.2f}",
-                f"{one.p_value:.4f}",
-            ]
-        )
+    rows += [
+        [
+            _TITLES[name],
+            f"{one.baseline:.2f}",
+            f"({one.baseline_mean:.2f} ± {one.baseline_interval:.2f})",
+            f"{one.score:.2f}",
+            f"({one.mean:.2f} ± {one.interval:.2f})",
+            f"{one.score - one.baseline:+.2f}",
+            f"{one.p_value:.4f}",
+        ]
+        for name, one in found.differences.items()
+    ]
     return (
         f"\npaired bootstrap, {found.resamples} resamples, seed {found.seed}: "
         f"score (mean ± half of the 95% interval)\n{report.table(rows)}"
     )
 
 
-def as_object(
-    scores: Scores,
-    found: Significance | None,
-    baseline: str | None,
-    empty: int,
-    how: str,
-    doubts: Doubts | None,
-) -> dict[str, Any]:
-    """The same for machines."""
-    made: dict[str, Any] = {**asdict(scores), "empty": empty, "translations": how}
-    if doubts is not None:
-        made["doubts"] = doubts.as_object()
-    if found is not None:
-        made["baseline"] = {"system": baseline, **asdict(found)}
-    return made
-
-
-def _usable(pairs: list[Pair], name: str, needed: list[str] | None = None) -> list[Pair]:
-    full = any(needed) if needed is not None else any(p.source and p.target for p in pairs)
-    if not full:
+def _usable(pairs: list[Pair], name: str, *, sources: bool = True) -> list[Pair]:
+    if not any(pair.target and (pair.source or not sources) for pair in pairs):
         raise DataError(f"{name}: no usable sentence pairs in {len(pairs)} lines")
     return pairs
 

@@ -1,0 +1,173 @@
+"""Word links: the attention that links words, the aligner that reads it, gold links and their scores."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.options import corpora
+from regard.cli.options.model import ModelOptions
+from regard.cli.output import report
+from regard.errors import ConfigurationError, DataError
+
+if TYPE_CHECKING:
+    from regard.translation.aligning.aligner import Aligner
+    from regard.translation.evaluation.gold import Gold
+
+Words = list[str]
+
+
+class LinkMethod(StrEnum):
+    argmax = "argmax"
+    mutual = "mutual"
+    threshold = "threshold"
+    grow_diagonal = "grow-diagonal"
+
+
+@dataclass(frozen=True)
+class LinkOptions:
+    """Which attention links words, and how; None where the model's own choice stays.
+
+    Attributes:
+        layer: One layer of the decoder, from 0.
+        head: One head of it, from 0.
+        shift: Read the step that has just read a target word, or the one that writes it.
+        balance: Let source words compete for target words.
+        method: How weights become links; see docs/align.md.
+        threshold: The weight that makes a link, with --method threshold.
+    """
+
+    layer: int | None = None
+    head: int | None = None
+    shift: Annotated[bool | None, typer.Option("--shift/--no-shift")] = None
+    balance: Annotated[bool | None, typer.Option("--balance/--no-balance")] = None
+    method: LinkMethod | None = None
+    threshold: float | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields of a `Choice` that were given. Two models are needed to grow the diagonal: that is none."""
+        grown = self.method in (None, LinkMethod.grow_diagonal)
+        given = {
+            "layer": self.layer,
+            "head": self.head,
+            "rows": {None: None, True: "read", False: "written"}[self.shift],
+            "balanced": self.balance,
+            "method": None if grown else str(self.method),
+            "threshold": self.threshold,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def open_aligner(model: ModelOptions, links: LinkOptions | None = None) -> Aligner:
+    """The aligner of a model: by the options, else by the choice kept with it, else by the usual one.
+
+    A note on standard error says which of these it is.
+    """
+    from regard.translation.aligning.aligner import Aligner
+    from regard.translation.aligning.choice import Choice, find, taught, usual
+
+    changes = {} if links is None else links.changes
+    Choice(**{"layer": 0, **changes})  # refuses what is out of range before a model is opened
+    translator = model.open()
+    configuration = translator.run.configuration
+    kept, learnt = find(translator.run), taught(configuration)
+    if kept is not None:
+        base = kept.choice
+        why = f"chosen by {kept.gold}, AER {kept.aer:.1f} there"
+        why += "" if kept.current else ", for other weights than these: choose again"
+    elif learnt is not None:
+        base, why = learnt, "what its training taught to look at linked words"
+    else:
+        base = usual(configuration.model.decoder_layers)
+        why = "the usual, since nothing was chosen for this model (regard align --choose GOLD)"
+    start = replace(base, head=None) if "layer" in changes and "head" not in changes else base
+    choice = replace(start, **changes)
+    if choice != base or (kept is None and changes):
+        why = "as asked for"
+    report.note(f"{model.model}: {choice}; {why}")
+    return Aligner(translator.model, translator.tokenizers, choice)
+
+
+def read_gold(
+    path: Path, *, flip: bool, limit: int | None, lines: tuple[Path | None, Path | None]
+) -> Gold:
+    """Gold links with their words: from the file itself, or from two files of lines."""
+    from regard.translation.aligning.words import words_of
+    from regard.translation.evaluation import gold as golds
+    from regard.translation.text.corpora import Parallel
+
+    source, target = map(corpora.found, lines)
+    gold = golds.read_gold(path, limit)
+    gold = gold.flipped() if flip else gold
+    if gold.words is not None or source is None or target is None:
+        return gold
+    both = Parallel(source, target)
+    words = [(words_of(ours), words_of(theirs)) for ours, theirs in both.rows()][:limit]
+    if len(words) != len(gold):
+        raise DataError(
+            f"{path} has {len(gold)} lines, {both.source} and {both.target} {len(words)}: "
+            "they must be about the same sentences"
+        )
+    for number, (ours, theirs) in enumerate(words):
+        for link in gold.sure[number] | gold.possible[number]:
+            if link[0] >= len(ours) or link[1] >= len(theirs):
+                raise DataError(
+                    f"{path}:{number + 1}: link {link[0]}-{link[1]}, the sentence has {len(ours)} and "
+                    f"{len(theirs)} words, from 0 (are the sides exchanged? --flip)"
+                )
+    return replace(gold, words=words)
+
+
+def gold_words(gold: Gold, path: Path) -> list[tuple[Words, Words]]:
+    """The words of gold sentences. Raises `ConfigurationError` where there are none to align."""
+    if gold.words is None:
+        raise ConfigurationError(
+            f"{path}: links without words: give the sentences as well, a file of each side"
+        )
+    return gold.words
+
+
+def score_links(
+    path: Path,
+    model: ModelOptions,
+    hypotheses: Path | None,
+    lines: tuple[Path | None, Path | None],
+    flip: bool,
+    format: report.Format,
+) -> None:
+    """`regard evaluate --alignments`: score a file of links, or those that a model makes of the gold's sentences."""
+    from regard.translation.evaluation.alignment import diagonal_links, measure_alignment
+    from regard.translation.evaluation.gold import read_links
+
+    if lines.count(None) == 1:
+        raise ConfigurationError("--source and --target belong together: give both")
+    gold = read_gold(path, flip=flip, limit=None, lines=lines)
+    if hypotheses is not None:
+        found = read_links(hypotheses)
+        if len(found) != len(gold):
+            raise DataError(f"{hypotheses} has {len(found)} lines, {path} {len(gold)}")
+    else:
+        found = [one.links for one in open_aligner(model).align(gold_words(gold, path))]
+    scores = measure_alignment(found, gold.sure, gold.possible)
+    diagonal = None
+    if gold.words is not None:
+        plain = [diagonal_links(len(ours), len(theirs)) for ours, theirs in gold.words]
+        diagonal = measure_alignment(plain, gold.sure, gold.possible)
+    if format == report.Format.json:
+        beside = {} if diagonal is None else {"diagonal": asdict(diagonal)}
+        print(report.as_json({"sentences": len(gold), **asdict(scores), **beside}))
+        return
+    sure = sum(map(len, gold.sure))
+    possible = sum(len(p | s) for p, s in zip(gold.possible, gold.sure, strict=True))
+    report.say(
+        f"{len(gold)} sentences, {sure} sure links, {possible} sure or possible; {scores.links} found\n"
+        f"AER {scores.aer:.2f}  precision {scores.precision:.2f}  recall {scores.recall:.2f}  "
+        f"F1 {scores.f1:.2f}"
+    )
+    if diagonal is not None:
+        report.say(f"the diagonal: AER {diagonal.aer:.2f}")
