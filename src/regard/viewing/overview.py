@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from regard.attention.looks.masked import masked
+from regard.attention.looks.notebook import masked
 from regard.attention.looks.windows import Window, positions
 from regard.attention.shapes import ShapeError
 from regard.viewing import canvas, colours, figures

@@ -100,7 +100,7 @@ def test_so_are_those_of_stored_weights(case: Case) -> None:
 
 @EVERY_CASE
 def test_so_are_those_that_want_a_gradient(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.attention.looks.folding.BLOCK", 40)
+    monkeypatch.setattr("regard.attention.looks.weights.BLOCK", 40)
     look, exact = look_and_dense(case, learning=True)
     check(case, "received", look.received().detach(), exact.received())
     check(case, "entropy", look.entropy().detach(), exact.entropy())

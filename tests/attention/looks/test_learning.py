@@ -37,7 +37,7 @@ HOW: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.attention.looks.folding.BLOCK", 20)
+    monkeypatch.setattr("regard.attention.looks.weights.BLOCK", 20)
 
 
 def draw() -> tuple[Tensor, Tensor, Tensor]:

@@ -14,8 +14,7 @@ from torch import Tensor
 
 import regard
 from regard.attention import masks, normalisers
-from regard.attention.looks import Look, StoredLook, ranking
-from regard.attention.looks.ranking import first
+from regard.attention.looks import Look, StoredLook
 from regard.attention.shapes import Frame, ShapeError
 
 SIZES = st.integers(1, 40)
@@ -110,32 +109,6 @@ def test_a_map_adds_up() -> None:
     assert bin_of(1, 3, 7) == slice(2, 4)
 
 
-@given(
-    length=st.integers(1, 300),
-    count=st.integers(0, 12),
-    levels=st.integers(1, 30),
-    seed=st.integers(0, 99),
-    wide=st.booleans(),
-    worth=st.sampled_from([1, 1 << 19]),
-)
-def test_ranking_is_a_stable_sort(
-    length: int, count: int, levels: int, seed: int, wide: bool, worth: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randint(-levels, levels, (2, length), generator=generator).float()
-    scores = scores.double() if wide else scores
-    scores[scores == -levels] = -torch.inf
-    scores[0, ::3] = -0.0
-    with patch.multiple(ranking, RANKED=4, SHORT=100, FEW=2, MANY=4, WORTH=worth):
-        values, found = first(scores, count)
-    ordered, order = scores.sort(dim=-1, descending=True, stable=True)
-    kept = min(count, length)
-    assert torch.equal(values[..., :kept], ordered[..., :kept])
-    real = ordered[..., :kept] > -torch.inf
-    assert torch.equal(found[..., :kept][real], order[..., :kept][real])
-    assert bool((values[..., kept:] == -torch.inf).all())
-
-
 def test_of_equals_the_first_key_comes_first() -> None:
     key = torch.tensor([[0.0], [1.0], [0.0], [1.0], [1.0]])
     look = regard.look(torch.ones(1, 1), key)
@@ -184,7 +157,7 @@ def test_progress_is_told(name: str, learning: bool) -> None:
     look = regard.look(query, torch.randn(2, 7, 4))
     arguments: dict[str, tuple[int, ...]] = {"top": (2,), "map": (2, 2)}
     one, two = small_blocks(2)
-    with one, two, patch("regard.attention.looks.folding.BLOCK", 20):
+    with one, two, patch("regard.attention.looks.weights.BLOCK", 20):
         getattr(look, name)(*arguments.get(name, ()), progress=lambda *at: told.append(at))
     assert told == sorted(told)
     assert told[-1] == (18, 18)
@@ -196,7 +169,7 @@ def test_progress_is_told_of_what_a_function_of_the_callers_learns(name: str) ->
     told: list[tuple[int, int]] = []
     query, weight = torch.randn(2, 9, 4), torch.ones(4, requires_grad=True)
     look = regard.look(query, torch.randn(2, 7, 4), score=lambda q, k: (q * weight) @ k.mT)
-    with patch("regard.attention.looks.folding.BLOCK", 20):
+    with patch("regard.attention.looks.weights.BLOCK", 20):
         getattr(look, name)(progress=lambda *at: told.append(at))
     assert told == [(2 * (i + 1), 18) for i in range(9)]
 
@@ -207,43 +180,6 @@ def test_progress_is_told_of_windows() -> None:
     look.weights(columns=[2], progress=lambda *at: told.append(at))
     look.weights(progress=lambda *at: told.append(at))
     assert told[-1] == told[-2] == (18, 18)
-
-
-def test_a_second_answer_uses_the_normalisers_of_the_first() -> None:
-    query, key = torch.randn(9, 4) * 30, torch.randn(7, 4) * 30
-    mask = torch.rand(9, 7) > 0.3
-    look = regard.look(query, key, mask=mask)
-    before = look.log_normaliser()
-    assert look._known is not None
-    assert torch.equal(look.log_normaliser(), before)
-    assert torch.equal(look.received(), look.received())
-    for changed in (lambda: query.add_(1), lambda: mask.logical_not_()):
-        changed()  # what was kept no longer holds
-        assert not torch.allclose(look.log_normaliser(), before)
-        before = look.log_normaliser()
-        alone = regard.look(query, key, mask=mask).log_normaliser()
-        assert torch.allclose(before, alone)
-
-
-def test_so_does_that_of_a_score_which_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    additive, calls = regard.scores.Additive, []
-    combine = additive.combine
-    monkeypatch.setattr(additive, "combine", lambda *parts: calls.append(1) or combine(*parts))
-    score = additive(4, 4, 3).requires_grad_(False)
-    look = regard.look(torch.randn(9, 4), torch.randn(7, 4), score=score)
-    look.entropy()
-    scored, before = len(calls), look.log_normaliser()
-    assert len(calls) == scored > 0
-    with torch.no_grad():
-        score.weight.mul_(2)
-    assert not torch.allclose(look.log_normaliser(), before)
-
-
-def test_answers_that_went_through_some_rows_keep_nothing() -> None:
-    look = regard.look(torch.randn(9, 4), torch.randn(7, 4))
-    look.received(rows=range(3))
-    look.argmax()
-    assert look._known is None
 
 
 @pytest.mark.parametrize("mask", [m for m in SHUT.values() if isinstance(m, masks.Mask)])

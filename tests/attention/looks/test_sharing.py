@@ -73,7 +73,7 @@ def test_the_projections_are_done_once(
 def test_so_they_are_for_all_strips_of_an_answer_with_a_gradient(
     make: Callable[[], Any], projections: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.attention.looks.folding.BLOCK", 1)
+    monkeypatch.setattr("regard.attention.looks.weights.BLOCK", 1)
     query, key, _ = draw()
     look = regard.look(query, key, score=make().double())
     before = look._learns() and sum(projections.values())

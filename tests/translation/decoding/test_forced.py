@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.translation.decoding.toy import Toy, beam, one_by_one, some_sources
 
-from regard.attention.looks.stored import StoredLook
+from regard.attention.looks import StoredLook
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.forced import coverage, cross, last_cross, looks, rerank, score
 from regard.translation.decoding.hypothesis import penalty

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.looks.stored import StoredLook
+from regard.attention.looks import StoredLook
 from regard.translation.decoding import beam as beams
 from regard.translation.decoding import single
 from regard.translation.decoding.hypothesis import Hypothesis

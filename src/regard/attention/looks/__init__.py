@@ -1,6 +1,5 @@
 """Looks: statistics of attention weights."""
 
-from regard.attention.looks.look import Look
-from regard.attention.looks.stored import StoredLook
+from regard.attention.looks.look import Look, StoredLook
 
 __all__ = ["Look", "StoredLook"]

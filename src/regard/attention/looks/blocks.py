@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from regard.attention.looks.ranking import first
+from regard.attention import ranking
 
 Index = tuple[slice, ...]
 
@@ -32,13 +33,16 @@ class Region:
     def across(self) -> slice:
         return slice(self.columns.start, self.columns.stop)
 
+    @property
+    def place(self) -> Index:
+        """Where the answers for its rows belong."""
+        return (*self.entries, self.at)
+
 
 class Block(ABC):
     """Rows of weights (*entries, rows, columns), as numerators over a divisor for each row."""
 
     region: Region
-    maximum: Tensor | None = None
-    total: Tensor | None = None
 
     @abstractmethod
     def shares(self) -> tuple[Tensor, Tensor]:
@@ -52,9 +56,9 @@ class Block(ABC):
     def top(self, count: int) -> tuple[Tensor, Tensor]:
         """The heaviest weights and their positions; 0 and -1 where there are no more."""
 
-    @abstractmethod
     def argmax(self) -> Tensor:
         """The position of the heaviest weight; -1 where there is nothing to read."""
+        return self.top(1)[1].squeeze(-1)
 
     def weights(self) -> Tensor:
         numerators, factors = self.shares()
@@ -64,8 +68,20 @@ class Block(ABC):
         """ln sum_j exp(s_j), of shape (*entries, rows), where the weights are a softmax."""
         raise NotImplementedError
 
-    def _positions(self, found: Tensor, values: Tensor) -> Tensor:
-        return torch.where(values == -torch.inf, -1, found + self.region.columns.start)
+    def distance(self, signed: bool) -> Tensor:
+        """sum_j p_ij |j - i| of row i, or sum_j p_ij (j - i)."""
+        numerators, factors = self.shares()
+        rows, columns = self.region.rows, self.region.columns
+        keys = torch.arange(columns.start, columns.stop, device=rows.device)
+        offsets = (keys - rows.unsqueeze(-1)).to(factors.dtype)
+        return (numerators * (offsets if signed else offsets.abs())).sum(-1) * factors
+
+    def _ranked(self, numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """The highest numbers, -inf where there are no more, and the positions of their keys."""
+        values, found = ranking.top(numbers, count)
+        missing = (0, count - values.shape[-1])
+        values, found = F.pad(values, missing, value=-torch.inf), F.pad(found, missing)
+        return values, torch.where(values == -torch.inf, -1, found + self.region.columns.start)
 
 
 class SoftmaxBlock(Block):
@@ -78,7 +94,6 @@ class SoftmaxBlock(Block):
         region: where it lies.
         scores: -inf where a key may not be read.
         spare: a tensor of the same shape to write in; None where nothing can be written to.
-        known: the m and z of its rows, where an answer before has found them.
         small: whether exp(s_j) can neither overflow nor lose precision.
         finite: whether every score is.
     """
@@ -88,36 +103,25 @@ class SoftmaxBlock(Block):
         region: Region,
         scores: Tensor,
         spare: Tensor | None,
-        known: tuple[Tensor, Tensor] | None = None,
         *,
         small: bool = False,
         finite: bool = False,
     ) -> None:
         self.region, self._scores, self._spare = region, scores, spare
         self._small, self._finite = small, finite
-        self.maximum, self.total = known or (None, None)
 
-    def _centred(self) -> tuple[Tensor, Tensor]:
-        """s - m in region of the scores, and m."""
-        scores, maximum = self._scores, self.maximum
+    def _exponentials(self, out: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """e, m and z; the scores become s - m."""
+        scores = self._scores
         if self._small or not scores.shape[-1]:
             maximum = scores.new_zeros(scores.shape[:-1])
         else:
-            if maximum is None:
-                maximum = scores.amax(-1)
-                if not self._finite:
-                    maximum = torch.where(maximum.isinf(), 0.0, maximum)
+            maximum = scores.amax(-1)
+            if not self._finite:
+                maximum = torch.where(maximum.isinf(), 0.0, maximum)
             scores.sub_(maximum.unsqueeze(-1))
-        self.maximum = maximum
-        return scores, maximum
-
-    def _exponentials(self, out: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """e, m and z."""
-        centred, maximum = self._centred()
-        exponentials = torch.exp(centred, out=out)
-        total = exponentials.sum(-1) if self.total is None else self.total
-        self.total = total
-        return exponentials, maximum, total
+        exponentials = torch.exp(scores, out=out)
+        return exponentials, maximum, exponentials.sum(-1)
 
     def shares(self) -> tuple[Tensor, Tensor]:
         exponentials, _, total = self._exponentials(None if self._spare is None else self._scores)
@@ -134,17 +138,12 @@ class SoftmaxBlock(Block):
         return torch.where(total == 0, 0.0, total.log() - mean).clamp_(min=0.0)
 
     def top(self, count: int) -> tuple[Tensor, Tensor]:
-        if self.total is None:
-            total = self._exponentials(self._spare)[2]
-        else:
-            total = self.total
-            self._centred()
-        values, found = first(self._scores, count)
-        return values.exp() * _inverse(total).unsqueeze(-1), self._positions(found, values)
+        total = self._exponentials(self._spare)[2]
+        values, found = self._ranked(self._scores, count)
+        return values.exp() * _inverse(total).unsqueeze(-1), found
 
     def argmax(self) -> Tensor:
-        values, found = first(self._scores, 1)
-        return self._positions(found, values).squeeze(-1)
+        return self._ranked(self._scores, 1)[1].squeeze(-1)
 
 
 def _inverse(total: Tensor) -> Tensor:
@@ -153,13 +152,16 @@ def _inverse(total: Tensor) -> Tensor:
 
 
 class WeightsBlock(Block):
-    """Rows of stored weights, and which of them may be read; None for all."""
+    """Rows of weights, and which of them may be read; None for all."""
 
     def __init__(self, region: Region, weights: Tensor, readable: Tensor | None = None) -> None:
         self.region, self._weights, self._readable = region, weights, readable
 
     def shares(self) -> tuple[Tensor, Tensor]:
         return self._weights, self._weights.new_ones(self._weights.shape[:-1])
+
+    def weights(self) -> Tensor:
+        return self._weights
 
     def entropy(self) -> Tensor:
         return entropy_of(self._weights)
@@ -168,11 +170,8 @@ class WeightsBlock(Block):
         weights = self._weights
         if self._readable is not None:
             weights = torch.where(self._readable, weights, -torch.inf)
-        values, found = first(weights, count)
-        return values.masked_fill(values == -torch.inf, 0.0), self._positions(found, values)
-
-    def argmax(self) -> Tensor:
-        return self.top(1)[1].squeeze(-1)
+        values, found = self._ranked(weights, count)
+        return values.masked_fill(values == -torch.inf, 0.0), found
 
 
 def entropy_of(weights: Tensor) -> Tensor:

@@ -49,7 +49,9 @@ class Change:
     of: Callable[[Tensor], Tensor]
 
     def __call__(self, part: Tensor, own: int = 2) -> Tensor:
-        """A part with `own` axes of its own."""
+        """A part with `own` axes of its own. Without others it is the same for all entries."""
+        if part.ndim == own:
+            return part
         return self.of(part[(None,) * (len(self.before) + own - part.ndim)])
 
 
@@ -136,57 +138,74 @@ def changed(request: Request, change: Change) -> Request:
 
     A score of the caller's may depend on all batch entries, so it is computed for all of them.
     """
-    query, key, score = request.query, request.key, _score(request.score, change)
+    query, key = request.query, request.key
+    score = with_parameters(request.score, change)
     if score is None:
         score = ChangedScore(request.score, change)
     else:
         query, key = change(query), change(key)
+    mask = request.mask
+    if isinstance(mask, Tensor):
+        mask = change(mask)
+    elif mask is not None and not isinstance(mask, Band | Packed):
+        mask = ChangedMask(mask, request.frame, change)
     return replace(
         request,
         query=query,
         key=key,
         score=score,
         bias=None if request.bias is None else change(request.bias),
-        mask=_mask(request.mask, request.frame, change),
+        mask=mask,
         frame=request.frame._replace(batch=change.after),
         _readable=None,
     )
 
 
-def _score(score: Score, change: Change) -> Score | None:
-    """The score of the changed vectors; None where it may know batch entries that we do not."""
+def with_parameters(score: Score, of: Callable[[Tensor, int], Tensor]) -> Score | None:
+    """The score with other parameters; None for one of the caller's, which may hide some.
+
+    Args:
+        score: any score.
+        of: called for every parameter that the score still uses, with the number of its own axes:
+            the axes before them are those of heads.
+    """
     if type(score) is SoftCap and is_cap(score):
-        inner = _score(score.score, change)
+        inner = with_parameters(score.score, of)
         return None if inner is None else SoftCap(inner, score.cap)
     if type(score) is PreparedAdditive:
         left = score.score
-        if isinstance(left, Projected):
-            return PreparedAdditive(Projected(_parameters(left.score, change, 1)))
-        return PreparedAdditive(_parameters(left, change, 1))
+        if isinstance(left, Projected) and type(left.score) is Additive:
+            return PreparedAdditive(Projected(_twin(left.score, of, 1, ("weight",))))
+        if type(left) is Additive:
+            return PreparedAdditive(_twin(left, of, 1, ("query_weight", "weight", "bias")))
     if type(score) is Additive and is_additive(score):
-        return _parameters(score, change, 1)
+        return _twin(score, of, 1)
     if type(score) is General and is_dots(score):
-        return _parameters(score, change, 2)
-    return score if is_plain(score) else None
+        return _twin(score, of, 2)
+    return score if is_plain(score) or isinstance(score, Stored) else None
 
 
-def _parameters(score: Owner, change: Change, own: int) -> Owner:
-    """The same score, or where heads have parameters of their own a twin with the changed ones."""
+def _twin(
+    score: Owner,
+    of: Callable[[Tensor, int], Tensor],
+    own: int,
+    used: tuple[str, ...] | None = None,
+) -> Owner:
+    """The same score with other parameters, where `own` axes of its weight are not those of heads."""
     heads = score.weight.ndim - own
-    if not heads:
-        return score
     twin = copy(score)
     twin.__dict__["_parameters"] = {
-        name: None if each is None else change(each, each.ndim - heads)
+        name: each if each is None or (used and name not in used) else of(each, each.ndim - heads)
         for name, each in score._parameters.items()
     }
     return twin
 
 
-def _mask(mask: Mask | Tensor | None, frame: Frame, change: Change) -> Mask | Tensor | None:
-    if mask is None or isinstance(mask, Band | Packed):
-        return mask
-    return change(mask) if isinstance(mask, Tensor) else ChangedMask(mask, frame, change)
+class Stored:
+    """A score for weights that are there already: they are passed as the query."""
+
+    def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
+        return query
 
 
 @dataclass(frozen=True)

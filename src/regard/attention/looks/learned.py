@@ -15,24 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import entropy_of
-from regard.attention.masks import Mask
-from regard.attention.masks.documents import Documents
-from regard.attention.masks.mask import Both, Either, Given
-from regard.attention.masks.packed import Packed
-from regard.attention.masks.padding import Padding
-from regard.attention.masks.positions import Band
-from regard.attention.normalisers import FunctionNormaliser
-from regard.attention.scores import Additive, General, SoftCap
-from regard.attention.scores.prepare import (
-    PreparedAdditive,
-    Projected,
-    is_additive,
-    is_cap,
-    is_dots,
-    is_plain,
-)
 from regard.loops.availability import transformed
 
 Part = Callable[[slice, Tensor], Tensor]  # a strip: which of the rows asked for, their positions
@@ -101,50 +84,9 @@ class _Again(torch.autograd.Function):
         return None, *(next(each) if n else None for n in ctx.needs_input_grad[1:])
 
 
-def leaves_of(request: Request) -> list[Tensor] | None:
-    """The tensors that the weights depend on; None where a caller's function may hide some."""
-    parameters = _parameters(request.score)
-    if parameters is None or isinstance(request.normaliser, FunctionNormaliser):
-        return None
-    tensors = [request.query, request.key, request.bias, *parameters]
-    return unique([each for each in tensors if each is not None])
-
-
-def tensors_of(mask: Mask | Tensor | None) -> list[Tensor] | None:
-    """The tensors that a mask depends on; None where a caller's function may hide some."""
-    match mask:
-        case None | Band() | Packed():
-            return []
-        case Tensor():
-            return [mask]
-        case Given():
-            return [mask.tensor]
-        case Padding():
-            return [mask.lengths]
-        case Documents():
-            return [mask.query_ids, mask.key_ids]
-        case Both() | Either():
-            left, right = tensors_of(mask.left), tensors_of(mask.right)
-            return None if left is None or right is None else left + right
-    return None
-
-
 def unique(tensors: list[Tensor]) -> list[Tensor]:
     """Each tensor once: keys may be the queries themselves."""
     return list({id(each): each for each in tensors}.values())
-
-
-def _parameters(score: object) -> list[Tensor] | None:
-    if type(score) in (General, Additive) and (is_dots(score) or is_additive(score)):
-        return list(score.parameters())  # type: ignore[attr-defined]
-    if isinstance(score, PreparedAdditive):
-        left = score.score
-        if not isinstance(left, Projected):
-            return _parameters(left)
-        return [left.weight] if type(left.score) is Additive else None
-    if type(score) is SoftCap and is_cap(score):
-        return _parameters(score.score)
-    return [] if is_plain(score) else None
 
 
 def entropy(weights: Callable[[Tensor], Tensor]) -> Part:

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention.kernels.biases import divided
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Region, SoftmaxBlock
-from regard.attention.looks.source import BlockSource, Known, cut, known_at, lift, partition
+from regard.attention.looks.source import BlockSource, cut, lift, partition, sizes
 from regard.attention.masks.mask import Mask, Reach, pick
 from regard.attention.normalisers import Softmax
 from regard.attention.precision import widen
@@ -27,11 +27,10 @@ class ProductBlocks(BlockSource):
     """Rows of softmax(scale f(q) . g(k) + bias) under any mask."""
 
     def __init__(self, request: Request) -> None:
+        super().__init__(request.batch(), request.queries, request.keys, request.frame.device)
         score, normaliser = cast(DotLike, request.score), cast(Softmax, request.normaliser)
         query, key, scale = score.factors(widen(request.query), widen(request.key))
         self._request, self._scale = request, scale / normaliser.temperature
-        self.batch, self.queries, self.keys = request.batch(), request.queries, request.keys
-        self.device = request.frame.device
         rank = len(self.batch)
         dtype = torch.promote_types(query.dtype, key.dtype)
         self._query, self._key = lift(query.to(dtype), rank), lift(key.to(dtype), rank)
@@ -49,7 +48,7 @@ class ProductBlocks(BlockSource):
         bound = float(query * key) * abs(self._scale)
         return bound if bound == bound else torch.inf
 
-    def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
+    def blocks(self, rows: Tensor | None) -> Iterator[Block]:
         room, buffers = self._room(), _Buffers(self._query)
         for at, strip, reach in self._reaching(rows):
             shut = list(self._shut(strip, reach))
@@ -63,7 +62,6 @@ class ProductBlocks(BlockSource):
                     region,
                     scores,
                     spare,
-                    known_at(known, region),
                     small=self._small,
                     finite=not shut and self._bias is None,
                 )
@@ -82,9 +80,6 @@ class ProductBlocks(BlockSource):
             strip = self._strip(rows, start, stop)
             yield slice(start, stop), strip, self._reach(strip)
             start = stop
-
-    def _strip(self, rows: Tensor | None, start: int, stop: int) -> Tensor:
-        return torch.arange(start, stop, device=self.device) if rows is None else rows[start:stop]
 
     def _reach(self, strip: Tensor) -> Reach:
         mask, keys = self._request.mask, range(self.keys)
@@ -117,12 +112,10 @@ class ProductBlocks(BlockSource):
         query, key = cut(self._query, region.entries), cut(self._key, region.entries)
         query = query[..., region.at, :] if together else query.index_select(-2, region.rows)
         key = key[..., region.across, :]
-        sizes = tuple(
-            len(range(size)[part]) for size, part in zip(self.batch, region.entries, strict=True)
-        )
-        shape = (*sizes, query.shape[-2], key.shape[-2])
+        batch = sizes(self.batch, region.entries)
+        shape = (*batch, query.shape[-2], key.shape[-2])
         scores, spare = buffers.of(shape)
-        if query.shape[:-2] == key.shape[:-2] == sizes:
+        if query.shape[:-2] == key.shape[:-2] == batch:
             _product(query, key, self._scale, scores)
         else:
             scores.copy_(dots(query * self._scale, key))

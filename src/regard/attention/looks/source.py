@@ -15,6 +15,7 @@ from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock, WeightsBlock
+from regard.attention.looks.entries import Stored
 from regard.attention.normalisers import Normaliser, Softmax
 from regard.attention.precision import widen
 from regard.attention.scores import Additive, prepare
@@ -23,76 +24,49 @@ from regard.loops.availability import transformed
 
 BLOCK = 1 << 20  # scores held at a time, twice: small enough for caches, enough to be quick
 BLOCK_ON_DEVICE = 1 << 24
-Known = tuple[Tensor, Tensor]
 
 
 class BlockSource(ABC):
-    """The rows of a look, a block at a time."""
+    """The rows of weights (*batch, queries, keys), a block at a time."""
 
-    batch: Shape
-    queries: int
-    keys: int
-    device: torch.device
+    def __init__(self, batch: Shape, queries: int, keys: int, device: torch.device) -> None:
+        self.batch, self.queries, self.keys, self.device = batch, queries, keys, device
 
     @abstractmethod
-    def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
-        """Every block of the queries at `rows`, in their order; all of them for None.
-
-        Args:
-            rows: positions of queries.
-            known: maxima and totals of all rows, (*batch, queries), from an answer before.
-        """
+    def blocks(self, rows: Tensor | None) -> Iterator[Block]:
+        """Every block of the queries at `rows`, in their order; all of them for None."""
 
     def _room(self) -> int:
         return BLOCK if self.device.type == "cpu" else BLOCK_ON_DEVICE
 
-    def _strips(self, rows: Tensor | None, height: int) -> Iterator[tuple[slice, Tensor]]:
-        """Slices of at most `height` of the rows asked for, and their queries."""
+    def _regions(self, rows: Tensor | None, cost: int = 1) -> Iterator[Region]:
+        """Some rows of every batch entry at a time, where a weight takes `cost` numbers."""
+        height = max(1, self._room() // max(1, prod(self.batch) * self.keys * cost))
         count = self.queries if rows is None else len(rows)
         for start in range(0, count, height):
             at = slice(start, min(start + height, count))
-            yield (
-                at,
-                (torch.arange(at.start, at.stop, device=self.device) if rows is None else rows[at]),
-            )
+            own = self._strip(rows, at.start, at.stop)
+            yield Region((slice(None),) * len(self.batch), at, own, range(self.keys))
 
-    def _whole(self, at: slice, rows: Tensor) -> Region:
-        return Region((slice(None),) * len(self.batch), at, rows, range(self.keys))
-
-
-class StoredBlocks(BlockSource):
-    """Rows of stored weights. A weight of 0 was not read."""
-
-    def __init__(self, weights: Tensor) -> None:
-        self._weights, self.batch = weights, tuple(weights.shape[:-2])
-        self.queries, self.keys = weights.shape[-2:]
-        self.device = weights.device
-
-    def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
-        height = max(1, self._room() // max(1, prod(self.batch) * self.keys))
-        for at, strip in self._strips(rows, height):
-            weights = widen(self._weights.index_select(-2, strip))
-            yield WeightsBlock(self._whole(at, strip), weights, weights != 0)
+    def _strip(self, rows: Tensor | None, start: int, stop: int) -> Tensor:
+        return torch.arange(start, stop, device=self.device) if rows is None else rows[start:stop]
 
 
 class MeanBlocks(BlockSource):
     """Rows of weights averaged over the last batch axis."""
 
     def __init__(self, source: BlockSource, empty: Callable[..., Tensor]) -> None:
+        super().__init__(source.batch[:-1], source.queries, source.keys, source.device)
         self._source, self._empty = source, empty
-        self.batch, self._heads = source.batch[:-1], source.batch[-1]
-        self.queries, self.keys, self.device = source.queries, source.keys, source.device
 
-    def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
-        height = max(1, self._room() // max(1, prod(self.batch) * self.keys))
-        for at, strip in self._strips(rows, height):
-            shape = (*self.batch, len(strip), self.keys)
-            mean = self._empty(*shape).zero_()
-            for block in self._source.blocks(strip):
+    def blocks(self, rows: Tensor | None) -> Iterator[Block]:
+        for whole in self._regions(rows):
+            mean = self._empty(*self.batch, len(whole.rows), self.keys).zero_()
+            for block in self._source.blocks(whole.rows):
                 region = block.region
                 into = mean[(*region.entries[:-1], region.at, region.across)]
-                into += block.weights().sum(-3) / self._heads
-            yield WeightsBlock(self._whole(at, strip), mean, mean != 0)
+                into += block.weights().sum(-3) / self._source.batch[-1]
+            yield WeightsBlock(whole, mean, mean != 0)
 
 
 class ScoredBlocks(BlockSource):
@@ -102,6 +76,7 @@ class ScoredBlocks(BlockSource):
     """
 
     def __init__(self, request: Request) -> None:
+        super().__init__(request.batch(), request.queries, request.keys, request.frame.device)
         score, key = prepare(request.score, widen(request.key))
         self._softmax = type(request.normaliser) is Softmax
         self._temperature = getattr(request.normaliser, "temperature", 1.0)
@@ -114,21 +89,20 @@ class ScoredBlocks(BlockSource):
             normaliser=MASKED if self._softmax else request.normaliser,
         )
         self._cost = width(request.score)
-        self.batch, self.queries, self.keys = request.batch(), request.queries, request.keys
-        self.device = request.frame.device
 
-    def blocks(self, rows: Tensor | None, known: Known | None = None) -> Iterator[Block]:
-        across = prod(self.batch) * self.keys * self._cost
-        for at, strip in self._strips(rows, max(1, self._room() // max(1, across))):
-            region = self._whole(at, strip)
-            numbers = weigh(self._request, strip)
-            numbers = numbers.expand(*self.batch, len(strip), self.keys)
-            if not self._softmax:
-                yield WeightsBlock(region, numbers, self._request.readable(strip))
-                continue
-            scores = numbers / self._temperature
-            spare = None if transformed() else torch.empty_like(scores)
-            yield SoftmaxBlock(region, scores, spare, known_at(known, region))
+    def blocks(self, rows: Tensor | None) -> Iterator[Block]:
+        for region in self._regions(rows, self._cost):
+            numbers = weigh(self._request, region.rows)
+            numbers = numbers.expand(*self.batch, len(region.rows), self.keys)
+            if isinstance(self._request.score, Stored):
+                yield WeightsBlock(region, numbers, numbers != 0)
+            elif not self._softmax:
+                yield WeightsBlock(region, numbers, self._request.readable(region.rows))
+            else:
+                scores = numbers / self._temperature
+                yield SoftmaxBlock(
+                    region, scores, None if transformed() else torch.empty_like(scores)
+                )
 
 
 def fitted_bias(request: Request) -> Tensor | None:
@@ -160,14 +134,6 @@ def width(score: object) -> int:
     return 1 if inner is None else width(inner)
 
 
-def known_at(known: Known | None, region: Region) -> Known | None:
-    """The known maxima and totals of a block's rows."""
-    if known is None:
-        return None
-    maximum, total = (each[region.entries].index_select(-1, region.rows) for each in known)
-    return maximum, total
-
-
 def partition(batch: Shape, most: int) -> list[Index]:
     """The batch entries in groups of at most `most`, or of one: a slice of each axis."""
     axis, whole = len(batch), 1
@@ -195,3 +161,8 @@ def cut(tensor: Tensor, entries: Index) -> Tensor:
             for size, part in zip(tensor.shape, entries, strict=False)
         )
     ]
+
+
+def sizes(batch: Shape, entries: Index) -> Shape:
+    """How many batch entries of each axis are meant."""
+    return tuple(len(range(size)[part]) for size, part in zip(batch, entries, strict=True))

@@ -11,16 +11,14 @@ from torch.nn import functional as F
 
 from regard.attention.looks import learned
 from regard.attention.looks.caption import Caption
-from regard.attention.looks.distances import distance_of
-from regard.attention.looks.folding import Fold, Progress
-from regard.attention.looks.pooling import Bins, Map, Reduce
-from regard.attention.looks.windows import Window, positions
+from regard.attention.looks.weights import Progress, Weights
+from regard.attention.looks.windows import Bins, Map, Reduce, Window, positions
 from regard.attention.shapes import Shape, ShapeError, broadcast
 
 BLOCK = 1 << 22  # scores held at a time where some columns are wanted with their gradient
 
 
-class Statistics(Fold):
+class Statistics(Weights):
     """The public answers of a look."""
 
     caption = Caption()
@@ -84,7 +82,7 @@ class Statistics(Fold):
         seen = self._empty(*self.shape[:-2], len(down), wide).zero_()
         for block in self._blocks(down, progress):
             region, weights = block.region, block.weights()
-            into = seen[(*region.entries, region.at)]
+            into = seen[region.place]
             if across is None:
                 into[..., region.across] = weights
             else:
@@ -107,12 +105,9 @@ class Statistics(Fold):
         """
         self._temperature()
         if self._follows():
-            look = self._learner()
+            look = self._finite()._prepared()
             part = learned.log_normaliser(look._scores)
             return look._learned(part, lambda: self.log_normaliser(progress), progress)
-        known = self._remembered(self._stamp())
-        if known is not None:
-            return known[0] + known[1].log()
         return self._each(lambda block: block.log_normaliser(), progress)
 
     def entropy(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -126,7 +121,7 @@ class Statistics(Fold):
             tensor([1.3863])
         """
         if self._follows():
-            look = self._learner()
+            look = self._finite()._prepared()
             part = learned.entropy(look._spread)
             return look._learned(part, lambda: self.entropy(progress), progress)
         return self._each(lambda block: block.entropy(), progress)
@@ -160,8 +155,8 @@ class Statistics(Fold):
         weights = self._empty(*self.shape[:-1], count)
         keys = self._empty(*weights.shape, dtype=torch.long)
         for block in self._blocks(None, progress):
-            at = (*block.region.entries, block.region.at)
-            weights[at], keys[at] = block.top(count)
+            place = block.region.place
+            weights[place], keys[place] = block.top(count)
         return weights, keys
 
     @torch.no_grad()
@@ -169,7 +164,7 @@ class Statistics(Fold):
         """The key that every query reads most, the first one on a tie; -1 with nothing to read."""
         keys = self._empty(*self.shape[:-1], dtype=torch.long)
         for block in self._blocks(None, progress):
-            keys[(*block.region.entries, block.region.at)] = block.argmax()
+            keys[block.region.place] = block.argmax()
         return keys
 
     def received(
@@ -197,7 +192,7 @@ class Statistics(Fold):
         follows = weights is not None and weights.requires_grad and torch.is_grad_enabled()
         if not (follows or self._follows()):
             return self._received(down, weights, progress)
-        look = self._learner()
+        look = self._finite()._prepared()
         part = learned.received(look._spread, weights)
         return look._learned(
             part, lambda: self._received(down, weights, progress), progress, down, weights, True
@@ -212,7 +207,7 @@ class Statistics(Fold):
             numerators, factors = block.shares()
             region = block.region
             if weights is not None:
-                factors = factors * weights[(*region.entries, region.at)]
+                factors = factors * weights[region.place]
             into = total[(*region.entries, region.across)]
             into += (factors.unsqueeze(-2) @ numerators).squeeze(-2)
         return total
@@ -273,7 +268,7 @@ class Statistics(Fold):
             >>> regard.look(torch.zeros(3, 2), torch.zeros(3, 2)).distance()
             tensor([1.0000, 0.6667, 1.0000])
         """
-        return self._each(lambda block: distance_of(block, signed), progress)
+        return self._each(lambda block: block.distance(signed), progress)
 
 
 def _broadcast_weights(weights: Tensor, shape: Shape) -> Tensor:

@@ -1,12 +1,21 @@
-"""The positions that a caller names."""
+"""Windows of the weights, and maps of them at any resolution.
+
+Bin i of h over n rows covers rows floor(i n / h) to floor((i + 1) n / h), the last one out; where
+that is none, as in a map finer than its window, it shows the row that it begins at.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from regard.attention.looks.blocks import Block
+
+Reduce = Literal["mean", "max"]
 Window = range | slice | Tensor | Iterable[int] | None
 
 
@@ -28,3 +37,91 @@ def positions(window: Window, length: int, device: torch.device) -> Tensor:
             f"positions run from {int(index.min())} to {int(index.max())}, of {length}"
         )
     return torch.where(index < 0, index + length, index)
+
+
+class Bins:
+    """`count` bins over `length` positions."""
+
+    def __init__(self, count: int, length: int, device: torch.device) -> None:
+        edges = torch.arange(count + 1, device=device) * length // count
+        self.count, self.length = count, length
+        self.starts = edges[:-1].clamp(max=max(0, length - 1))
+        self.sizes = (edges[1:] - edges[:-1]).clamp(min=1)
+        self._span = int(self.sizes.max()) if length else 0
+        self._even = length % count == 0
+
+    def within(self, start: int, stop: int) -> tuple[int, int]:
+        """The first bin, and the one after the last, that hold any position of this stretch."""
+        ends = self.starts + self.sizes
+        return int((ends <= start).sum()), int((self.starts < stop).sum())
+
+    def pool(self, numbers: Tensor, reduce: Reduce) -> Tensor:
+        """Sums or maxima along the last axis, (..., length) -> (..., bins)."""
+        if self._even:
+            parts = numbers.unflatten(-1, (self.count, self.length // self.count))
+        else:
+            fill = 0.0 if reduce == "mean" else -torch.inf
+            offsets = torch.arange(self._span, device=numbers.device)
+            index = torch.where(
+                offsets < self.sizes[:, None], self.starts[:, None] + offsets, self.length
+            )
+            padded = F.pad(numbers, (0, 1), value=fill).flatten(0, -2)  # two axes pick quickest
+            parts = padded.index_select(-1, index.flatten())
+            parts = parts.view(*numbers.shape[:-1], self.count, self._span)
+        pooled: Tensor = parts.sum(-1) if reduce == "mean" else parts.amax(-1)
+        return pooled
+
+
+class Map:
+    """A map that is filled in a block at a time.
+
+    Rows are pooled first, so that columns are pooled once a bin and not once a row.
+    """
+
+    def __init__(
+        self,
+        bins: tuple[Bins, Bins],
+        columns: Tensor | None,
+        reduce: Reduce,
+        cells: Tensor,
+    ) -> None:
+        self._down, self._across = bins
+        self._columns, self._reduce = columns, reduce
+        self.cells = cells.fill_(0.0 if reduce == "mean" else -torch.inf)
+
+    def add(self, block: Block, keys: int) -> None:
+        """Pool a block in."""
+        region = block.region
+        low, high = self._down.within(region.at.start, region.at.stop)
+        rows = torch.arange(region.at.start, region.at.stop, device=region.rows.device)
+        starts, sizes = self._down.starts[low:high, None], self._down.sizes[low:high, None]
+        inside = (rows >= starts) & (rows < starts + sizes)
+        pooled = self._pooled(block, inside)
+        whole = F.pad(pooled, (region.columns.start, keys - region.columns.stop))
+        if self._columns is not None:
+            whole = whole.index_select(-1, self._columns)
+        into = self.cells[(*region.entries, slice(low, high))]
+        cells = self._across.pool(whole, self._reduce)
+        if self._reduce == "mean":
+            into += cells
+        else:
+            into.copy_(torch.maximum(into, cells))
+
+    def _pooled(self, block: Block, inside: Tensor) -> Tensor:
+        """The block's rows pooled into their bins, (*entries, bins, columns)."""
+        if self._reduce == "mean":
+            numerators, factors = block.shares()
+            return (inside.to(factors.dtype) * factors.unsqueeze(-2)) @ numerators
+        weights = block.weights()
+        return torch.stack([weights[..., own, :].amax(-2) for own in _runs(inside)], -2)
+
+    def done(self) -> Tensor:
+        if self._reduce == "mean":
+            area = self._down.sizes[:, None] * self._across.sizes
+            return self.cells / area
+        return torch.where(self.cells == -torch.inf, 0.0, self.cells)
+
+
+def _runs(inside: Tensor) -> list[slice]:
+    first = inside.int().argmax(-1).tolist()
+    return [slice(i, i + n) for i, n in zip(first, inside.sum(-1).tolist(), strict=True)]

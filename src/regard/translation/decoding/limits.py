@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.attention.ranking import top
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.repetition import completing
@@ -138,21 +139,3 @@ def _best_words_compiled(
     if not search_loops.best_few(rules, *(each.numpy() for each in arrays)):
         raise ModelError(DAMAGED)
     return values, words
-
-
-def top(
-    values: Float[Tensor, "rows many"], count: int
-) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
-    """The `count` greatest of each row and where they stand; of equals the first first.
-
-    torch.topk leaves open which of several equals it returns; in bfloat16 equals are common.
-    Places with -inf may come in any order.
-    """
-    if count >= values.shape[-1]:
-        return values.sort(dim=-1, descending=True, stable=True)
-    best, where = values.topk(count + 1, dim=-1)
-    tied = ((best[:, 1:] == best[:, :-1]) & best[:, 1:].isfinite()).any(-1).nonzero()[:, 0]
-    if len(tied):
-        order = values[tied].sort(dim=-1, descending=True, stable=True).indices
-        where[tied] = order[:, : count + 1]
-    return best[:, :count], where[:, :count]

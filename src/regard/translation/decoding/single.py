@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.attention.ranking import top
 from regard.errors import ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words, top
+from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
 from regard.translation.engines import SearchEngine
 from regard.translation.models.protocol import evaluating, log_probabilities
 from regard.translation.settings import Search

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.decoding.limits import top
+from regard.attention.ranking import top
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 5), st.booleans())
@@ -27,3 +27,12 @@ def test_a_large_row_of_equals():
     best, where = top(torch.zeros(2, 5000), 4)
     assert torch.equal(where, torch.arange(4).expand(2, 4))
     assert torch.equal(best, torch.zeros(2, 4))
+
+
+def test_rows_of_any_axes_and_a_row_that_is_damaged():
+    values = torch.zeros(2, 3, 40)
+    values[0, 1, 7] = torch.nan
+    where = top(values, 3)[1]
+    assert where[1, 2].tolist() == [0, 1, 2]
+    assert where[0, 1].tolist() == [7, 0, 1]
+    assert top(values, 1)[1].shape == (2, 3, 1)

@@ -1,0 +1,224 @@
+"""The weights of a request, some rows at a time or block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.reference import weigh
+from regard.attention.kernels.request import Request
+from regard.attention.kernels.zeroed import Zeroed, are_finite, is_checked, zeroed
+from regard.attention.looks import learned
+from regard.attention.looks.blocks import Block
+from regard.attention.looks.entries import Stored, with_parameters
+from regard.attention.looks.products import ProductBlocks
+from regard.attention.looks.source import (
+    MASKED,
+    BlockSource,
+    ScoredBlocks,
+    fitted_bias,
+    sizes,
+    width,
+)
+from regard.attention.normalisers import FunctionNormaliser, Softmax
+from regard.attention.precision import widen
+from regard.attention.scores.prepare import is_dots, prepare_both
+from regard.attention.shapes import Shape
+from regard.loops.availability import transformed
+
+BLOCK = 1 << 20  # scores that a backward pass holds at a time
+Progress = Callable[[int, int], None]
+
+
+class Weights:
+    """Weights (*batch, queries, keys) that are never held at once, and how an answer is made of them."""
+
+    _batch: Shape | None = None
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    @property
+    def shape(self) -> Shape:
+        """(*batch, queries, keys)."""
+        if self._batch is None:
+            self._batch = self._request.batch()
+        return (*self._batch, self._request.queries, self._request.keys)
+
+    @property
+    def device(self) -> torch.device:
+        return self._request.frame.device
+
+    def _source(self) -> BlockSource:
+        request = self._request
+        dots = is_dots(request.score) and type(request.normaliser) is Softmax
+        if dots and not transformed():  # which forbids buffers, and a bound that is a number
+            return ProductBlocks(request)
+        return ScoredBlocks(request)
+
+    def _rows(self, rows: Tensor | None) -> Tensor:
+        """The weights of these queries over every key; it broadcasts to (*batch, rows, keys)."""
+        return weigh(self._request, rows)
+
+    def _spread(self, rows: Tensor) -> Tensor:
+        """The weights of these queries, of the look's own shape."""
+        return self._rows(rows).expand(*self.shape[:-2], len(rows), self.shape[-1])
+
+    def _scores(self, rows: Tensor) -> Tensor:
+        """The scores over the temperature of these queries, -inf where they may not read."""
+        scores = weigh(replace(self._request, normaliser=MASKED), rows) / self._temperature()
+        return scores.expand(*self.shape[:-2], len(rows), self.shape[-1])
+
+    def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
+        """Which of these keys each of these queries may read; None where nothing forbids any."""
+        return self._request.readable(rows, columns)
+
+    def _temperature(self) -> float:
+        """The softmax's; a TypeError where the weights are no softmax of scores."""
+        normaliser = self._request.normaliser
+        if isinstance(self._request.score, Stored):
+            raise TypeError("stored weights do not tell their log-normaliser: look at the scores")
+        if type(normaliser) is not Softmax:
+            raise TypeError(f"only a softmax has a log-normaliser: the normaliser is {normaliser}")
+        return normaliser.temperature
+
+    def _cost(self) -> int:
+        """How many numbers a pair of a query and a key takes to score."""
+        return width(self._request.score)
+
+    def _leaves(self) -> list[Tensor] | None:
+        """The tensors that the weights depend on; None where a caller's function may hide some."""
+        request = self._request
+        found = [each for each in (request.query, request.key, request.bias) if each is not None]
+
+        def keep(parameter: Tensor, own: int) -> Tensor:
+            found.append(parameter)
+            return parameter
+
+        known = with_parameters(request.score, keep) is not None
+        hidden = isinstance(request.normaliser, FunctionNormaliser)
+        return learned.unique(found) if known and not hidden else None
+
+    def _learns(self) -> bool:
+        """Whether a gradient is wanted of the weights."""
+        if not torch.is_grad_enabled():
+            return False
+        leaves = self._leaves()
+        if leaves is not None:
+            return any(each.requires_grad for each in leaves)
+        # Parameters may hide anywhere in a module or function of the caller's: one row tells.
+        one = torch.zeros(min(1, self.shape[-2]), dtype=torch.long, device=self.device)
+        return self._rows(one).requires_grad
+
+    def _follows(self) -> bool:
+        """Whether an answer is made of operations that can be differentiated and mapped."""
+        return transformed() or self._learns()
+
+    def _finite(self) -> Weights:
+        """The same weights; keys and queries without weight do not spoil their gradients."""
+        request = self._request
+        if not is_checked(request) or are_finite(request.query, request.key):
+            return self
+        found = zeroed(request)
+        return self if found is None else ZeroedWeights(self, found)
+
+    def _spoilt(self, rows: Tensor | None) -> Tensor | None:
+        """Which rows give no gradient, as NaN or infinity is read there; None for no row."""
+        return None
+
+    def _prepared(self) -> Weights:
+        """The same weights, of which no strip does again what all share."""
+        request = self._request
+        score, query, key = prepare_both(request.score, widen(request.query), widen(request.key))
+        bias = fitted_bias(request)
+        return Weights(replace(request, score=score, query=query, key=key, bias=bias))
+
+    def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        if dtype is None:
+            joint = torch.promote_types(self._request.query.dtype, self._request.key.dtype)
+            dtype = torch.promote_types(joint, torch.float32)
+        if transformed():  # a buffer must have the axes that a transform hides
+            return self._rows(torch.arange(0, device=self.device)).new_empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device=self.device)
+
+    def _blocks(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Block]:
+        done, total = 0, self._rows_asked(rows)
+        for block in self._source().blocks(rows):
+            yield block
+            if progress:
+                region = block.region
+                done += prod(sizes(self.shape[:-2], region.entries)) * len(region.rows)
+                progress(done, total)
+
+    def _rows_asked(self, rows: Tensor | None) -> int:
+        return prod(self.shape[:-2]) * (self.shape[-2] if rows is None else len(rows))
+
+    @torch.no_grad()
+    def _each(self, answer: Callable[[Block], Tensor], progress: Progress | None) -> Tensor:
+        answers = self._empty(*self.shape[:-1])
+        for block in self._blocks(None, progress):
+            answers[block.region.place] = answer(block)
+        return answers
+
+    def _learned(
+        self,
+        part: learned.Part,
+        whole: Callable[[], Tensor],
+        progress: Progress | None,
+        rows: Tensor | None = None,
+        weights: Tensor | None = None,
+        summed: bool = False,
+    ) -> Tensor:
+        """An answer with its gradient, for these rows and their weights."""
+
+        def strips() -> Iterator[tuple[slice, Tensor]]:
+            own = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
+            pairs = prod(self.shape[:-2]) * self.shape[-1] * self._cost()
+            start = 0
+            for strip in own.split(max(1, BLOCK // max(1, pairs))):
+                yield slice(start, start + len(strip)), strip
+                start += len(strip)
+
+        def told(at: slice) -> None:
+            if progress:
+                progress(prod(self.shape[:-2]) * at.stop, self._rows_asked(rows))
+
+        leaves = self._leaves()
+        if leaves is not None and weights is not None:
+            leaves = learned.unique([*leaves, weights])
+        return learned.answer(learned.Answer(whole, part, strips, summed, told), leaves)
+
+
+class ZeroedWeights(Weights):
+    """Weights with zeros in place of NaN and infinity, for gradients.
+
+    A row that may read such a key, or whose query holds such a number, keeps what the numbers
+    came to, and gives no gradient.
+
+    Args:
+        given: With the numbers as they are.
+        found: Its request with zeros.
+    """
+
+    def __init__(self, given: Weights, found: Zeroed) -> None:
+        super().__init__(found.request)
+        self._given, self._found = given, found
+
+    def _prepared(self) -> Weights:
+        prepared = super()._prepared()
+        return ZeroedWeights(self._given, replace(self._found, request=prepared._request))
+
+    def _rows(self, rows: Tensor | None) -> Tensor:
+        zeros = super()._rows(rows)
+        return torch.where(self._spoilt(rows), self._given._rows(rows).detach(), zeros)
+
+    def _scores(self, rows: Tensor) -> Tensor:
+        zeros = super()._scores(rows)
+        return torch.where(self._spoilt(rows), self._given._scores(rows).detach(), zeros)
+
+    def _spoilt(self, rows: Tensor | None) -> Tensor:
+        return self._found.spoilt(rows)
