@@ -114,14 +114,14 @@ def test_what_is_interrupted_and_resumed_is_what_was_never_interrupted(back):
 def test_a_kill_before_the_record_loses_one_chunk_and_no_line(back, monkeypatch):
     back("straight.tsv").run()
     cut = back("cut.tsv")
-    write, count = working.ResumableFile._record, iter(range(100))
+    write, count = working.ResumableFile._save, iter(range(100))
 
-    def killed(self, settings, state):
+    def killed(self, record):
         if next(count) == 3:
             raise KeyboardInterrupt
-        write(self, settings, state)
+        write(self, record)
 
-    monkeypatch.setattr(working.ResumableFile, "_record", killed)
+    monkeypatch.setattr(working.ResumableFile, "_save", killed)
     with pytest.raises(KeyboardInterrupt):
         cut.run()
     recorded = json.loads((cut.out.parent / "cut.tsv.part.json").read_text(encoding="utf-8"))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from regard.errors import ConfigurationError
 from regard.translation.text.normalisation import normalise
 
 # The ratio of shorter sentences is not checked: "Oui." is "Yes, it is."
 _SHORT = 10
+_LEFT_OUT = {
+    "empty": "empty",
+    "repeated": "repeated",
+    "long": "too long",
+    "untranslated": "without a translation",
+    "same": "translated to themselves",
+    "uneven": "with lengths too far apart",
+}
 
 
 @dataclass
@@ -35,6 +43,17 @@ class Tally:
     same: int = 0
     uneven: int = 0
     written: int = 0
+
+    def left_out(self) -> str:
+        """The counts of lines that were left out, as a text.
+
+        >>> Tally(read=9, empty=2, uneven=1, written=6).left_out()
+        '2 empty, 1 with lengths too far apart'
+        """
+        counts = asdict(self)
+        return ", ".join(
+            f"{counts[name]:,} {why}" for name, why in _LEFT_OUT.items() if counts[name]
+        )
 
 
 @dataclass
@@ -62,17 +81,17 @@ class PairFilter:
     def text(self, line: str) -> str | None:
         """The sentence of a line, normalised; None for an empty or repeated line."""
         text = normalise(line)
-        if not self._remember(text):
-            if text:
-                self.tally.repeated += 1
-            else:
-                self.tally.empty += 1
+        data = text.encode()
+        self._all.update(data + b"\n")
+        mark = hashlib.blake2b(data, digest_size=8).digest()
+        if not text:
+            self.tally.empty += 1
             return None
+        if mark in self._seen:
+            self.tally.repeated += 1
+            return None
+        self._seen.add(mark)
         return text
-
-    def pass_over(self, line: str) -> None:
-        """Add a line that was handled before an interruption."""
-        self._remember(normalise(line))
 
     @property
     def digest(self) -> str:
@@ -92,13 +111,3 @@ class PairFilter:
             self.tally.written += 1
             return True
         return False
-
-    def _remember(self, text: str) -> bool:
-        """Add a line. Whether it has text, and no earlier line has the same."""
-        data = text.encode()
-        self._all.update(data + b"\n")
-        mark = hashlib.blake2b(data, digest_size=8).digest()
-        if not text or mark in self._seen:
-            return False
-        self._seen.add(mark)
-        return True

@@ -12,8 +12,17 @@ from pydantic import BaseModel, NonNegativeInt
 
 from regard import files
 from regard.errors import ConfigurationError, DataError, RegardError, one_line, raised_as
+from regard.translation.backtranslation.filtering import Tally
 
 VERSION = 1
+
+
+class Progress(BaseModel, extra="forbid"):
+    """The counts of lines, the digest of those that were read, and the number of chunks."""
+
+    tally: Tally = Tally()
+    digest: str = ""
+    chunks: int = 0
 
 
 class _Record(BaseModel):
@@ -21,8 +30,8 @@ class _Record(BaseModel):
 
     version: int = VERSION
     settings: dict[str, Any]
-    bytes: NonNegativeInt
-    state: dict[str, Any]
+    bytes: NonNegativeInt = 0
+    state: Progress = Progress()
 
 
 class ResumableFile:
@@ -32,58 +41,48 @@ class ResumableFile:
     whole lines, and the bytes behind them are cut off. Work that fails before its first addition leaves no file.
     """
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, settings: dict[str, Any]) -> None:
         self.out = out
         self.part = out.with_name(out.name + ".part")
         self._journal = out.with_name(out.name + ".part.json")
-        self._bytes = 0
-        self._is_empty = False
+        self._record = _Record(settings=settings)
 
     @contextmanager
-    def begin(self, settings: dict[str, Any], *, resume: bool) -> Iterator[dict[str, Any]]:
-        """Lock the file; yields the state that was recorded last, or {} for a new file.
-
-        Args:
-            settings: how the file is made; only work with the same settings is resumed.
-            resume: continue an unfinished file where there is one.
+    def begin(self, *, resume: bool) -> Iterator[Progress]:
+        """Lock the file; yields the progress that was recorded last, if `resume` and there is an unfinished file.
 
         Raises:
             RegardError: the file is there already, another process is making it, or `OUT.part` was made by
                 another program.
             ConfigurationError: it was begun and `resume` is False, or it was begun with other settings.
         """
-        self._begun(resume)
         with self._held():
-            # Checked again: another process may have begun or finished it before the lock was free.
             begun = self._begun(resume)
-            self._check_own(begun)
-            record = self._read(settings) if begun else None
-            self._bytes = record.bytes if record else 0
-            self._is_empty = not begun
+            if begun:
+                self._record = self._read()
             try:
                 self._cut()
                 if not begun:
-                    self._record(settings, {})
-                yield record.state if record else {}
+                    self._save(self._record)
+                yield self._record.state
             except BaseException:
-                if self._is_empty:
+                if not self._record.state.chunks:
                     self.drop()
                 raise
 
-    def add(self, lines: str, settings: dict[str, Any], state: dict[str, Any]) -> None:
+    def add(self, lines: str, state: Progress) -> None:
         """Add whole lines, then record where the work stands."""
-        content = lines.encode()
+        content, counted = lines.encode(), self._record.bytes
         with raised_as(RegardError, f"{self.part}: cannot be written"):
             # A removed file raises here and is not made again.
-            if self.part.stat().st_size != self._bytes:
+            if self.part.stat().st_size != counted:
                 raise RegardError(
                     f"{self.part}: another process has changed it: remove it and begin again"
                 )
             files.append(self.part, content)
             files.force(self.part)
-        self._bytes += len(content)
-        self._record(settings, state)
-        self._is_empty = False
+        settings = self._record.settings
+        self._save(_Record(settings=settings, bytes=counted + len(content), state=state))
 
     def finish(self) -> None:
         """Rename the file to its final name."""
@@ -98,17 +97,6 @@ class ResumableFile:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 
-    def _begun(self, resume: bool) -> bool:
-        """Whether there is an unfinished file to resume."""
-        if os.path.lexists(self.out):
-            raise RegardError(f"{self.out}: is there already: remove it, or choose another name")
-        begun = self._journal.exists() and self.part.exists()
-        if begun and not resume:
-            raise ConfigurationError(
-                f"{self.out}: was begun and not finished: add --resume to go on, or remove {self.part}"
-            )
-        return begun
-
     @contextmanager
     def _held(self) -> Iterator[None]:
         lock = self.out.with_name(self.out.name + ".part.lock")
@@ -122,15 +110,21 @@ class ResumableFile:
                 ) from None
             yield
 
-    def _check_own(self, begun: bool) -> None:
-        """Refuse an `OUT.part` that another program made."""
-        if not os.path.lexists(self.part):
-            return
+    def _begun(self, resume: bool) -> bool:
+        """Whether there is an unfinished file to resume; what another program has made is refused."""
+        if os.path.lexists(self.out):
+            raise RegardError(f"{self.out}: is there already: remove it, or choose another name")
+        begun = self._journal.exists() and self.part.exists()
+        if begun and not resume:
+            raise ConfigurationError(
+                f"{self.out}: was begun and not finished: add --resume to go on, or remove {self.part}"
+            )
         is_file = self.part.is_file() and not self.part.is_symlink()
-        if not is_file or (self.part.stat().st_size and not begun):
+        if os.path.lexists(self.part) and not (is_file and (begun or not self.part.stat().st_size)):
             raise RegardError(
                 f"{self.part}: is there already, and no unfinished table: remove it, or choose another name"
             )
+        return begun
 
     def _cut(self) -> None:
         """Cut off bytes that were never counted; make the file where there is none."""
@@ -138,18 +132,18 @@ class ResumableFile:
             raised_as(RegardError, f"{self.part}: cannot be written"),
             self.part.open("ab") as file,
         ):
-            if file.tell() < self._bytes:
+            if file.tell() < self._record.bytes:
                 raise DataError(
                     f"{self.part}: is shorter than {self._journal.name} says: remove both and begin again"
                 )
-            file.truncate(self._bytes)
+            file.truncate(self._record.bytes)
 
-    def _record(self, settings: dict[str, Any], state: dict[str, Any]) -> None:
-        record = _Record(settings=settings, bytes=self._bytes, state=state)
+    def _save(self, record: _Record) -> None:
         with raised_as(RegardError, f"{self._journal}: cannot be written"):
             files.write(self._journal, (record.model_dump_json(indent=1) + "\n").encode())
+        self._record = record
 
-    def _read(self, settings: dict[str, Any]) -> _Record:
+    def _read(self) -> _Record:
         with raised_as(DataError, f"{self._journal}: cannot be read"):
             content = self._journal.read_bytes()
         try:
@@ -158,11 +152,11 @@ class ResumableFile:
                 raise ValueError(f"format {record.version}, this program reads format {VERSION}")
         except ValueError as fault:
             raise DataError(f"{self._journal}: corrupted or truncated: {one_line(fault)}") from None
-        old = record.settings
+        old, new = record.settings, self._record.settings
         changed = [
-            f"{name}: {old.get(name)!r} before, {settings.get(name)!r} asked for"
-            for name in sorted(old.keys() | settings.keys())
-            if old.get(name) != settings.get(name)
+            f"{name}: {old.get(name)!r} before, {new.get(name)!r} asked for"
+            for name in sorted(old.keys() | new.keys())
+            if old.get(name) != new.get(name)
         ]
         if changed:
             raise ConfigurationError(

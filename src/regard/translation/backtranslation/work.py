@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ValidationError
 
-from regard.errors import ConfigurationError, DataError, one_line
+from regard.errors import ConfigurationError, DataError
 from regard.translation.backtranslation.filtering import PairFilter, Tally
-from regard.translation.backtranslation.resumable import ResumableFile
+from regard.translation.backtranslation.resumable import Progress, ResumableFile
 from regard.translation.decoding.search import Search
 from regard.translation.text.corpora import read_lines
 from regard.translation.translator import BATCH_TOKENS, Translator
 
 # Sentences that are translated between two records of the progress.
 CHUNK = 256
-
-
-class _Progress(BaseModel):
-    """The state in the record of a `ResumableFile`."""
-
-    tally: Tally
-    digest: str
-    chunks: int
 
 
 @dataclass(frozen=True)
@@ -72,20 +63,17 @@ class Work:
             DataError: the text cannot be read, or no sentence gives a pair.
         """
         pair_filter = PairFilter(min(self.longest, self.translator.longest), self.ratio)
-        settings, unfinished = self._settings(), ResumableFile(self.out)
-        with unfinished.begin(settings, resume=resume) as state:
+        unfinished = ResumableFile(self.out, self._settings())
+        with unfinished.begin(resume=resume) as done:
             lines = read_lines(self.text)
-            number = self._pass_over(lines, pair_filter, state)
+            self._pass_over(lines, pair_filter, done)
             progress(pair_filter.tally)
-            for chunk in self._chunks(lines, pair_filter):
+            for number, chunk in enumerate(self._chunks(lines, pair_filter), start=done.chunks):
                 pairs = self._pairs(chunk, pair_filter, (self.seed + number) % 2**63)
-                number += 1
-                now = {
-                    "tally": asdict(pair_filter.tally),
-                    "digest": pair_filter.digest,
-                    "chunks": number,
-                }
-                unfinished.add("".join(f"{s}\t{t}\n" for s, t in pairs), settings, now)
+                now = Progress(
+                    tally=pair_filter.tally, digest=pair_filter.digest, chunks=number + 1
+                )
+                unfinished.add("".join(f"{s}\t{t}\n" for s, t in pairs), now)
                 progress(pair_filter.tally)
                 if should_stop() and not self._is_over(lines):
                     return "stopped", pair_filter.tally
@@ -93,7 +81,7 @@ class Work:
                 unfinished.drop()
                 raise DataError(
                     f"{self.text}: no usable sentences in {pair_filter.tally.read} lines: "
-                    f"{told(pair_filter.tally) or 'it is empty'}"
+                    f"{pair_filter.tally.left_out() or 'it is empty'}"
                 )
             unfinished.finish()
         return "finished", pair_filter.tally
@@ -137,26 +125,17 @@ class Work:
             )
         ]
 
-    def _pass_over(
-        self, lines: Iterator[str], pair_filter: PairFilter, state: dict[str, Any]
-    ) -> int:
-        """Read the lines again that were dealt with before an interruption. Returns the number of chunks."""
-        if not state:
-            return 0
-        try:
-            done = _Progress.model_validate(state)
-        except ValidationError as fault:
-            raise DataError(
-                f"{self.out}.part.json: corrupted or truncated: {one_line(fault)}"
-            ) from None
+    def _pass_over(self, lines: Iterator[str], pair_filter: PairFilter, done: Progress) -> None:
+        """Read the lines again that were dealt with before an interruption."""
+        if not done.chunks:
+            return
         for line in islice(lines, done.tally.read):
-            pair_filter.pass_over(line)
+            pair_filter.text(line)
         if pair_filter.digest != done.digest:
             raise ConfigurationError(
                 f"{self.text}: its first {done.tally.read} lines are not those that {self.out} was begun with"
             )
         pair_filter.tally = done.tally
-        return done.chunks
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -182,21 +161,3 @@ def fingerprint(translator: Translator) -> str:
     for tokenizer in (translator.tokenizers.source, translator.tokenizers.target):
         seen.update(tokenizer.model)
     return seen.hexdigest()
-
-
-def told(tally: Tally) -> str:
-    """The counts of lines that were left out, as a text.
-
-    >>> told(Tally(read=9, empty=2, uneven=1, written=6))
-    '2 empty, 1 with lengths too far apart'
-    """
-    words = {
-        "empty": "empty",
-        "repeated": "repeated",
-        "long": "too long",
-        "untranslated": "without a translation",
-        "same": "translated to themselves",
-        "uneven": "with lengths too far apart",
-    }
-    counts = asdict(tally)
-    return ", ".join(f"{counts[name]:,} {what}" for name, what in words.items() if counts[name])

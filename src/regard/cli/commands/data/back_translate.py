@@ -112,12 +112,9 @@ def _is_read_once(text: Path) -> bool:
 
 
 def _report(tally: Tally, out: Path, tag: str) -> None:
-    from regard.translation.backtranslation.work import told
-
-    left = told(tally)
     report.say(
         f"{out}: {tally.written:,} sentence pairs of {tally.read:,} lines\n"
-        f"left out: {left or 'none'}\n"
+        f"left out: {tally.left_out() or 'none'}\n"
         "To learn from them, too, add to a configuration (its own train files as [[data.train]], too):\n\n"
         f"[[data.train]]\ntsv = {json.dumps(str(out), ensure_ascii=False)}\n"
         f'source_column = 0\ntarget_column = 1\ntag = "{tag}"',
