@@ -7,9 +7,8 @@ import torch
 from tests.translation.aligning.standing_in import Scripted, ahead, tokenizers
 
 from regard.errors import ConfigurationError
-from regard.translation.aligning.aligner import Aligner, grown, weights_of
+from regard.translation.aligning.aligner import Aligner, grown, sinkhorn, weights_of
 from regard.translation.aligning.choice import Choice
-from regard.translation.aligning.sinkhorn import sinkhorn
 from regard.translation.aligning.word_attention import word_attentions
 from regard.translation.aligning.words import in_pieces, words_of
 from regard.translation.evaluation.alignment import symmetrise

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from regard.errors import ConfigurationError
 from regard.translation.aligning.choice import Choice
-from regard.translation.aligning.sinkhorn import sinkhorn
 from regard.translation.aligning.word_attention import WordAttention, WordPair, word_attentions
 from regard.translation.evaluation.alignment import (
     Link,
@@ -23,6 +22,10 @@ from regard.translation.evaluation.alignment import (
 )
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
+
+_ROUNDS = 10
+# Added to each cell, so that cells without weight can be balanced.
+_FLOOR = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +95,26 @@ def weights_of(reading: WordAttention, choice: Choice) -> Float[Tensor, "target 
             )
         weights = heads.mean(0) if choice.head is None else heads[choice.head]
     return sinkhorn(weights) if choice.balanced else weights
+
+
+def sinkhorn(
+    weights: Float[Tensor, "*batch target source"],
+) -> Float[Tensor, "*batch target source"]:
+    """Scale rows and columns in turn until all rows have the same sum, 1, and so have all columns.
+
+    A source word that every target word attends to, often a full stop, keeps only the differences
+    between them. Sinkhorn and Knopp 1967, "Concerning nonnegative matrices and doubly
+    stochastic matrices"; ten rounds, after a floor of 1e-4.
+
+    >>> import torch
+    >>> sinkhorn(torch.tensor([[0.4, 0.6], [0.1, 0.9]])).argmax(-1).tolist()
+    [0, 1]
+    """
+    weights = weights + _FLOOR
+    for _ in range(_ROUNDS):
+        weights = weights / weights.sum(-2, keepdim=True)
+        weights = weights / weights.sum(-1, keepdim=True)
+    return weights
 
 
 def links_of(weights: Float[Tensor, "target source"], choice: Choice) -> set[Link]:

@@ -7,18 +7,26 @@ import os
 import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, with_config
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from regard.errors import ConfigurationError, ModelError, one_line
 from regard.translation import checksums
 from regard.translation.runs import ALIGNMENT, MODEL, Run, checkpoint_sums
 from regard.translation.settings import Configuration
+from regard.translation.settings.writing import toml
 
 Rows = Literal["written", "read"]
 Method = Literal["argmax", "mutual", "threshold"]
-METHODS: tuple[str, ...] = get_args(Method)
 _LARGEST_FILE = 2**16
 
 
@@ -84,17 +92,12 @@ def taught(configuration: Configuration) -> Choice | None:
     return Choice(layer=guide.layer, head=guide.head, rows=guide.rows) if guide else None
 
 
-class _File(BaseModel, strict=True):
-    """The content of alignment.toml."""
-
-    gold: str
-    sentences: int
-    aer: Annotated[float, Field(ge=0, le=100)]
-    weights: str
-    choice: Choice
+def _plain(text: str) -> str:
+    """Text without quotes, backslashes and line breaks."""
+    return "".join(c if c.isprintable() and c not in '"\\' else "_" for c in text)
 
 
-@dataclass(frozen=True)
+@pydantic_dataclass(frozen=True, config=ConfigDict(strict=True))
 class StoredChoice:
     """A choice as it is stored in the folder of a model.
 
@@ -107,26 +110,26 @@ class StoredChoice:
     """
 
     choice: Choice
-    gold: str
+    gold: Annotated[str, AfterValidator(_plain)]
     sentences: int
-    aer: float
+    aer: Annotated[float, Field(ge=0, le=100)]
     current: bool = True
 
 
 def keep(run: Run, kept: StoredChoice) -> Path:
     """Write a choice into the folder of a model."""
-    lines = [
-        "# How word alignments are read off this model: written by `regard align --choose`.",
-        f"gold = {_quoted(kept.gold)}",
-        f"sentences = {kept.sentences}",
-        f"aer = {kept.aer:.2f}",
-        f'weights = "{fingerprint(run)}"',
-        "",
-        "[choice]",
-    ]
-    given = {name: value for name, value in asdict(kept.choice).items() if value is not None}
-    lines += [f"{name} = {_toml(value)}" for name, value in given.items()]
-    return run.keep(ALIGNMENT, ("\n".join(lines) + "\n").encode())
+    choice = {name: value for name, value in asdict(kept.choice).items() if value is not None}
+    table = {
+        "gold": kept.gold,
+        "sentences": kept.sentences,
+        "aer": round(kept.aer, 2),
+        "weights": fingerprint(run),
+        "choice": choice,
+    }
+    content = (
+        f"# How word links are read from this model: by `regard align --choose`.\n{toml(table)}"
+    )
+    return run.keep(ALIGNMENT, content.encode())
 
 
 def find(run: Run) -> StoredChoice | None:
@@ -136,8 +139,9 @@ def find(run: Run) -> StoredChoice | None:
         return None
     try:
         table = tomllib.loads(run.content(ALIGNMENT, _LARGEST_FILE).decode("utf-8"))
+        table["current"] = table.pop("weights", None) == fingerprint(run)
         # As JSON: strict validation of Python objects would refuse a table for a `Choice`.
-        found = _File.model_validate_json(json.dumps(table))
+        return TypeAdapter(StoredChoice).validate_json(json.dumps(table))
     except ValidationError as fault:
         first = fault.errors()[0]
         key = ".".join(map(str, first["loc"]))
@@ -145,9 +149,9 @@ def find(run: Run) -> StoredChoice | None:
             f"{path}: {key}: {first['msg']}: choose again with regard align --choose"
         ) from None
     except (ValueError, TypeError, RecursionError, ConfigurationError) as fault:
-        raise ModelError(f"{path}: not a choice of an alignment: {one_line(fault)}") from None
-    current = found.weights == fingerprint(run)
-    return StoredChoice(found.choice, _plain(found.gold), found.sentences, found.aer, current)
+        raise ModelError(
+            f"{path}: cannot be read as the choice of an alignment: {one_line(fault)}"
+        ) from None
 
 
 def fingerprint(run: Run) -> str:
@@ -157,18 +161,3 @@ def fingerprint(run: Run) -> str:
     if newest is not None:
         return checkpoint_sums(newest)[MODEL]
     return run.checksum(MODEL) or checksums.of(path)
-
-
-def _toml(value: str | float | bool) -> str:
-    if isinstance(value, str):
-        return _quoted(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _quoted(text: str) -> str:
-    return f'"{_plain(text)}"'
-
-
-def _plain(text: str) -> str:
-    """Text without quotes, backslashes and line breaks."""
-    return "".join(c if c.isprintable() and c not in '"\\' else "_" for c in text)

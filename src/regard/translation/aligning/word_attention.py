@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.aligning.words import Words, in_pieces
@@ -68,24 +69,20 @@ def word_attentions(
         )
         for source, target in pairs
     ]
-    found: dict[int, WordAttention] = {}
+    found = [WordAttention(*pair, {}, {}) for pair in sides]
     for rows in _batches(sides):
-        batch = [sides[row] for row in rows]
-        found.update(zip(rows, _read(model, batch, layers), strict=True))
-    return [
-        found[row] if row in found else WordAttention(*sides[row], {}, {})
-        for row in range(len(sides))
-    ]
+        _read(model, [found[row] for row in rows], layers)
+    return found
 
 
 def _read(
-    model: TranslationModel, sides: list[tuple[Words, Words]], layers: Sequence[int] | None
-) -> list[WordAttention]:
+    model: TranslationModel, readings: list[WordAttention], layers: Sequence[int] | None
+) -> None:
+    """Fill in the weights of a batch."""
     device = next(model.parameters()).device
-    source, lengths = sources([words.ids for words, _ in sides])
-    looks = forced.looks(
-        model, source.to(device), lengths.to(device), [words.ids for _, words in sides]
-    )
+    source, lengths = sources([reading.source.ids for reading in readings])
+    target = [reading.target.ids for reading in readings]
+    looks = forced.looks(model, source.to(device), lengths.to(device), target)
     by_layer = {
         int(name[1]): look for key, look in looks.items() if (name := _CROSS.fullmatch(key))
     }
@@ -96,7 +93,6 @@ def _read(
     for layer in layers or ():
         if layer not in by_layer:
             raise ConfigurationError(f"layer {layer}: the decoder has layers 0 to {max(by_layer)}")
-    found = [WordAttention(*pair, {}, {}) for pair in sides]
     for layer in sorted(by_layer) if layers is None else layers:
         with torch.inference_mode():
             weights = by_layer[layer].weights().float().cpu()
@@ -105,12 +101,11 @@ def _read(
                 f"layer {layer} of the decoder: its attention is not finite: the model is damaged, or its "
                 "weights are too large"
             )
-        for reading, of_sentence in zip(found, weights, strict=True):
+        for reading, of_sentence in zip(readings, weights, strict=True):
             rows = len(reading.target.ids)
             piecewise = of_sentence[:, : rows + 1, : len(reading.source.ids)]
             reading.written[layer] = _in_words(piecewise[:, :-1], reading)
             reading.read[layer] = _in_words(piecewise[:, 1:], reading)
-    return found
 
 
 def _in_words(
@@ -123,11 +118,8 @@ def _in_words(
 
 
 def _membership(words: Words) -> Float[Tensor, "pieces words"]:
-    table = torch.zeros(len(words.ids), len(words.words))
-    owners = torch.tensor(words.owners, dtype=torch.long)
-    (owned,) = (owners >= 0).nonzero(as_tuple=True)
-    table[owned, owners[owned]] = 1
-    return table
+    owners = torch.tensor(words.owners, dtype=torch.long)  # -1 for a tag
+    return F.one_hot(owners + 1, len(words.words) + 1)[:, 1:].float()
 
 
 def _batches(sides: list[tuple[Words, Words]]) -> Iterator[list[int]]:

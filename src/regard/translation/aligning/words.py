@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import Tokenizer
 
-_START = "▁"
-_BYTE = re.compile("<0x([0-9A-F]{2})>")
 # Marks that may join a word to the next one without a space: l' eau, e - mail.
 _ELIDING = "'’-"
-# A part without white space, and the number of its word.
-_Part = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -58,28 +52,15 @@ def in_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> Words:
     "casa?", where that takes fewer pieces, and stays a word. A word with white space in it owns the pieces of all its
     parts; an empty word owns none.
     """
-    parts = [
-        (part, number) for number, word in enumerate(words) for part in normalise(word).split()
-    ]
-    written = _written(tokenizer, parts)
-    ids = tokenizer.encode(" ".join("".join(part for part, _ in each) for each in written))
+    text, owner, before = "", list[int](), ""  # the owner of each character of the text
+    for number, word in enumerate(words):
+        for part in normalise(word).split():
+            written = f" {part}" if before and not _joins(tokenizer, before, part) else part
+            text, owner, before = text + written, owner + [number] * len(written), part
+    ids = tokenizer.encode(text)
     tags = len(tokenizer.prefix) if ids else 0
-    owners = [
-        _owner(written[min(place, len(written) - 1)], character)
-        for place, character in _places(tokenizer.pieces(ids[tags:]))
-    ]
+    owners = [owner[min(start, len(owner) - 1)] for start in tokenizer.starts(text)]
     return Words(list(words), ids, [-1] * tags + owners)
-
-
-def _written(tokenizer: Tokenizer, parts: Sequence[_Part]) -> list[list[_Part]]:
-    """The parts in groups; a space separates two groups."""
-    written = [[part] for part in parts[:1]]
-    for (before, _), (after, number) in pairwise(parts):
-        if _joins(tokenizer, before, after):
-            written[-1].append((after, number))
-        else:
-            written.append([(after, number)])
-    return written
 
 
 def _joins(tokenizer: Tokenizer, before: str, after: str) -> bool:
@@ -87,29 +68,3 @@ def _joins(tokenizer: Tokenizer, before: str, after: str) -> bool:
     if after[0].isalnum() and before[-1] not in _ELIDING:
         return False
     return len(tokenizer.encode(before + after)) < len(tokenizer.encode(f"{before} {after}"))
-
-
-def _owner(written: Sequence[_Part], character: int) -> int:
-    for part, number in written:
-        if character < len(part):
-            return number
-        character -= len(part)
-    return written[-1][1]
-
-
-def _places(pieces: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The start of each piece: the number of its group of parts, and the character in that group."""
-    place, character = -1 if pieces and pieces[0].startswith(_START) else 0, 0
-    for piece in pieces:
-        if byte := _BYTE.fullmatch(piece):
-            # The other bytes of a character have the place of its first one.
-            character += int(byte[1], 16) >> 6 != 0b10
-            yield place, character - 1
-            continue
-        if piece.startswith(_START):
-            place, character = place + 1, 0
-        yield place, character
-        inside, _, last = piece.removeprefix(_START).rpartition(_START)
-        if inside:
-            place, character = place + inside.count(_START) + 1, 0
-        character += len(last)

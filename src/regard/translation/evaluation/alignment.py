@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 
 from jaxtyping import Float
 from torch import Tensor
@@ -177,22 +176,17 @@ def _grow_diag_final_and(links: set[Link], forward: Set[Link], backward: Set[Lin
 
     # Where only one of two links can be added, the order decides. As in the published pseudo-code,
     # links are visited by target word, then source word, and added links are visited in turn.
-    waiting = [(target, source) for source, target in links]
-    while waiting:
-        heapify(waiting)
-        later = []
-        while waiting:
-            here = heappop(waiting)
+    places = sorted(flipped(union))
+    count = -1
+    while count != len(links):
+        count = len(links)
+        for target, source in places:
+            if (source, target) not in links:
+                continue
             for down, right in _NEIGHBOURS:
-                near = (here[0] + down, here[1] + right)
-                target, source = near
-                if (source, target) in union and not (source in sources and target in targets):
-                    add(source, target)
-                    if near > here:
-                        heappush(waiting, near)
-                    else:
-                        later.append(near)
-        waiting = later
+                near = (source + right, target + down)
+                if near in union and not (near[0] in sources and near[1] in targets):
+                    add(*near)
     for direction in (forward, backward):
         for target, source in sorted(flipped(direction)):
             if source not in sources and target not in targets:

@@ -12,7 +12,12 @@ from regard.translation.settings.training import FREE_ON_RESUME
 
 def dump(configuration: Configuration) -> str:
     """The configuration as TOML that `parse` reads back to the same."""
-    return "\n".join(_lines(configuration.model_dump(exclude_none=True))).strip() + "\n"
+    return toml(configuration.model_dump(exclude_none=True))
+
+
+def toml(table: dict[str, Any]) -> str:
+    """A table without None as TOML."""
+    return "\n".join(_lines(table)).strip() + "\n"
 
 
 def differences(old: Configuration, new: Configuration) -> list[str]:

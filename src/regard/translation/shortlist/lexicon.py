@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +96,9 @@ def _meetings(sentences: Sentences, vocabulary: int) -> Iterator[tuple[Ids, Ids]
 
 
 def _crossed(sentences: Sentences, vocabulary: int) -> tuple[Ids, Ids]:
-    sources, targets = _flat([s for s, _ in sentences]), _flat([t for _, t in sentences])
+    sources, targets = (
+        np.fromiter(chain.from_iterable(side), np.int64) for side in zip(*sentences, strict=True)
+    )
     reads = np.array([len(source) for source, _ in sentences])
     writes = np.array([len(target) for _, target in sentences])
     # Of each target word: how many sources it has, and where they begin.
@@ -104,8 +106,3 @@ def _crossed(sentences: Sentences, vocabulary: int) -> tuple[Ids, Ids]:
     words = np.repeat(np.arange(len(targets)), each)
     place = np.arange(len(words)) - np.repeat(each.cumsum() - each, each) + first[words]
     return sources[place] * vocabulary + targets[words], words
-
-
-def _flat(rows: Sequence[Sequence[int]]) -> Ids:
-    flat: NDArray[Any] = np.fromiter((word for row in rows for word in row), np.int64)
-    return flat

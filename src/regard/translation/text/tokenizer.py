@@ -164,6 +164,11 @@ class Tokenizer:
         ids = list(self._pieces.encode(normalise(text)))
         return [*self.prefix, *ids] if ids else ids
 
+    def starts(self, text: str) -> list[int]:
+        """For each piece of a normalised text the character at which it begins; tags are left out."""
+        found = self._pieces.encode(text, return_type="offset_mapping")
+        return [start for start, _ in found["offsets"]]
+
     def segmentations(self, word: str, count: int) -> list[tuple[list[int], float]]:
         """The best segmentations of one word with their log-probabilities, best first."""
         found = self._pieces.nbest_encode(word, nbest_size=count)
