@@ -37,7 +37,7 @@ def ours(configuration: Configuration, vocabulary: int) -> Step:
     def step(batch: Batch) -> float:
         loss = learner.objective(batch) / batch.target_tokens
         loss.backward()
-        learner.clip(1.0)
+        learner.sum_and_clip()
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         return float(loss.detach())

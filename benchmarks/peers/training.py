@@ -40,10 +40,11 @@ from _steps import Step, joeynmt, marian, ours, parameters, plain
 
 from regard.translation import settings
 from regard.translation.settings import Configuration
-from regard.translation.training import allocation
+from regard.translation.training import memory
 from regard.translation.training.data import read_data
 from regard.translation.training.epochs import Epochs
-from regard.translation.training.events import Observer
+from regard.translation.training.processes import Processes
+from regard.translation.training.reporting import Observer
 from regard.translation.training.tokenizers import learn_tokenizers
 
 CHANGES = (
@@ -70,10 +71,10 @@ def main() -> None:
         plot(options.out, options.out.with_name("peers_commands.json"))
         return
     torch.set_num_threads(options.threads)
-    kept = not options.fresh and allocation.keep()
+    kept = not options.fresh and memory.keep_freed()
     given = settings.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
     data = read_data(given.data, Path(os.environ["REGARD_DATA"]), 1)
-    tokenizers = learn_tokenizers(given, data.train, Observer())
+    tokenizers = learn_tokenizers(given, data.train, Processes(), Observer())
     epochs = Epochs(data.train, tokenizers, batch_tokens=2048, sampling=0.0, seed=1)
     size = len(tokenizers.target)
     torch.manual_seed(0)

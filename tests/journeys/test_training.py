@@ -18,8 +18,9 @@ from tests.journeys.commands import Result, check_refused, leftovers, run, virtu
 from regard import files as disk
 from regard.cli.output.progress import Reporter
 from regard.translation import weights as files
+from regard.translation.runs import Run
 from regard.translation.training import loss as losses
-from regard.translation.training import tensorboard, validation
+from regard.translation.training import reporting, validation
 from regard.translation.training.checkpoints import PROGRESS
 
 
@@ -130,7 +131,7 @@ def test_a_signal_saves_and_resuming_loses_nothing(number, trained, corpus, tmp_
 def test_a_signal_during_a_validation_stops_it_and_resuming_makes_it(
     trained, corpus, tmp_path, monkeypatch
 ):
-    folder, search, calls = tmp_path / "run", validation.greedy, []
+    folder, search, calls = tmp_path / "run", validation.translate_batch, []
 
     def send(*given: object, **more: object) -> object:
         calls.append(1)
@@ -140,7 +141,7 @@ def test_a_signal_during_a_validation_stops_it_and_resuming_makes_it(
 
     monkeypatch.setattr(validation, "_BATCH_TOKENS", 32)  # several batches
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(validation, "greedy", send)
+        meanwhile.setattr(validation, "translate_batch", send)
         stopped = run("train", corpus / "tiny.toml", "--run", folder)
     assert stopped.code == 143
     assert "stopped and saved at step 6" in stopped.out
@@ -173,11 +174,11 @@ def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
 
 
 def test_a_finished_run_says_so_and_nothing_in_it_changes(curves, model, corpus, monkeypatch):
-    def board(folder: Path, step: int) -> None:
-        (folder / "events").write_text("new", encoding="utf-8")
+    def writer(run: Run, step: int) -> None:
+        (run.folder / "events").write_text("new", encoding="utf-8")
 
-    monkeypatch.setattr(tensorboard, "check_installed", lambda: None)
-    monkeypatch.setattr(tensorboard, "TensorBoard", board)
+    monkeypatch.setattr(reporting, "check_tensorboard", lambda: None)
+    monkeypatch.setattr(reporting, "scalar_writer", writer)
     (model / "curves.png").write_bytes(b"drawn by another matplotlib")
     before = contents(model)
     assert {"commands.txt", "repeat.txt", "metrics.jsonl"} <= {path.name for path in before}
@@ -432,8 +433,6 @@ def test_a_weight_that_is_not_a_number_is_not_resumed_from(model, corpus):
 
 
 def test_a_second_trainer_hears_who_the_first_one_is(model, corpus):
-    from regard.translation.runs import Run
-
     for command in (
         ["train", str(model), "--resume"],
         ["train", str(corpus / "tiny.toml"), "--run", str(model)],
@@ -446,8 +445,6 @@ def test_two_trainings_that_start_together_never_write_into_each_other(
     corpus, tmp_path, monkeypatch
 ):
     """The second one starts while the first is about to make its folder, with another vocabulary."""
-    from regard.translation.runs import Run
-
     folder, told, create = tmp_path / "run", tmp_path / "told.json", Run.create
     command = ["train", corpus / "tiny.toml", "--run", folder]
 

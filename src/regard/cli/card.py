@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from regard.translation.settings import Configuration, CorpusSettings
     from regard.translation.training.loop import Trainer
     from regard.translation.training.progress import Progress
-    from regard.translation.training.validation import Quality
+    from regard.translation.training.reporting import Quality
 
 CARD, COMMANDS, REPEAT = "card.md", "commands.txt", "repeat.txt"
 SCORES = "Scores"

@@ -33,9 +33,9 @@ def command(arguments: Sequence[str]) -> str:
 
 
 @contextmanager
-def one_voice(processes: Processes) -> Iterator[None]:
+def first_failure_only(processes: Processes) -> Iterator[None]:
     """Only the process that failed first reports the failure; the others end silently."""
-    from regard.translation.training.processes import alone, parted
+    from regard.translation.training.processes import another_ended, connection_closed
 
     try:
         yield
@@ -44,6 +44,6 @@ def one_voice(processes: Processes) -> Iterator[None]:
     except BaseException as fault:
         if not processes.first_to_fail():
             raise typer.Exit(exit_code(fault)) from None
-        if processes.size > 1 and parted(fault):
-            raise alone() from None
+        if processes.size > 1 and connection_closed(fault):
+            raise another_ended() from None
         raise

@@ -111,28 +111,34 @@ def check_fits(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> 
     """Raise `CheckpointError` naming the first tensor that does not fit the model or is not finite."""
     check_shapes(module, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, path)
     for name, wanted in sorted(unique(module).items()):
-        found = tensors[name]
-        if found.is_floating_point() != wanted.is_floating_point():
-            raise CheckpointError(
-                f"{path}: tensor {name} is {found.dtype}, expected {wanted.dtype}"
-            )
-        # In the precision of the model: a large float64 is infinite in float32.
-        if found.is_floating_point() and not bool(torch.isfinite(found.to(wanted.dtype)).all()):
-            raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
+        check_finite(name, tensors[name], wanted.dtype, path)
+
+
+def check_finite(name: str, found: Tensor, wanted: torch.dtype, path: Path) -> None:
+    """Raise `CheckpointError` for a tensor of another kind of type than wanted, or that is not finite in it."""
+    if found.is_floating_point() != wanted.is_floating_point:
+        raise CheckpointError(f"{path}: tensor {name} is {found.dtype}, expected {wanted}")
+    # In the wanted precision: a large float64 is infinite in float32.
+    if found.is_floating_point() and not bool(torch.isfinite(found.to(wanted)).all()):
+        raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
 
 
 def check_shapes(module: nn.Module, shapes: Shapes, path: Path) -> None:
     """Raise `CheckpointError` naming the first tensor that the model lacks, needs, or has in another shape."""
-    expected = unique(module)
+    compare_shapes({name: tuple(own.shape) for name, own in unique(module).items()}, shapes, path)
+
+
+def compare_shapes(expected: Shapes, shapes: Shapes, path: Path) -> None:
+    """Raise `CheckpointError` naming the first tensor that is missing, not expected, or of another shape."""
     for name in sorted(expected.keys() | shapes.keys()):
         if name not in shapes:
             raise CheckpointError(f"{path}: tensor {name} is missing")
         if name not in expected:
             raise CheckpointError(f"{path}: tensor {name} has no place in this model")
-        if shapes[name] != tuple(expected[name].shape):
+        if shapes[name] != expected[name]:
             raise CheckpointError(
                 f"{path}: tensor {name} has shape {shapes[name]}, "
-                f"the configuration asks for {tuple(expected[name].shape)}"
+                f"the configuration asks for {expected[name]}"
             )
 
 

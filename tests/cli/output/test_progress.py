@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from regard.cli.output.progress import Bar, Reporter, reporter
-from regard.translation.training.events import Sample, Stepped, Validated
+from regard.translation.training.reporting import Sample, Stepped, Validated
 
 STEP = Stepped(
     step=10, epoch=0, loss=2.5, learning_rate=1e-3, gradient_norm=1.0, tokens_per_second=1234.5

@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch.distributed import FileStore
 
-from regard.translation.training.processes import Joined
+from regard.translation.training.processes import Processes
 
 # Machines may be slow and busy: only ranks that hang take so long.
 PATIENCE = 300
 forked = pytest.mark.skipif(torch.cuda.is_available(), reason="torch with a GPU cannot be forked")
 
 
-def together(size: int, folder: Path, work: Callable[[Joined], None]) -> list[str]:
+def together(size: int, folder: Path, work: Callable[[Processes], None]) -> list[str]:
     """Do the same work in `size` processes; what each of them raised, empty where it ended well."""
     folder.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("fork")
@@ -41,11 +41,11 @@ def together(size: int, folder: Path, work: Callable[[Joined], None]) -> list[st
     return faults
 
 
-def _rank(rank: int, size: int, folder: Path, work: Callable[[Joined], None]) -> None:
+def _rank(rank: int, size: int, folder: Path, work: Callable[[Processes], None]) -> None:
     code = 0
     try:
         torch.set_num_threads(1)
-        with Joined(FileStore(str(folder / "store"), size), rank, size) as processes:
+        with Processes("cpu", FileStore(str(folder / "store"), size), rank, size) as processes:
             work(processes)
     except BaseException as fault:
         known = str(fault) if type(fault).__module__.startswith("regard") else ""

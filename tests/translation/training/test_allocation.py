@@ -11,8 +11,8 @@ import pytest
 
 SCRIPT = """
 import resource
-from regard.translation.training import allocation
-print(allocation.keep())
+from regard.translation.training import memory
+print(memory.keep_freed())
 import torch
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

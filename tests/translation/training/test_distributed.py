@@ -18,9 +18,9 @@ from regard.translation.runs import MODEL, Run
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare, prepare_resumed
-from regard.translation.training.processes import Joined
+from regard.translation.training.processes import Processes
 
-Start = Callable[[Joined], Trainer]
+Start = Callable[[Processes], Trainer]
 # Sums in another order differ in their last bits, and eight steps of Adam carry that on.
 NEAR = 1e-5
 SETTINGS = (
@@ -60,10 +60,10 @@ def tasks(folder: Path, *more: str, model: str = "transformer") -> tuple[Start, 
     """A new run in `folder`, and going on with it: each rank calls them, the corpus is written here."""
     wanted = configuration(folder, *SETTINGS, *more, model=model)
 
-    def start(processes: Joined) -> Trainer:
+    def start(processes: Processes) -> Trainer:
         return prepare(wanted, folder / "run", processes=processes)
 
-    def go_on(processes: Joined) -> Trainer:
+    def go_on(processes: Processes) -> Trainer:
         return prepare_resumed(folder / "run", configuration=wanted, processes=processes)
 
     return start, go_on
@@ -87,7 +87,7 @@ def test_a_curve_that_is_another_is_noticed(alone, tmp_path):
 def test_two_processes_make_the_run_of_one_and_one_goes_on(alone, tmp_path):
     start, _ = tasks(tmp_path)
 
-    def work(processes: Joined) -> None:
+    def work(processes: Processes) -> None:
         made = stop_at(start(processes), 3)
         if processes.first:
             shutil.copytree(tmp_path / "run", tmp_path / "stopped")
@@ -108,7 +108,7 @@ def test_one_process_makes_a_run_and_three_go_on(alone, tmp_path):
     stop_at(trainer(tmp_path, *SETTINGS), 3)
     _, go_on = tasks(tmp_path)
 
-    def work(processes: Joined) -> None:
+    def work(processes: Processes) -> None:
         made = go_on(processes)
         assert made.progress.step == 3
         assert made.train() == "finished"
@@ -122,7 +122,7 @@ def test_with_dropout_an_interruption_changes_no_bit(tmp_path):
     """Each process draws its own numbers, and the same ones when it goes on."""
     start, go_on = tasks(tmp_path, "model.dropout=0.3")
 
-    def work(processes: Joined) -> None:
+    def work(processes: Processes) -> None:
         assert start(processes).train() == "finished"
         if processes.first:
             shutil.move(tmp_path / "run", tmp_path / "straight")
@@ -149,7 +149,7 @@ def test_pieces_make_the_run_of_a_whole(tmp_path, model):
     trainer(tmp_path / "alone", *SETTINGS, model=model).train()
     start, _ = tasks(tmp_path, "training.shard=true", model=model)
 
-    def work(processes: Joined) -> None:
+    def work(processes: Processes) -> None:
         made = stop_at(start(processes), 3)
         if processes.first:
             shutil.copytree(tmp_path / "run", tmp_path / "stopped")
@@ -177,7 +177,7 @@ def test_pieces_make_the_run_of_a_whole(tmp_path, model):
 def test_a_signal_in_one_process_stops_all_at_one_step(tmp_path):
     start, _ = tasks(tmp_path)
 
-    def work(processes: Joined) -> None:
+    def work(processes: Processes) -> None:
         made = start(processes)
         asked = (lambda: made.progress.step >= 3) if processes.rank == 1 else (lambda: False)
         assert made.train(asked) == "stopped"
@@ -199,7 +199,7 @@ def test_faults_of_one_process_end_all(tmp_path, monkeypatch):
     monkeypatch.setattr(Epochs, "part", spoilt)
     start, _ = tasks(tmp_path)
 
-    def work(processes: Joined) -> None:
+    def work(processes: Processes) -> None:
         start(processes).train()
 
     first, second = together(2, tmp_path / "ranks", work)
@@ -212,7 +212,7 @@ def test_faults_of_one_process_end_all(tmp_path, monkeypatch):
 def test_a_loss_that_is_no_number_in_one_process_stops_both(tmp_path):
     start, _ = tasks(tmp_path)
 
-    def work(processes: Joined) -> None:
+    def work(processes: Processes) -> None:
         made = stop_at(start(processes), 2)
         if processes.rank == 1:
             with torch.no_grad():

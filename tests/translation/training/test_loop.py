@@ -16,10 +16,9 @@ from regard.translation import checksums, weights
 from regard.translation.runs import MODEL
 from regard.translation.text.batches import collate
 from regard.translation.training.epochs import Part
-from regard.translation.training.events import Observer, Validated
 from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare
-from regard.translation.training.validation import Quality
+from regard.translation.training.reporting import Observer, Quality, Validated
 
 PATIENT = ("training.keep_best=2",)
 STEADY = ("training.validate_every=8", "training.save_every=100")

@@ -12,7 +12,7 @@ from tests.translation.training.ranks import forked, together
 from regard.errors import TrainingError
 from regard.translation.training.memory import ran_out, told
 from regard.translation.training.preparation import prepare
-from regard.translation.training.processes import Joined
+from regard.translation.training.processes import Processes
 
 OURS = [
     RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"),
@@ -51,7 +51,7 @@ def test_a_process_that_really_has_no_more_says_which_batch(tmp_path):
     line = "one two three four five six seven eight " * 3
     (tmp_path / "pairs.tsv").write_text(f"{line}\t{line.upper()}\n" * 600)
 
-    def work(processes: Joined) -> None:
+    def work(processes: Processes) -> None:
         made = prepare(wanted, tmp_path / "run", processes=processes)
         with open("/proc/self/statm") as file:
             pages = int(file.read().split()[0])

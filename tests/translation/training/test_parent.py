@@ -9,7 +9,7 @@ import threading
 
 from tests.translation.training.ranks import PATIENCE, forked
 
-from regard.translation.training.parent import end_now, end_with_parent
+from regard.translation.training.processes import end_now, end_with_parent
 
 
 def test_the_end_is_called_when_the_parent_becomes_another():

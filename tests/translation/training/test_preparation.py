@@ -11,8 +11,8 @@ from regard.errors import ConfigurationError, DataError, TrainingError
 from regard.translation.settings import parse
 from regard.translation.text.corpora import Pair
 from regard.translation.training.data import read_data
-from regard.translation.training.events import Observer
 from regard.translation.training.preparation import prepare, prepare_resumed
+from regard.translation.training.reporting import Observer
 from regard.translation.training.validation import Validation
 
 

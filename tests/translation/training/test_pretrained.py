@@ -13,8 +13,8 @@ from regard.errors import ConfigurationError, DataError
 from regard.translation.settings import dump, parse
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.training import pretrained
-from regard.translation.training.events import Observer
 from regard.translation.training.preparation import prepare
+from regard.translation.training.reporting import Observer
 from regard.translation.training.vectors import Vectors
 
 RANDOM = np.random.default_rng(8)

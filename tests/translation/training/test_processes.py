@@ -8,10 +8,10 @@ import signal
 import torch
 from tests.translation.training.ranks import forked, together
 
-from regard.translation.training.processes import Joined, Processes
+from regard.translation.training.processes import Processes
 
 
-def exchange(processes: Joined) -> None:
+def exchange(processes: Processes) -> None:
     rank, size = processes.rank, processes.size
     assert processes.first == (rank == 0)
     large = torch.full((3, 1 << 22), rank + 1.0)  # more than a bucket
@@ -27,7 +27,7 @@ def exchange(processes: Joined) -> None:
     assert processes.numbers([third, 7]) == [1 / 3, 7]
     assert processes.content(b"\0\xffabc" if rank == 0 else b"") == b"\0\xffabc"
     assert processes.content(b"") == b""
-    seeds = {Joined.seed(processes, 1, step) for step in range(50)}
+    seeds = {processes.seed(1, step) for step in range(50)}
     processes.rank = 1 - rank
     assert len(seeds | {processes.seed(1, step) for step in range(50)}) == 100
     processes.rank = rank
@@ -42,7 +42,7 @@ def test_two_processes_exchange_what_they_have(tmp_path):
 
 @forked
 def test_the_end_of_one_process_is_the_end_of_all(tmp_path):
-    def work(processes: Joined) -> None:
+    def work(processes: Processes) -> None:
         if not processes.first:
             os.kill(os.getpid(), signal.SIGKILL)
         processes.wait()

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.translation.tiny import configuration, trainer
 
 from regard.translation.training.data import read_data
-from regard.translation.training.epochs import Epochs
-from regard.translation.training.shares import share
+from regard.translation.training.epochs import Epochs, share
 
 costs = st.lists(st.integers(1, 300), max_size=60).map(
     lambda found: np.array(found, dtype=np.int64)

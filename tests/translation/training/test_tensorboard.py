@@ -10,32 +10,29 @@ import pytest
 from tests.translation.tiny import resumed, stop_at, trainer
 
 from regard.errors import ConfigurationError
-from regard.translation.training.events import Observer, Observers
-from regard.translation.training.tensorboard import FOLDER, TensorBoard, check_installed
+from regard.translation.training.reporting import TENSORBOARD, check_tensorboard
 
 
 def test_the_event_files_hold_the_metrics_once(tmp_path):
     accumulated = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    made = trainer(tmp_path, "training.save_every=100")
-    made.observer = TensorBoard(made.run.folder)
-    stop_at(made, 5)
-    reports = made._begin()
+    changes = ("training.save_every=100", "training.tensorboard=true")
+    made = stop_at(trainer(tmp_path, *changes), 5)
+    reports = made._reports()
     for _ in range(2):  # steps 6 and 7 are made and reported, and then there is a kill
-        reports.stepped(made.progress, made._step())
-    made.observer.close()
-    again = resumed(tmp_path, "training.save_every=100")
+        update = made._step()
+        reports.stepped(made.progress, update.rate, update.norm, made.total)
+    reports.close()
+    again = resumed(tmp_path, *changes)
     assert again.progress.step == 5
-    again.observer = TensorBoard(again.run.folder, again.progress.step)
     again.train()
-    again.observer.close()
-    events = accumulated.EventAccumulator(str(made.run.folder / FOLDER))
+    events = accumulated.EventAccumulator(str(made.run.folder / TENSORBOARD))
     events.Reload()
     lines = map(json.loads, (made.run.folder / "metrics.jsonl").read_text().splitlines())
     expected: dict[str, list[tuple[int, float]]] = {}
     for line in lines:
         kind = {"step": "training", "validation": "validation"}[line["kind"]]
         for name, value in line.items():
-            if name not in ("kind", "step", "epoch", "score", "best"):
+            if name not in ("kind", "step", "epoch", "epochs", "score", "best"):
                 expected.setdefault(f"{kind}/{name}", []).append((line["step"], value))
     assert set(events.Tags()["scalars"]) == set(expected)
     for tag, points in expected.items():
@@ -54,29 +51,4 @@ def test_what_to_install_is_told(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ConfigurationError, match=r"pip install 'regard\[tensorboard\]'"):
-        check_installed()
-
-
-def test_several_observers_hear_everything(tmp_path):
-    heard: list[list[str]] = [[], []]
-
-    class Keeping(Observer):
-        def __init__(self, into: list[str]) -> None:
-            self.into = into
-
-        def note(self, text: str) -> None:
-            self.into.append("note")
-
-        def advanced(self, step: int, total: int) -> None:
-            self.into.append("advanced")
-
-        def stepped(self, event: object, total: int) -> None:
-            self.into.append("stepped")
-
-        def validated(self, event: object) -> None:
-            self.into.append("validated")
-
-    made = trainer(tmp_path, "training.max_steps=1", "training.precision=auto")
-    made.observer = Observers([Keeping(into) for into in heard])
-    made.train()
-    assert heard[0] == heard[1] == ["note", "note", "advanced", "stepped", "validated"]
+        check_tensorboard()

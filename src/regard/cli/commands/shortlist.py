@@ -83,7 +83,7 @@ def shortlist(
 
 def _learnt_from(run: Run, data: Path | None) -> list[Pair]:
     """The training pairs of a run, read as in its training."""
-    from regard.translation.training.data import read_training
+    from regard.translation.training.data import read_split
 
     section = run.configuration.data
     if section.generated is None and not section.training:
@@ -92,4 +92,4 @@ def _learnt_from(run: Run, data: Path | None) -> list[Pair]:
         )
     names = [name for files in section.training for name in files.names]
     folder = corpora.folder(names, data, run.folder)
-    return read_training(section, folder, run.configuration.seed).pairs
+    return read_split(section, "train", folder, run.configuration.seed).pairs

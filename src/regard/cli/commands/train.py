@@ -83,13 +83,13 @@ def train(
     asked = [*(changes or ()), *(["training.tensorboard=true"] if tensorboard else [])]
     with Signals() as signals, ExitStack() as stack:
         check_device(device)
-        from regard.translation.training import allocation
+        from regard.translation.training import memory
         from regard.translation.training import processes as joining
 
-        allocation.keep()
+        memory.keep_freed()
         processes = stack.enter_context(joining.join(device))
         signals.patient = processes.size > 1
-        with launched.one_voice(processes):
+        with launched.first_failure_only(processes):
             plan = _plan(config, run, resume, tuple(asked))
             folder = _data_folder(data, plan, resume)
             trainer, reporter = _prepare(plan, folder, processes, resume, start, stack)
@@ -103,7 +103,6 @@ def train(
                 return
             if processes.first:
                 card.remember(plan.folder, launched.command(context.obj))
-            _add_tensorboard(plan, trainer, reporter, stack)
             with signals.saving():
                 outcome = trainer.train(signals.stop)
             if reporter is not None:
@@ -132,17 +131,16 @@ def _prepare(
     """The trainer of this process, and in the first one the reporter."""
     from regard.cli.output import progress
     from regard.translation.runs import Run
-    from regard.translation.training import preparation, tensorboard
-    from regard.translation.training.events import Observer
+    from regard.translation.training import preparation, reporting
 
     if plan.configuration.training.tensorboard:
-        tensorboard.check_installed()
+        reporting.check_tensorboard()
     lock = None
     if processes.first:
         # Locked before anything is read or written, so that two trainings never write the same run.
         lock = stack.enter_context(Run(plan.folder, plan.configuration).locked())
     reporter = stack.enter_context(progress.reporter(plan.folder)) if processes.first else None
-    observer = reporter or Observer()
+    observer = reporter or reporting.Observer()
     if resume:
         trainer = preparation.prepare_resumed(
             plan.folder,
@@ -162,18 +160,6 @@ def _prepare(
         )
     trainer.lock = lock
     return trainer, reporter
-
-
-def _add_tensorboard(
-    plan: _Training, trainer: Trainer, reporter: Reporter | None, stack: ExitStack
-) -> None:
-    from regard.translation.training import tensorboard
-    from regard.translation.training.events import Observers
-
-    if reporter is not None and plan.configuration.training.tensorboard:
-        board = tensorboard.TensorBoard(plan.folder, trainer.progress.step)
-        stack.callback(board.close)
-        trainer.observer = Observers([reporter, board])
 
 
 def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...]) -> _Training:

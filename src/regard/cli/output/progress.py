@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from regard.cli.output import report, streams
 from regard.errors import RegardError
-from regard.translation.training.events import Observer, Stepped, Validated
-from regard.translation.training.samples import lines
+from regard.translation.training.reporting import Observer, Stepped, Validated
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +49,7 @@ class Reporter(Observer):
             f"chrF {event.chrf:.1f}  exact {event.exact:.1f}%{best}"
         )
         for sample in event.samples:
-            self.note("\n".join(lines(sample)) + "\n")
+            self.note("\n".join(sample.lines()) + "\n")
         self.draw_curves()
 
     def draw_curves(self) -> None:

@@ -35,7 +35,6 @@ from regard.translation.runs.layout import (
     checkpoint_sums,
     folder_sums,
 )
-from regard.translation.runs.permissions import check_writable
 from regard.translation.runs.tokenizers import Tokenizers
 from regard.translation.settings import Configuration
 from regard.translation.text.unseen import UNSEEN
@@ -101,7 +100,7 @@ class Run:
             raise TrainingError(
                 f"{folder}: already holds a run: add --resume to go on with it, or choose another --run"
             )
-        check_writable(folder)
+        _check_writable(folder)
 
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of the run, checked against its checksums where there are any."""
@@ -231,6 +230,15 @@ class Run:
             weights.save(tensors, unfinished / MODEL)
             checksums.sign(unfinished, [MODEL, *names])
 
+    def check_there(self, step: int, lock: files.Lock | None) -> None:
+        """Raise `TrainingError` when the run folder was removed, or replaced by that of another training."""
+        whole = os.path.isfile(self.folder / CONFIGURATION)
+        if not whole or (lock is not None and not lock.held()):
+            raise TrainingError(
+                f"{self.folder}: the run folder or its {CONFIGURATION} was removed or replaced during the "
+                f"training, which ends at step {step}: nothing more is written there"
+            )
+
     @contextmanager
     def locked(self) -> Iterator[files.Lock]:
         """Keep other trainers out of the folder; made where there is none, and removed if nothing was put there.
@@ -238,7 +246,7 @@ class Run:
         Raises:
             TrainingError: another process trains in it, or it cannot be written or locked.
         """
-        check_writable(self.folder)
+        _check_writable(self.folder)
         path = self.folder / ".lock"
         with ExitStack() as stack:
             try:
@@ -253,6 +261,23 @@ class Run:
                     "wait for it or choose another --run"
                 ) from None
             yield lock
+
+
+def _check_writable(folder: Path) -> None:
+    """Raise `TrainingError` where no run folder can be made or written to."""
+    if folder.resolve() == Path(folder.resolve().anchor):
+        raise TrainingError(
+            f"{folder}: is the root of the file system: give --run a folder below it"
+        )
+    if os.path.exists(folder) and not folder.is_dir():
+        raise TrainingError(f"{folder}: is a file, expected a folder for the run")
+    nearest = folder
+    while not os.path.exists(nearest):
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise TrainingError(f"{folder}: cannot be written: {nearest} is a file, not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
 
 
 def _missing(folder: Path) -> list[Path]:

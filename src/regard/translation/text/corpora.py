@@ -24,6 +24,8 @@ _FOREIGN = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
+# The first bytes of fastText's binary vectors, of a zip archive and of pickles.
+_BINARY = (b"\xba\x16\x4f\x2f", b"PK\x03\x04", *(b"\x80%c" % n for n in range(2, 6)))
 # A file with a longer line is hardly text with one sentence a line.
 LONGEST_LINE = 64 * 2**20
 # gzip shrinks text to a tenth at best, and a file made to fill the memory to a thousandth. Small files are not checked.
@@ -127,16 +129,16 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
         yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"), name, number)
 
 
-def raw_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+def raw_lines(file: BinaryIO, name: str, longest: int = 0) -> Iterator[bytes]:
     """The lines of an open binary stream. Raises `DataError` for a stream that is damaged or is not UTF-8."""
-    number = 0
+    number, longest = 0, longest or LONGEST_LINE
     try:
-        while raw := file.readline(LONGEST_LINE + 1):
+        while raw := file.readline(longest + 1):
             number += 1
             if number == 1:
                 _refuse_foreign(raw, name)
-            if len(raw) > LONGEST_LINE:
-                raise DataError(f"{name}:{number}: the line is longer than {LONGEST_LINE} bytes")
+            if len(raw) > longest:
+                raise DataError(f"{name}:{number}: the line is longer than {longest} bytes")
             yield raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
         raise DataError(f"{name}: broken gzip data after line {number}: {fault}") from None
@@ -215,7 +217,9 @@ class _Unpacked(io.RawIOBase):
 
 
 def _refuse_foreign(raw: bytes, name: str) -> None:
-    """Raise `DataError` for UTF-16 and UTF-32, which begin with a mark or contain many NULs."""
+    """Raise `DataError` for binary files, and for UTF-16 and UTF-32: they begin with a mark or contain many NULs."""
+    if raw.startswith(_BINARY):
+        raise DataError(f"{name}: a binary file, expected text (word vectors as .vec)")
     marked = [encoding for mark, encoding in _FOREIGN.items() if raw.startswith(mark)]
     if not marked and (len(raw) < 4 or 5 * raw.count(0) < 2 * len(raw)):
         return

@@ -12,13 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from regard import files
-from regard.errors import CheckpointError, CorruptedError, TrainingError
-from regard.files import Lock
+from regard.errors import CheckpointError, CorruptedError, TrainingError, raised_as
 from regard.translation import checksums, weights
 from regard.translation.runs import (
     CHECKPOINT_FILES,
     CHECKPOINTS,
-    CONFIGURATION,
     MODEL,
     OPTIMISER,
     PROGRESS,
@@ -30,6 +28,8 @@ from regard.translation.training import progress as progress_file
 from regard.translation.training.progress import Progress
 
 RANDOM, RANDOM_CUDA = "random.cpu", "random.cuda"
+_RANDOM_STATES = {RANDOM: torch.set_rng_state, RANDOM_CUDA: torch.cuda.set_rng_state}
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.Optimizer) -> Path:
@@ -83,7 +83,8 @@ def load(
     state = weights.load(
         path, sums[OPTIMISER], lambda shapes: _check_optimiser_shapes(shapes, model, path)
     )
-    _check_optimiser(state, path)
+    for name in sorted(state.keys() - _RANDOM_STATES):
+        weights.check_finite(name, state[name], torch.float32, path)
     weights.load_into(model, _weights(folder, model), folder / MODEL)
     if optimiser is not None:
         _restore_optimiser(state, model, optimiser, path)
@@ -103,22 +104,10 @@ def load_newest(run: Run, model: nn.Module, optimiser: torch.optim.Optimizer) ->
         raise CorruptedError(f"{fault}: remove {newest} {way}") from None
 
 
-def check_folder(run: Run, lock: Lock | None, step: int) -> None:
-    """Raise `TrainingError` when the run folder was removed, or replaced by that of another training."""
-    whole = os.path.isfile(run.folder / CONFIGURATION)
-    if not whole or (lock is not None and not lock.held()):
-        raise TrainingError(
-            f"{run.folder}: the run folder or its {CONFIGURATION} was removed or replaced during the "
-            f"training, which ends at step {step}: nothing more is written there"
-        )
-
-
 def clean(run: Run) -> None:
     """Remove unfinished files of a killed process. Raises `CheckpointError` if `checkpoints` links elsewhere."""
-    try:
+    with raised_as(CheckpointError, str(run.folder / CHECKPOINTS)):
         files.subfolder(run.folder / CHECKPOINTS)
-    except OSError as fault:
-        raise CheckpointError(f"{run.folder / CHECKPOINTS}: {fault.strerror}") from None
     for unfinished in (run.folder / CHECKPOINTS).glob(".*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
     for unfinished in run.folder.glob(".*.tmp"):
@@ -174,42 +163,21 @@ def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict
 
 
 def _check_optimiser_shapes(shapes: weights.Shapes, model: nn.Module, path: Path) -> None:
-    """Raise `CheckpointError` for the first tensor that is missing, unknown or of the wrong shape."""
-    if RANDOM not in shapes:
-        raise CheckpointError(f"{path}: tensor {RANDOM} is missing")
-    expected: dict[str, tuple[int, ...]] = {}
+    expected = {RANDOM: (), **{name: shapes[name] for name in _RANDOM_STATES if name in shapes}}
     for name, parameter in model.named_parameters():
-        own = {f"{key}.{name}": tuple(parameter.shape) for key in ("exp_avg", "exp_avg_sq")}
+        own = {f"{moment}.{name}": tuple(parameter.shape) for moment in _MOMENTS}
         own[f"step.{name}"] = ()
         if own.keys() & shapes.keys():  # a parameter that was never used has no state
             expected |= own
-    for name in sorted(expected.keys() | shapes.keys() - {RANDOM, RANDOM_CUDA}):
-        if name not in shapes:
-            raise CheckpointError(f"{path}: tensor {name} is missing")
-        if name not in expected:
-            raise CheckpointError(f"{path}: tensor {name} does not belong to this model")
-        if shapes[name] != expected[name]:
-            raise CheckpointError(
-                f"{path}: tensor {name} has shape {shapes[name]}, expected {expected[name]}"
-            )
-
-
-def _check_optimiser(state: dict[str, Tensor], path: Path) -> None:
-    """Raise `CheckpointError` for the first tensor that does not hold finite numbers."""
-    for name in sorted(state.keys() - {RANDOM, RANDOM_CUDA}):
-        if not state[name].is_floating_point():
-            raise CheckpointError(
-                f"{path}: tensor {name} is {state[name].dtype}, expected floating-point numbers"
-            )
-        if not bool(torch.isfinite(state[name]).all()):
-            raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
+    weights.compare_shapes(expected, shapes, path)
 
 
 def _restore_optimiser(
     state: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.Optimizer, path: Path
 ) -> None:
-    for name, restore in ((RANDOM, torch.set_rng_state), (RANDOM_CUDA, _set_cuda)):
-        if name in state:
+    for name, restore in _RANDOM_STATES.items():
+        # A training that began on a GPU may continue without one.
+        if name in state and (name == RANDOM or torch.cuda.is_available()):
             try:
                 restore(state[name])
             except (RuntimeError, TypeError) as fault:
@@ -219,11 +187,5 @@ def _restore_optimiser(
     for name, parameter in model.named_parameters():
         if f"step.{name}" in state:
             optimiser.state[parameter] = {
-                key: state[f"{key}.{name}"].to(parameter.device)
-                for key in ("step", "exp_avg", "exp_avg_sq")
+                key: state[f"{key}.{name}"].to(parameter.device) for key in ("step", *_MOMENTS)
             }
-
-
-def _set_cuda(state: Tensor) -> None:
-    if torch.cuda.is_available():  # a training that began on a GPU may continue without one
-        torch.cuda.set_rng_state(state)

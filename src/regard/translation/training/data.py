@@ -1,24 +1,26 @@
-"""Reads the sentence pairs that a configuration names."""
+"""Reads the sentence pairs that a configuration names, and compares their files when a run is resumed.
+
+corpora.json keeps the checksums of the corpora of a run. Other training sentences would change the order of the
+remaining batches. The scores of other validation sentences cannot be compared with earlier scores.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from regard.errors import ConfigurationError, DataError
-from regard.translation.runs import Tokenizers
+from regard.errors import DataError, TrainingError, raised_as
+from regard.translation import checksums
+from regard.translation.runs import Run, Tokenizers
 from regard.translation.settings import CorpusSettings, DataSettings
-from regard.translation.text.corpora import (
-    Corpus,
-    Pair,
-    Pairs,
-    Parallel,
-    Tsv,
-    read_pairs,
-)
+from regard.translation.text.corpora import Corpus, Pair, Pairs, Parallel, Tsv, read_pairs
 from regard.translation.text.generated import generate
 from regard.translation.text.tokenizer import Tokenizer
-from regard.translation.training.events import Observer
+from regard.translation.training.reporting import Observer
+
+CORPORA = "corpora.json"
 
 
 @dataclass(frozen=True)
@@ -32,35 +34,24 @@ class Data:
 
 def read_data(section: DataSettings, folder: Path | None, seed: int) -> Data:
     """The pairs of a configuration; paths are relative to `folder` (or the working folder)."""
-    train = read_training(section, folder, seed)
-    if section.generated is not None:
-        made = section.generated
-        valid = Pairs(generate(made.task, seed, made.valid, "valid"))
-    else:
-        valid = _read_all("valid", section.validation, section, folder)
+    train, valid = (read_split(section, split, folder, seed) for split in ("train", "valid"))
     return Data(train.pairs, valid.pairs, train.skipped + valid.skipped)
 
 
-def read_training(section: DataSettings, folder: Path | None, seed: int) -> Pairs:
-    """The training pairs of a configuration."""
-    if section.generated is not None:
-        made = section.generated
-        return Pairs(generate(made.task, seed, made.train, "train"))
-    return _read_all("train", section.training, section, folder)
-
-
-def _read_all(
-    name: str, each: tuple[CorpusSettings, ...], section: DataSettings, folder: Path | None
+def read_split(
+    section: DataSettings, split: Literal["train", "valid"], folder: Path | None, seed: int
 ) -> Pairs:
-    """The pairs of several corpora, one after the other, with the tags and the weight of their corpus."""
+    """The training or the validation pairs of a configuration, with the tags and the weights of their corpora."""
+    if section.generated is not None:
+        count = getattr(section.generated, split)
+        return Pairs(generate(section.generated.task, seed, count, split))
     found = Pairs()
-    for files in each:
-        text = corpus(files, section, folder)
+    for files in section.training if split == "train" else section.validation:
         links = None if files.links is None else (folder or Path()) / files.links
-        own = read_pairs(text, links)
+        own = read_pairs(_corpus(files, section, folder or Path()), links)
         if not own.pairs:
             raise DataError(
-                f"data.{name}: no usable sentence pairs in {files} ({own.skipped} with an empty side)"
+                f"data.{split}: no usable sentence pairs in {files} ({own.skipped} with an empty side)"
             )
         tags = section.tags_of(files)
         if tags or files.weight != 1:
@@ -70,19 +61,15 @@ def _read_all(
     return found
 
 
-def corpus(files: CorpusSettings, section: DataSettings, folder: Path | None) -> Corpus:
-    """The corpus files of one section."""
-    base = folder or Path()
-    if files.tsv is not None:
-        source, target = files.source_column, files.target_column
-        return Tsv(
-            base / files.tsv,
-            section.source_column if source is None else source,
-            section.target_column if target is None else target,
-        )
-    if files.source is None or files.target is None:  # the configuration was checked before
-        raise ConfigurationError("give either `tsv`, or `source` and `target`")
-    return Parallel(base / files.source, base / files.target)
+def _corpus(files: CorpusSettings, section: DataSettings, folder: Path) -> Corpus:
+    if files.source is not None and files.target is not None:
+        return Parallel(folder / files.source, folder / files.target)
+    source, target = files.source_column, files.target_column
+    return Tsv(
+        folder / str(files.tsv),
+        section.source_column if source is None else source,
+        section.target_column if target is None else target,
+    )
 
 
 def short_enough(found: Data, tokenizers: Tokenizers, longest: int, observer: Observer) -> Data:
@@ -112,3 +99,38 @@ def short_enough(found: Data, tokenizers: Tokenizers, longest: int, observer: Ob
         return short
 
     return Data(kept(found.train, "train"), kept(found.valid, "valid"), found.skipped)
+
+
+def file_sums(section: DataSettings, folder: Path | None) -> dict[str, str]:
+    """The sha256 of each corpus file, by its name in the configuration. Pipes can be read only once and have none."""
+    links = (each.links for each in section.training if each.links is not None)
+    found = {}
+    for name in (*section.names, *links):
+        path = (folder or Path()) / name
+        with suppress(OSError):  # reading the corpus reports it
+            if path.is_file():
+                found[name] = checksums.of(path)
+    return found
+
+
+def keep_sums(run: Run, found: dict[str, str]) -> None:
+    """Write checksums into the run folder, if there are any. Raises `TrainingError` when that fails."""
+    path = run.folder / CORPORA
+    if found:
+        with raised_as(TrainingError, f"{path}: cannot be written"):
+            run.folder.mkdir(parents=True, exist_ok=True)
+            checksums.write(path, found)
+
+
+def check_sums(run: Run, folder: Path | None) -> None:
+    """Raise `DataError` for the first file that has changed. Runs without corpora.json are not checked."""
+    path = run.folder / CORPORA
+    if not path.exists():
+        return
+    before = checksums.read_table(path)
+    for name, found in file_sums(run.configuration.data, folder).items():
+        if before.get(name, found) != found:
+            raise DataError(
+                f"{(folder or Path()) / name}: has changed since this training began: put the old file back, or start "
+                f"a new training with --from {run.folder}; to go on with the new file all the same, remove {path}"
+            )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from regard.errors import CheckpointError, ConfigurationError
 from regard.translation import weights
-from regard.translation.runs import MODEL, Run, Tokenizers
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.runs import MODEL, Run
 from regard.translation.settings import Configuration
-from regard.translation.training import checkpoints
-from regard.translation.training.loop import Trainer
 
 # These keys change no shape of a weight.
 _FREE = {"dropout", "scheduled_sampling", "longest"}
@@ -17,7 +16,7 @@ def fitted(configuration: Configuration, start: Run) -> Configuration:
     """A configuration with the tokenizers of the run that it starts from.
 
     Raises:
-        ConfigurationError: its model has another shape.
+        ConfigurationError: its model has another shape, or its corpora have tags that the tokenizers lack.
     """
     old, new = start.configuration.model.model_dump(), configuration.model.model_dump()
     # Learned positions are weights; sinusoidal ones may be of any number.
@@ -38,33 +37,22 @@ def fitted(configuration: Configuration, start: Run) -> Configuration:
             f"--from {start.folder}: its tokenizer is BPE, which "
             f"cannot sample segmentations (tokenizer.sampling = {tokenizer.sampling}): set it to 0"
         )
-    return configuration.model_copy(update={"tokenizer": tokenizer})
-
-
-def check_tags(configuration: Configuration, start: Run, tokenizers: Tokenizers) -> None:
-    """Raise `ConfigurationError` when the tokenizers of the start lack a tag of a corpus."""
-    missing = [tag for tag in configuration.data.tags if tag not in tokenizers.source.tags]
+    known = start.tokenizers().source.tags
+    missing = [tag for tag in configuration.data.tags if tag not in known]
     if missing:
         raise ConfigurationError(
             f"--from {start.folder}: its tokenizer has no tag {', '.join(missing)} (it has "
-            f"{', '.join(tokenizers.source.tags) or 'none'}): train from the start, or leave the tags out"
+            f"{', '.join(known) or 'none'}): train from the start, or leave the tags out"
         )
+    return configuration.model_copy(update={"tokenizer": tokenizer})
 
 
-def begin(trainer: Trainer, start: Run) -> None:
-    """Copy the published weights of a run into the model of a trainer at step 0, and save a first checkpoint.
-
-    A training that is killed before its next checkpoint resumes from this one.
-
-    Raises:
-        ModelError: the run has no published model, or a broken one.
-    """
+def copy_weights(start: Run, model: TranslationModel) -> None:
+    """Copy the published weights of a run. Raises `ModelError` if it has no published model, or a broken one."""
     path = start.folder / MODEL
     if not path.is_file():
         raise CheckpointError(
             f"{start.folder}: has no {MODEL} to start from: finish its training first"
         )
-    model = start.model(start.tokenizers())
-    weights.load_into(trainer.model, weights.unique(model), path)
-    if trainer.processes.first:
-        checkpoints.save(trainer.run, trainer.progress, trainer.model, trainer.optimiser)
+    published = start.model(start.tokenizers())
+    weights.load_into(model, weights.unique(published), path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Literal
 
 import torch
@@ -11,21 +12,19 @@ from torch import Tensor
 
 from regard.errors import TrainingError
 from regard.files import Lock
+from regard.translation import weights
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run
-from regard.translation.training import checkpoints, choosing, memory, reporting, tuning
-from regard.translation.training.budget import Budget
+from regard.translation.training import checkpoints, memory, reporting, tuning
 from regard.translation.training.epochs import Epochs
-from regard.translation.training.events import Observer
 from regard.translation.training.guiding import Guide
-from regard.translation.training.measuring import SlowWatch
-from regard.translation.training.precision import arithmetic
 from regard.translation.training.processes import Processes
 from regard.translation.training.progress import Progress
-from regard.translation.training.reporting import Reports
-from regard.translation.training.schedule import factor
-from regard.translation.training.step import Learner, Update, optimiser_of
-from regard.translation.training.validation import Quality, Stopped, Validation
+from regard.translation.training.reporting import Observer, Quality, Reports, Validated
+from regard.translation.training.schedule import Schedule
+from regard.translation.training.step import Learner, Update, arithmetic, optimiser_of
+from regard.translation.training.tuning import SlowWatch
+from regard.translation.training.validation import Stopped, Validation
 
 Outcome = Literal["finished", "stopped"]
 
@@ -46,35 +45,34 @@ class Trainer:
         model: TranslationModel,
         epochs: Epochs,
         validation: Validation,
-        observer: Observer | None = None,
-        processes: Processes | None = None,
+        observer: Observer,
+        processes: Processes,
         guide: Guide | None = None,
     ) -> None:
         self.run = run
         self.model = model
         self.epochs = epochs
         self.validation = validation
-        self.observer = observer or Observer()
-        self.processes = processes or Processes(str(next(model.parameters()).device))
+        self.observer = observer
+        self.processes = processes
         self.configuration = run.configuration
         self.settings = run.configuration.training
-        self.device = self.processes.device
+        self.device = processes.device
         self.optimiser = optimiser_of(self.settings, model)
         self.progress = Progress()
         self.lock: Lock | None = None
-        self._guide = guide
-        self._budget = Budget(self.settings, epochs)
-        self._learner = Learner(model, self.optimiser, self.settings, self.processes, guide)
+        self._schedule = Schedule(self.settings, epochs)
+        self._learner = Learner(model, self.optimiser, self.settings, processes, guide)
 
     @property
     def total(self) -> int:
         """The steps of the budget; an estimate where `max_epochs` sets it."""
-        return self._budget.steps
+        return self._schedule.steps
 
     @property
     def over(self) -> bool:
         """Whether the budget is spent or patience has ended, so that `train` would make no further step."""
-        return self._budget.over(self.progress)
+        return self._schedule.over(self.progress)
 
     def resume(self) -> bool:
         """Load the newest checkpoint; whether there is one."""
@@ -95,40 +93,60 @@ class Trainer:
 
     def train(self, should_stop: Callable[[], bool] = lambda: False) -> Outcome:
         """Train until the budget or patience ends, or until `should_stop` returns True. Both save a checkpoint."""
-        reports, progress, settings = self._begin(), self.progress, self.settings
+        progress, settings, watch = self.progress, self.settings, self._begin()
         saved = progress.step or -1
         stopped = False
-        while not stopped and (progress.unvalidated or not self.over):
-            if not progress.unvalidated:  # else the validation that was stopped comes first
-                update = self._step()
-                self.observer.advanced(progress.step, max(self.total, progress.step))
-                if progress.step % settings.log_every == 0:
-                    reports.stepped(progress, update)
-                due = progress.step % settings.validate_every == 0
-                progress.unvalidated = due or self._budget.spent(progress)
-            if progress.unvalidated:
-                try:
-                    self._validate(reports, should_stop)
-                except Stopped:
-                    stopped = True
-                    break
-                saved = self.save()
-            elif progress.step % settings.save_every == 0:
-                saved = self.save()
-            stopped = self.processes.any(should_stop()) and not self.over
-        if saved != progress.step:
-            self.save()
+        with closing(self._reports()) as reports:
+            while not stopped and (progress.unvalidated or not self.over):
+                if not progress.unvalidated:  # else the validation that was stopped comes first
+                    update = self._step()
+                    self.observer.advanced(progress.step, max(self.total, progress.step))
+                    if progress.step % settings.log_every == 0:
+                        event = reports.stepped(progress, update.rate, update.norm, self.total)
+                        advice = watch.advice(event.step, event.tokens_per_second)
+                        if advice is not None:
+                            self.observer.note(advice)
+                    due = progress.step % settings.validate_every == 0
+                    progress.unvalidated = due or self._schedule.spent(progress)
+                if progress.unvalidated:
+                    try:
+                        reports.validated(self._validate(should_stop))
+                    except Stopped:
+                        stopped = True
+                        break
+                    saved = self.save()
+                elif progress.step % settings.save_every == 0:
+                    saved = self.save()
+                stopped = self.processes.any(should_stop()) and not self.over
+            if saved != progress.step:
+                self.save()
         return "stopped" if stopped else "finished"
 
     def best_weights(self) -> tuple[dict[str, Tensor], str]:
-        """The weights to publish, chosen on the validation set, and their description."""
-        return choosing.best_weights(
-            self.run,
-            self.progress,
-            self.model,
+        """The weights to publish, chosen on the validation set, and their description.
+
+        They are those of the best checkpoint, or the mean of the best ones if that is better.
+        """
+        model, kept = self.model, dict(self.run.checkpoints())
+        best = [(score, step) for score, step in self.progress.best if step in kept]
+        own = {name: tensor.clone() for name, tensor in weights.unique(model).items()}
+        if not best:
+            return own, f"the weights of step {self.progress.step}"
+        steps = [step for _, step in best]
+        single = checkpoints.mean([kept[steps[0]]], model), f"the weights of step {steps[0]}"
+        if not self.settings.average or len(steps) < 2:
+            return single
+        averaged = checkpoints.mean([kept[step] for step in steps], model)
+        try:
+            weights.load_into(model, averaged, self.run.folder)
             # In the precision of the checkpoints' scores, with which it is compared.
-            lambda: self._score(self.measure(precision=self.progress.precision)),
-        )
+            score = self._score(self.measure(precision=self.progress.precision))
+        finally:
+            weights.load_into(model, own, self.run.folder)
+        if score < best[0][0]:
+            return single
+        listed = ", ".join(str(step) for step in sorted(steps))
+        return averaged, f"the mean of the weights of steps {listed}"
 
     def measure(
         self, should_stop: Callable[[], bool] = lambda: False, precision: str = "float32"
@@ -149,7 +167,7 @@ class Trainer:
         """Write a checkpoint of this step, and remove those that are neither the newest nor among the best."""
         self._learner.gather()
         if self.processes.first:
-            checkpoints.check_folder(self.run, self.lock, self.progress.step)
+            self.run.check_there(self.progress.step, self.lock)
             checkpoints.save(self.run, self.progress, self.model, self.optimiser)
             self._prune()
         return self.progress.step
@@ -158,42 +176,28 @@ class Trainer:
         best = {step for _, step in self.progress.best}
         checkpoints.prune(self.run, best | {self.progress.step})
 
-    def _begin(self) -> Reports:
-        """Shard the model, if it is to be; choose the arithmetic; open the reports."""
+    def _begin(self) -> SlowWatch:
+        """Shard the model, if it is to be, and choose the arithmetic."""
         settings, progress = self.settings, self.progress
         if settings.shard and self.processes.size > 1:
-            self._shard()
+            from regard.translation.training.sharding import ShardedLearner  # loads much of torch
+
+            if not isinstance(self._learner, ShardedLearner):
+                self._learner = ShardedLearner(self._learner)
         choice = tuning.settle(progress, settings, self._learner, self.epochs, self.observer)
         self._learner.model.train()
-        return Reports(
-            run=self.run if self.processes.first else None,
-            lock=self.lock,
-            observer=self.observer,
-            total=self.total,
-            epochs=settings.max_epochs,
-            watch=SlowWatch(choice, progress.measured),
-        )
+        return SlowWatch(choice, progress.measured)
 
-    def _shard(self) -> None:
-        from regard.translation.training.sharding import ShardedLearner  # loads much of torch
-
-        if not isinstance(self._learner, ShardedLearner):
-            self._learner = ShardedLearner(
-                self.model, self.optimiser, self.settings, self.processes, self._guide
-            )
+    def _reports(self) -> Reports:
+        first, step = self.processes.first, self.progress.step
+        return Reports(self.run, first, self.lock, self.observer, step)
 
     def _step(self) -> Update:
         started = time.perf_counter()
-        progress, settings = self.progress, self.settings
-        parts = self._budget.next_parts(progress)
+        progress = self.progress
+        rate = self._schedule.rate(progress)
+        parts = self._schedule.next_parts(progress)
         step = progress.step + 1
-        rate = settings.learning_rate * factor(
-            settings.schedule,
-            step,
-            warmup=settings.warmup,
-            total=self.total,
-            plateaus=progress.plateaus,
-        )
         seed = self.processes.seed(self.configuration.seed, step)
         if seed is not None:
             torch.manual_seed(seed)
@@ -201,14 +205,8 @@ class Trainer:
         progress.count_step(update.loss, update.tokens, time.perf_counter() - started)
         return update
 
-    def _validate(self, reports: Reports, should_stop: Callable[[], bool]) -> None:
-        quality = self._measure_in_first(should_stop)
-        score = self._score(quality)
-        best = self.progress.count_validation(score, self.settings)
-        reports.validated(self.progress.step, quality, score, best)
-
-    def _measure_in_first(self, should_stop: Callable[[], bool]) -> Quality:
-        """Validate in the first process, while the others wait; all return the same numbers, or raise `Stopped`."""
+    def _validate(self, should_stop: Callable[[], bool]) -> Validated:
+        """Validate in the first process, while the others wait; all return the same, or raise `Stopped`."""
         self._learner.gather()
         quality: Quality | None = None
         if self.processes.first:
@@ -217,11 +215,16 @@ class Trainer:
             except Stopped:
                 if self.processes.size == 1:
                     raise
-        given = [0.0] * 5 if quality is None else [1.0, *quality.numbers]
+        given = [0.0] * 5
+        if quality is not None:
+            given = [1.0, quality.loss, quality.bleu, quality.chrf, quality.exact]
         done, loss, bleu, chrf, exact = self.processes.numbers(given)
         if not done:
             raise Stopped
-        return quality or Quality(loss, bleu, chrf, exact)
+        quality = quality or Quality(loss, bleu, chrf, exact)
+        score = self._score(quality)
+        best = self.progress.count_validation(score, self.settings)
+        return Validated(**vars(quality), step=self.progress.step, score=score, best=best)
 
     def _score(self, quality: Quality) -> float:
         generated = self.configuration.data.generated is not None

@@ -12,17 +12,22 @@ from regard.translation import settings
 from regard.translation.models.building import build
 from regard.translation.runs import Run, Tokenizers, checkpoint_name
 from regard.translation.settings import Configuration
-from regard.translation.text.corpora import (
-    Pair,
+from regard.translation.text.corpora import Pair
+from regard.translation.training import checkpoints, finetuning, pretrained
+from regard.translation.training.data import (
+    Data,
+    check_sums,
+    file_sums,
+    keep_sums,
+    read_data,
+    short_enough,
 )
-from regard.translation.training import checkpoints, finetuning, pretrained, unchanged
-from regard.translation.training.data import Data, read_data, short_enough
 from regard.translation.training.epochs import Epochs
-from regard.translation.training.events import Observer
 from regard.translation.training.guiding import Guide
 from regard.translation.training.loop import Trainer
 from regard.translation.training.processes import Processes
-from regard.translation.training.tokenizers import learn_in_first
+from regard.translation.training.reporting import Observer
+from regard.translation.training.tokenizers import learn_tokenizers
 from regard.translation.training.validation import Validation
 
 
@@ -46,35 +51,37 @@ def prepare(
         start: a run whose published weights and tokenizers the training starts from.
     """
     observer, processes = observer or Observer(), processes or Processes()
-    run = Run(folder, configuration)
     if processes.first:
         Run.check_free(folder)
-        _check_no_checkpoints(run)
+        _check_no_checkpoints(Run(folder, configuration))
+    vectors = configuration.pretrained
     if start is not None:
-        if configuration.pretrained is not None:
+        if vectors is not None:
             raise ConfigurationError(
                 "--from and [pretrained]: both set the embeddings: give one of them"
             )
         configuration = finetuning.fitted(configuration, start)
-        run = Run(folder, configuration)
-    sums = unchanged.sums(configuration.data, data) if processes.first else {}
+    run = Run(folder, configuration)
+    sums = file_sums(configuration.data, data) if processes.first else {}
     found = read_data(configuration.data, data, configuration.seed)
     observer.note(
         f"{len(found.train)} training pairs, {len(found.valid)} for validation, skipped {found.skipped}"
     )
     if start is not None:
         tokenizers = start.tokenizers()
-        finetuning.check_tags(configuration, start, tokenizers)
     else:
-        tokenizers = learn_in_first(configuration, found.train, processes, observer)
+        tokenizers = learn_tokenizers(configuration, found.train, processes, observer)
     found = short_enough(found, tokenizers, configuration.data.longest, observer)
     trainer = _trainer(run, tokenizers, found, observer, processes)
     if start is not None:
-        finetuning.begin(trainer, start)
-    else:
-        pretrained.begin(trainer, tokenizers, found.train, data, observer)
+        finetuning.copy_weights(start, trainer.model)
+    elif vectors is not None:
+        pretrained.set_embeddings(trainer.model, vectors, tokenizers, found.train, data, observer)
     if processes.first:
-        unchanged.remember(run, sums)
+        if start is not None or vectors is not None:
+            # A training that is killed before its next checkpoint is resumed from this one.
+            checkpoints.save(run, trainer.progress, trainer.model, trainer.optimiser)
+        keep_sums(run, sums)
         unseen = trainer.epochs.unseen
         if start is not None:
             unseen &= tokenizers.unseen
@@ -101,7 +108,7 @@ def prepare_resumed(
             )
         run = Run(folder, configuration)
     observer = observer or Observer()
-    unchanged.check(run, data)
+    check_sums(run, data)
     found = read_data(run.configuration.data, data, run.configuration.seed)
     tokenizers = run.tokenizers()
     found = short_enough(found, tokenizers, run.configuration.data.longest, observer)
@@ -132,7 +139,8 @@ def _trainer(
         torch.set_num_threads(training.threads)
     torch.manual_seed(configuration.seed)
     model = build(configuration, len(tokenizers.source), len(tokenizers.target))
-    pretrained.freeze(model, configuration)
+    if configuration.pretrained is not None and configuration.pretrained.frozen:
+        pretrained.freeze(model, configuration.pretrained)
     sharded = training.shard and processes.size > 1
     if training.shard and not sharded:
         observer.note("training.shard changes nothing: one process holds all of the model")

@@ -15,12 +15,10 @@ from torch import nn
 
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
-from regard.translation.settings import Configuration
+from regard.translation.settings.training import PretrainedSettings
 from regard.translation.text.corpora import Pair
 from regard.translation.text.tokenizer import Tokenizer
-from regard.translation.training import checkpoints
-from regard.translation.training.events import Observer
-from regard.translation.training.loop import Trainer
+from regard.translation.training.reporting import Observer
 from regard.translation.training.vectors import Vectors, read_vectors
 
 _SPACE = "▁"
@@ -44,52 +42,38 @@ class Matched:
     words: float
 
 
-def begin(
-    trainer: Trainer,
+def set_embeddings(
+    model: TranslationModel,
+    section: PretrainedSettings,
     tokenizers: Tokenizers,
     pairs: list[Pair],
     folder: Path | None,
     observer: Observer,
 ) -> None:
-    """Set the embeddings of a new model to the vectors that `[pretrained]` names, and save a first checkpoint.
-
-    Pieces without a vector keep their random embedding.
+    """Set the embeddings of a new model to vectors. Pieces without a vector keep their random embedding.
 
     Raises:
         DataError: a file cannot be read.
     """
-    model, section = trainer.model, trainer.configuration.pretrained
-    if section is None:
-        return
-    tables: dict[int, list[tuple[NDArray[np.int64], torch.Tensor]]] = {}
-    embeddings = {side: _embedding(model, side) for side in ("source", "target")}
-    for side, name in (("source", section.source), ("target", section.target)):
-        if name is None:
-            continue
+    tables: dict[nn.Parameter, list[tuple[NDArray[np.int64], torch.Tensor]]] = {}
+    for side, name in _files(section).items():
         tokenizer: Tokenizer = getattr(tokenizers, side)
-        path = (folder or Path()) / name
+        path, weight = (folder or Path()) / name, _embedding(model, side)
         counts = Counter(words_of(getattr(pair, side) for pair in pairs))
         found = read_vectors(path, _forms(tokenizer, counts))
         matched = match(tokenizer, counts, found)
-        table = embeddings[side]
-        observer.note(_told(path, matched, found, table.embedding_dim))
-        fitted = fit(matched.vectors, table.weight.detach())
-        tables.setdefault(id(table.weight), []).append((matched.ids, fitted))
+        observer.note(_told(path, matched, found, weight.shape[1]))
+        fitted = fit(matched.vectors, weight.detach())
+        tables.setdefault(weight, []).append((matched.ids, fitted))
     with torch.no_grad():
-        for table in dict.fromkeys(embeddings.values()):
-            _set(table.weight, tables.get(id(table.weight), []))
-    if trainer.processes.first:
-        checkpoints.save(trainer.run, trainer.progress, model, trainer.optimiser)
+        for weight, rows in tables.items():
+            _set(weight, rows)
 
 
-def freeze(model: TranslationModel, configuration: Configuration) -> None:
-    """Exclude pretrained embeddings from training, if `[pretrained]` has `frozen = true`."""
-    section = configuration.pretrained
-    if section is None or not section.frozen:
-        return
-    for side, name in (("source", section.source), ("target", section.target)):
-        if name is not None:
-            _embedding(model, side).weight.requires_grad_(False)
+def freeze(model: TranslationModel, section: PretrainedSettings) -> None:
+    """Exclude the embeddings that have a file from training."""
+    for side in _files(section):
+        _embedding(model, side).requires_grad_(False)
 
 
 def match(tokenizer: Tokenizer, counts: Counter[str], found: Vectors) -> Matched:
@@ -155,10 +139,16 @@ def words_of(lines: Iterable[str]) -> Iterator[str]:
         yield from _LETTERS.findall(line)
 
 
-def _embedding(model: TranslationModel, side: str) -> nn.Embedding:
-    table = getattr(model, f"{side}_embedding")
-    assert isinstance(table, nn.Embedding)
-    return table
+def _files(section: PretrainedSettings) -> dict[str, str]:
+    """The file of each side that has one."""
+    named = {"source": section.source, "target": section.target}
+    return {side: name for side, name in named.items() if name is not None}
+
+
+def _embedding(model: TranslationModel, side: str) -> nn.Parameter:
+    weight = getattr(model, f"{side}_embedding").weight
+    assert isinstance(weight, nn.Parameter)
+    return weight
 
 
 def _forms(tokenizer: Tokenizer, counts: Counter[str]) -> set[str]:
@@ -169,8 +159,6 @@ def _forms(tokenizer: Tokenizer, counts: Counter[str]) -> set[str]:
 
 def _set(weight: torch.Tensor, tables: list[tuple[NDArray[np.int64], torch.Tensor]]) -> None:
     """Set rows to their vectors. A row with a vector of each language, in a shared table, gets their mean."""
-    if not tables:
-        return
     sums, counts = torch.zeros_like(weight), weight.new_zeros(len(weight), 1)
     for ids, vectors in tables:
         rows = torch.from_numpy(ids)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Self
@@ -16,7 +18,6 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from regard.errors import ConfigurationError, TrainingError
-from regard.translation.training.parent import end_now, end_with_parent
 
 # The others wait while the first process validates or saves. A process that ended is noticed by its closed
 # connection, and torchrun ends the others.
@@ -26,20 +27,46 @@ _JOINING = timedelta(minutes=10)
 _BUCKET = 1 << 23
 
 
+@contextmanager
+def _connected() -> Iterator[None]:
+    """Report a failed exchange as `TrainingError`."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as fault:
+        if connection_closed(fault):
+            raise another_ended() from None
+        raise TrainingError(f"the processes cannot exchange data: {fault}") from None
+
+
 class Processes:
-    """A training in one process: sums and broadcasts return the values of this process."""
+    """The processes that share the batches of a training; without a store, this process alone.
 
-    rank = 0
-    size = 1
+    In a single process sums and broadcasts return the values of this process.
+    """
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(
+        self, device: str = "cpu", store: Store | None = None, rank: int = 0, size: int = 1
+    ) -> None:
         self.device = torch.device(device)
+        self.rank, self.size, self._store = rank, size, store
+        if store is not None:
+            backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
+            with _connected():
+                dist.init_process_group(
+                    backend,
+                    store=PrefixStore("regard", store),
+                    rank=rank,
+                    world_size=size,
+                    timeout=_PATIENCE,
+                )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *fault: object) -> None:
-        pass
+        # After a failure the others may not call this, too, and this would wait: the end of the process cleans up.
+        if self._store is not None and fault[0] is None:
+            dist.destroy_process_group()
 
     @property
     def first(self) -> bool:
@@ -48,22 +75,46 @@ class Processes:
 
     def sum(self, tensors: Iterable[Tensor]) -> None:
         """Replace every tensor by its sum over the processes. All processes get the same bits."""
+        if self._store is None:
+            return
+        for bucket in _buckets(tensors):
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            with _connected():
+                dist.all_reduce(flat)
+            for tensor, part in zip(bucket, flat.split([t.numel() for t in bucket]), strict=True):
+                tensor.copy_(part.view_as(tensor))
 
+    @_connected()
     def total(self, value: float) -> float:
         """The sum of a number over the processes."""
-        return value
+        number = torch.tensor(value, dtype=torch.float64)
+        if self._store is not None:
+            dist.all_reduce(number)
+        return float(number)
 
     def any(self, value: bool) -> bool:
         """Whether the value is True in any process."""
         return self.total(float(value)) > 0
 
+    @_connected()
     def numbers(self, values: Sequence[float]) -> list[float]:
         """The numbers of the first process. All processes must pass equally many."""
-        return list(values)
+        given = torch.tensor(values, dtype=torch.float64)
+        if self._store is not None:
+            dist.broadcast(given, src=0)
+        return [float(value) for value in given]
 
+    @_connected()
     def content(self, content: bytes) -> bytes:
         """The bytes of the first process."""
-        return content
+        if self._store is None:
+            return content
+        (length,) = self.numbers([len(content)])
+        given = torch.zeros(int(length), dtype=torch.uint8)
+        if self.first:
+            given.numpy()[:] = np.frombuffer(content, dtype=np.uint8)
+        dist.broadcast(given, src=0)
+        return given.numpy().tobytes()
 
     def wait(self) -> None:
         """Wait until all processes call this."""
@@ -71,7 +122,10 @@ class Processes:
 
     def first_to_fail(self) -> bool:
         """Whether no other process has failed before: only the first failure is reported."""
-        return True
+        try:
+            return self._store is None or int(self._store.add("failures", 1)) == 1
+        except RuntimeError:  # the process with the store has ended
+            return True
 
     def seed(self, seed: int, step: int) -> int | None:
         """The random seed of a step; None in a single process, whose random state is part of checkpoints.
@@ -79,66 +133,8 @@ class Processes:
         Several processes derive it from the configuration's seed, the step and the rank. So each draws its own numbers,
         and a resumed training draws those of an uninterrupted one.
         """
-        return None
-
-
-class Joined(Processes):
-    """One of several processes that share the batches of a training."""
-
-    def __init__(self, store: Store, rank: int, size: int, device: str = "cpu") -> None:
-        super().__init__(device)
-        self.rank, self.size, self._store = rank, size, store
-        backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
-        with _peers():
-            dist.init_process_group(
-                backend,
-                store=PrefixStore("regard", store),
-                rank=rank,
-                world_size=size,
-                timeout=_PATIENCE,
-            )
-
-    def __exit__(self, *fault: object) -> None:
-        # After a failure the others may not call this, too, and this would wait: the end of the process cleans up.
-        if fault[0] is None:
-            dist.destroy_process_group()
-
-    def sum(self, tensors: Iterable[Tensor]) -> None:
-        for bucket in _buckets(tensors):
-            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-            with _peers():
-                dist.all_reduce(flat)
-            for tensor, part in zip(bucket, flat.split([t.numel() for t in bucket]), strict=True):
-                tensor.copy_(part.view_as(tensor))
-
-    def total(self, value: float) -> float:
-        number = torch.tensor(value, dtype=torch.float64)
-        with _peers():
-            dist.all_reduce(number)
-        return float(number)
-
-    def numbers(self, values: Sequence[float]) -> list[float]:
-        given = torch.tensor(values, dtype=torch.float64)
-        with _peers():
-            dist.broadcast(given, src=0)
-        return [float(value) for value in given]
-
-    def content(self, content: bytes) -> bytes:
-        (length,) = self.numbers([len(content)])
-        given = torch.zeros(int(length), dtype=torch.uint8)
-        if self.first:
-            given.numpy()[:] = np.frombuffer(content, dtype=np.uint8)
-        with _peers():
-            dist.broadcast(given, src=0)
-        return given.numpy().tobytes()
-
-    def first_to_fail(self) -> bool:
-        try:
-            return int(self._store.add("failures", 1)) == 1
-        except RuntimeError:  # the process with the store has ended
-            return True
-
-    def seed(self, seed: int, step: int) -> int | None:
+        if self._store is None:
+            return None
         drawn = np.random.SeedSequence([seed, step, self.rank]).generate_state(1, np.uint64)
         return int(drawn[0])
 
@@ -168,12 +164,12 @@ def join(device: str = "cpu") -> Processes:
                 f"{device}: this machine has {torch.cuda.device_count()} such devices: start as many processes"
             )
         torch.cuda.set_device(device)
-    with _peers():
+    with _connected():
         store, rank, size = next(iter(dist.rendezvous("env://", timeout=_JOINING)))
-        return Joined(store, rank, size, device)
+    return Processes(device, store, rank, size)
 
 
-def parted(fault: BaseException) -> bool:
+def connection_closed(fault: BaseException) -> bool:
     """Whether an exception means that another process has closed its connection."""
     text = str(fault)
     return isinstance(fault, dist.DistError) or (
@@ -181,21 +177,42 @@ def parted(fault: BaseException) -> bool:
     )
 
 
-def alone() -> TrainingError:
+def another_ended() -> TrainingError:
     """The error when another process has ended without an error of its own."""
     return TrainingError(
         "another process of this training has ended: continue from the newest checkpoint with --resume"
     )
 
 
-@contextmanager
-def _peers() -> Iterator[None]:
-    try:
-        yield
-    except (RuntimeError, ValueError) as fault:
-        if parted(fault):
-            raise alone() from None
-        raise TrainingError(f"the processes cannot talk to each other: {fault}") from None
+def end_with_parent(
+    end: Callable[[], object], interval: float = 1.0, parent: Callable[[], int] = os.getppid
+) -> threading.Thread:
+    """Call `end` in a thread once the parent has ended: torchrun that is killed by SIGKILL ends no process.
+
+    Args:
+        end: called once.
+        interval: seconds between two checks.
+        parent: returns the id of the parent; it changes when the parent has ended.
+    """
+    first = parent()
+
+    def watch() -> None:
+        while parent() == first:
+            time.sleep(interval)
+        end()
+
+    thread = threading.Thread(target=watch, name="parent", daemon=True)
+    thread.start()
+    return thread
+
+
+def end_now(first: bool) -> None:
+    """End this process at once because its parent has ended. The `first` of several processes prints a message."""
+    if first:
+        message = b"error: torchrun has ended: continue from the newest checkpoint with --resume\n"
+        with suppress(OSError):  # standard error may be closed, too
+            os.write(2, message)
+    os._exit(1)
 
 
 def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:

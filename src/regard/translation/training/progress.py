@@ -12,9 +12,10 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from regard.errors import CheckpointError, CorruptedError
 from regard.translation import checksums
 from regard.translation.settings import TrainingSettings
-from regard.translation.training.schedule import PLATEAU_PATIENCE
 
 VERSION = 1
+# So many validations without a better score are a plateau.
+PLATEAU_PATIENCE = 2
 
 # pydantic checks what is read from a file: counts are not negative, and numbers are finite.
 Count = Annotated[int, Field(ge=0, lt=2**63)]

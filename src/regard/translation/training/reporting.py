@@ -1,69 +1,162 @@
-"""Reports and validations of a training: lines of metrics.jsonl, samples.txt, and events for the observer."""
+"""Reports and validations of a training: observers, metrics.jsonl, samples.txt, and scalars for TensorBoard."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from regard import files
-from regard.errors import TrainingError
+from regard.errors import ConfigurationError, TrainingError, raised_as
 from regard.files import Lock
 from regard.translation.runs import METRICS, Run
-from regard.translation.training import checkpoints, samples
-from regard.translation.training.events import Observer, Stepped, Validated
-from regard.translation.training.measuring import SlowWatch
 from regard.translation.training.progress import Progress
-from regard.translation.training.step import Update
-from regard.translation.training.validation import Quality
+
+SAMPLES = "samples.txt"
+TENSORBOARD = "tensorboard"
+_SAMPLED_STEP = re.compile(r"^step (\d+)$", re.MULTILINE)
+_SCALARS = {
+    "step": ("training", ("loss", "learning_rate", "gradient_norm", "tokens_per_second")),
+    "validation": ("validation", ("loss", "bleu", "chrf", "exact")),
+}
 
 
 @dataclass(frozen=True)
+class Stepped:
+    """A report. The loss is in nats a target token, the mean since the last report."""
+
+    step: int
+    epoch: int
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    tokens_per_second: float
+    epochs: int = 0  # the passes of the budget; 0 without `max_epochs`
+
+
+class Sample(NamedTuple):
+    """A sentence of the validation set, its reference and its greedy translation."""
+
+    source: str
+    reference: str
+    output: str
+
+    def lines(self) -> list[str]:
+        """The sample as three lines.
+
+        >>> print("\\n".join(Sample("El gato.", "The cat.", "A cat.").lines()))
+          source     El gato.
+          reference  The cat.
+          output     A cat.
+        """
+        return [
+            # A translation may contain characters that end a line.
+            f"  {name:<9}  {' '.join(text.splitlines())}".rstrip()
+            for name, text in self._asdict().items()
+        ]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Loss in nats a target token (not smoothed), scores of greedy translations in percent, and sample translations."""
+
+    loss: float
+    bleu: float
+    chrf: float
+    exact: float
+    samples: tuple[Sample, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validated(Quality):
+    """A validation. The model with the largest `score` is the best."""
+
+    step: int
+    score: float
+    best: bool
+
+
+class Observer:
+    """Receives all events and ignores them. Override the methods that you need."""
+
+    def note(self, text: str) -> None:
+        """Receive a message for the user."""
+
+    def stepped(self, event: Stepped, total: int) -> None:
+        """Receive a report, after every `log_every` steps."""
+
+    def advanced(self, step: int, total: int) -> None:
+        """Receive the number of a step, after every step."""
+
+    def validated(self, event: Validated) -> None:
+        """Receive a validation."""
+
+
 class Reports:
-    """Writes and passes on the reports of one training."""
+    """Passes the reports of a training on to an observer, and writes them into its run folder.
 
-    run: Run | None  # None in all processes but the first, which alone writes
-    lock: Lock | None  # on the run folder
-    observer: Observer
-    total: int  # the steps of the budget
-    epochs: int  # the passes of the budget; 0 without `max_epochs`
-    watch: SlowWatch
+    Args:
+        run: the run.
+        writes: whether this process writes; only the first process does.
+        lock: the lock on the run folder, if this process holds it.
+        observer: receives the events.
+        step: the last step that was made; scalars of later steps, from before an interruption, are hidden.
+    """
 
-    def stepped(self, progress: Progress, update: Update) -> None:
-        """Report the steps since the last report, of which `update` is the last; begin the sums anew."""
+    def __init__(
+        self, run: Run, writes: bool, lock: Lock | None, observer: Observer, step: int
+    ) -> None:
+        self._run, self._writes, self._lock, self._observer = run, writes, lock, observer
+        self._scalars: Any = None
+        if writes and run.configuration.training.tensorboard:
+            self._scalars = scalar_writer(run, step)
+
+    def close(self) -> None:
+        """Write all scalars to the disk."""
+        if self._scalars is not None:
+            self._scalars.close()
+
+    def stepped(self, progress: Progress, rate: float, norm: float, total: int) -> Stepped:
+        """Report the steps since the last report and the last one's rate and norm; begins their sums anew."""
         loss, tokens, seconds = progress.since
         progress.since = []
         event = Stepped(
             progress.step,
             progress.epoch,
             loss / max(1, tokens),
-            update.rate,
-            update.norm,
+            rate,
+            norm,
             tokens / max(1e-9, seconds),
-            self.epochs,
+            self._run.configuration.training.max_epochs,
         )
         self._write("step", event)
-        self.observer.stepped(event, max(self.total, event.step))
-        if self.watch.notices(event.tokens_per_second):
-            self.observer.note(self.watch.advice(event.step, event.tokens_per_second))
+        self._observer.stepped(event, max(total, event.step))
+        return event
 
-    def validated(self, step: int, quality: Quality, score: float, best: bool) -> None:
+    def validated(self, event: Validated) -> None:
         """Report a validation."""
-        event = Validated(step, *quality.numbers, score=score, best=best, samples=quality.samples)
         self._write("validation", event)
-        if self.run is not None:
-            samples.write(self.run, step, quality.samples)
-        self.observer.validated(event)
+        if self._writes:
+            _write_samples(self._run, event.step, event.samples)
+        self._observer.validated(event)
 
     def _write(self, kind: str, event: Stepped | Validated) -> None:
-        if self.run is not None:
-            checkpoints.check_folder(self.run, self.lock, event.step)
-            line = asdict(event)
-            line.pop("samples", None)
-            path = self.run.folder / METRICS
-            try:
-                files.append(path, (json.dumps({"kind": kind, **line}) + "\n").encode())
-            except OSError as fault:
-                raise TrainingError(f"{path}: cannot be written: {fault.strerror}") from None
+        if not self._writes:
+            return
+        self._run.check_there(event.step, self._lock)
+        line = {"kind": kind, "step": event.step, **asdict(event)}
+        line.pop("samples", None)
+        path = self._run.folder / METRICS
+        with raised_as(TrainingError, f"{path}: cannot be written"):
+            files.append(path, (json.dumps(line) + "\n").encode())
+        if self._scalars is not None:
+            group, names = _SCALARS[kind]
+            for name in names:
+                self._scalars.add_scalar(f"{group}/{name}", line[name], event.step)
+            if kind == "validation":
+                self._scalars.flush()
 
 
 def forget(run: Run, step: int, *, unvalidated: bool = False) -> None:
@@ -84,3 +177,34 @@ def forget(run: Run, step: int, *, unvalidated: bool = False) -> None:
     after = "".join(line + "\n" for line in kept).encode()
     if after != before:
         files.write(path, after)
+
+
+def scalar_writer(run: Run, step: int) -> Any:
+    """A writer of scalars for TensorBoard, in the run folder. Raises `ConfigurationError` without TensorBoard."""
+    check_tensorboard()
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(files.subfolder(run.folder / TENSORBOARD)), purge_step=step + 1)
+
+
+def check_tensorboard() -> None:
+    """Raise `ConfigurationError` when tensorboard is not installed."""
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError:
+        raise ConfigurationError(
+            "training.tensorboard = true needs TensorBoard: pip install 'regard[tensorboard]'"
+        ) from None
+
+
+def _write_samples(run: Run, step: int, samples: Sequence[Sample]) -> None:
+    """Add the samples of a step. Samples of this and later steps, from before an interruption, are removed."""
+    if not samples:
+        return
+    path = run.folder / SAMPLES
+    with raised_as(TrainingError, f"{path}: cannot be written"):
+        before = files.read(path).decode("utf-8", "replace") if path.exists() else ""
+        later = (found.start() for found in _SAMPLED_STEP.finditer(before) if int(found[1]) >= step)
+        blocks = "\n\n".join("\n".join(sample.lines()) for sample in samples)
+        text = f"{before[: next(later, None)]}step {step}\n{blocks}\n\n"
+        files.write(path, text.encode("utf-8", "replace"))

@@ -1,16 +1,78 @@
-"""Learning rate schedules, as factors of the configured rate."""
+"""How many steps and passes a training makes, which batches each step takes, and its learning rate."""
 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
-# A plateau is this number of validations without a better score. It multiplies the rate by this factor.
+from regard.translation.settings import TrainingSettings
+from regard.translation.training.epochs import Epochs, Part
+from regard.translation.training.progress import Progress
+
+# A plateau multiplies the learning rate by this factor.
 PLATEAU_FACTOR = 0.5
-PLATEAU_PATIENCE = 2
+
+
+class Schedule:
+    """`max_steps` and `max_epochs`: the first that is reached ends the training. Patience ends it, too."""
+
+    def __init__(self, settings: TrainingSettings, epochs: Epochs) -> None:
+        self._settings = settings
+        self._epochs = epochs
+
+    @cached_property
+    def steps(self) -> int:
+        """All steps. Those of `max_epochs` are an estimate: later passes may have a few more or fewer batches."""
+        settings, budgets = self._settings, []
+        if settings.max_steps:
+            budgets.append(settings.max_steps)
+        if settings.max_epochs:
+            batches = settings.max_epochs * self._epochs.batches(0)
+            budgets.append(math.ceil(batches / settings.accumulate))
+        return min(budgets)
+
+    def spent(self, progress: Progress) -> bool:
+        """Whether all steps or all passes have been made."""
+        settings = self._settings
+        if settings.max_steps and progress.step >= settings.max_steps:
+            return True
+        last = settings.max_epochs - 1
+        return settings.max_epochs > 0 and (
+            progress.epoch > last
+            or (progress.epoch == last and progress.batch >= self._epochs.batches(last))
+        )
+
+    def over(self, progress: Progress) -> bool:
+        """Whether the training ends here: the budget is spent, or patience has ended."""
+        patience = self._settings.patience
+        return self.spent(progress) or (patience > 0 and progress.without_progress >= patience)
+
+    def next_parts(self, progress: Progress) -> list[Part]:
+        """This process's parts of the batches of the next step; counts these batches in `progress`."""
+        parts: list[Part] = []
+        for _ in range(self._settings.accumulate):
+            if parts and self.spent(progress):  # the last step of the last pass may have fewer
+                break
+            if progress.batch >= self._epochs.batches(progress.epoch):
+                progress.epoch, progress.batch = progress.epoch + 1, 0
+            parts.append(self._epochs.part(progress.epoch, progress.batch))
+            progress.batch += 1
+        return parts
+
+    def rate(self, progress: Progress) -> float:
+        """The learning rate of the next step."""
+        settings = self._settings
+        return settings.learning_rate * factor(
+            settings.schedule,
+            progress.step + 1,
+            warmup=settings.warmup,
+            total=self.steps,
+            plateaus=progress.plateaus,
+        )
 
 
 def factor(name: str, step: int, *, warmup: int, total: int, plateaus: int = 0) -> float:
-    """The factor at a step (counted from 1): linear warm-up, then the schedule.
+    """The factor of the learning rate at a step (counted from 1): linear warm-up, then the schedule.
 
     `inverse_square_root`: sqrt(warmup / step) (arXiv 1706.03762, section 5.3, scaled to 1 at its peak);
     `cosine`: half a cosine, down to 0 at step `total` (arXiv 1608.03983); `plateau`: halved after each plateau.

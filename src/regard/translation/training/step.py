@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -15,7 +17,6 @@ from regard.translation.training import memory
 from regard.translation.training.epochs import Part
 from regard.translation.training.guiding import Guide
 from regard.translation.training.loss import Objective
-from regard.translation.training.precision import arithmetic, products
 from regard.translation.training.processes import Processes
 
 
@@ -26,6 +27,28 @@ class Update(NamedTuple):
     norm: float
     rate: float
     tokens: int
+
+
+@contextmanager
+def products(precision: str) -> Iterator[None]:
+    """Allow rounding in products of float32 if `precision` is `medium`, and only then, forward and backward."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium" if precision == "medium" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
+    """Compute in `float32`, `medium` (float32 whose products may round to bfloat16) or `bfloat16` autocast.
+
+    For the forward pass: the backward pass then uses the same types, and needs `products` only.
+    """
+    half = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+    with products(precision), half:
+        yield
 
 
 def optimiser_of(settings: TrainingSettings, module: nn.Module) -> torch.optim.Optimizer:
@@ -52,11 +75,9 @@ class Learner:
         processes: Processes,
         guide: Guide | None = None,
     ) -> None:
-        self.model = model
-        self.optimiser = optimiser
+        self.model, self.optimiser = model, optimiser
+        self.settings, self.processes = settings, processes
         self.objective = Objective(model, settings.label_smoothing, guide)
-        self._limit = settings.clip or math.inf
-        self.processes = processes
 
     def step(self, parts: list[Part], number: int, rate: float, precision: str) -> Update:
         """Update the weights once, by this process's parts of some batches.
@@ -75,8 +96,7 @@ class Learner:
             group["lr"] = rate
         loss = self.processes.total(self.gradients(parts, tokens, number, precision))
         with memory.told(f"at step {number}, in the optimiser", "the sizes of the model"):
-            self.sum_gradients()
-            norm = self.clip(self._limit)
+            norm = self.sum_and_clip()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise TrainingError(
                     f"step {number}: loss {loss}, gradient norm {norm}: training cannot go on; the batch holds "
@@ -102,16 +122,12 @@ class Learner:
             total += float(loss.detach())
         return total
 
-    def sum_gradients(self) -> None:
-        """Sum the gradients over all processes, each of which has those of its parts."""
-        if self.processes.size > 1:
-            # Every process has gradients of the same weights: an idle one goes through the model, too.
-            parameters = self.objective.parameters()
-            self.processes.sum(p.grad for p in parameters if p.grad is not None)
-
-    def clip(self, limit: float) -> float:
-        """Scale the gradients down to a norm of at most `limit`; returns their norm before."""
-        return float(nn.utils.clip_grad_norm_(self.objective.parameters(), limit))
+    def sum_and_clip(self) -> float:
+        """Sum the gradients over all processes and scale them to the largest norm; their norm before."""
+        # Every process has gradients of the same weights: an idle one goes through the model, too.
+        parameters = list(self.objective.parameters())
+        self.processes.sum(p.grad for p in parameters if p.grad is not None)
+        return float(nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf))
 
     def gather(self) -> None:
         """Copy weights and moments to the model and the optimiser that are saved, if they are others."""

@@ -6,17 +6,30 @@ from regard.translation.runs import Tokenizers
 from regard.translation.settings import Configuration
 from regard.translation.text.corpora import Pair
 from regard.translation.text.tokenizer import Tokenizer
-from regard.translation.training.events import Observer
 from regard.translation.training.processes import Processes
+from regard.translation.training.reporting import Observer
 
 # A note lists at most this many characters that are not in the vocabulary.
 _NAMED_CHARACTERS = 40
 
 
 def learn_tokenizers(
-    configuration: Configuration, pairs: list[Pair], observer: Observer
+    configuration: Configuration, pairs: list[Pair], processes: Processes, observer: Observer
 ) -> Tokenizers:
-    """Learn tokenizers from the training text. The observer gets notes about missing pieces and characters."""
+    """Learn tokenizers in the first process and send them to the others: learning takes memory and time.
+
+    The observer gets notes about missing pieces and characters.
+    """
+    learnt = _learn(configuration, pairs, observer) if processes.first else None
+    source = processes.content(learnt.source.model if learnt else b"")
+    target = processes.content(learnt.target.model if learnt else b"")
+    if learnt is not None:
+        return learnt
+    opened = Tokenizer(source)
+    return Tokenizers(opened, opened if configuration.tokenizer.joint else Tokenizer(target))
+
+
+def _learn(configuration: Configuration, pairs: list[Pair], observer: Observer) -> Tokenizers:
     section = configuration.tokenizer
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
@@ -36,7 +49,10 @@ def learn_tokenizers(
             )
         left_out = learnt.left_out(lines)
         if left_out:
-            named = " ".join(map(_visible, left_out[:_NAMED_CHARACTERS]))
+            named = " ".join(
+                each if each.isprintable() else f"U+{ord(each):04X}"
+                for each in left_out[:_NAMED_CHARACTERS]
+            )
             more = " ..." if len(left_out) > _NAMED_CHARACTERS else ""
             observer.note(
                 f"{len(left_out)} characters of the text are not in the vocabulary and are written as bytes: "
@@ -49,21 +65,3 @@ def learn_tokenizers(
         shared = learn(sources + targets, tags)
         return Tokenizers(shared, shared)
     return Tokenizers(learn(sources, tags), learn(targets))
-
-
-def _visible(character: str) -> str:
-    return character if character.isprintable() else f"U+{ord(character):04X}"
-
-
-def learn_in_first(
-    configuration: Configuration, pairs: list[Pair], processes: Processes, observer: Observer
-) -> Tokenizers:
-    """Learn tokenizers in the first process and send them to the others: learning takes memory and time."""
-    learnt = learn_tokenizers(configuration, pairs, observer) if processes.first else None
-    files = list(learnt.files().values()) if learnt is not None else []
-    count = 1 if configuration.tokenizer.joint else 2
-    models = [processes.content(files[i] if files else b"") for i in range(count)]
-    if learnt is not None:
-        return learnt
-    opened = [Tokenizer(model) for model in models]
-    return Tokenizers(opened[0], opened[-1])

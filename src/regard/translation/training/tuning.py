@@ -1,17 +1,48 @@
-"""The arithmetic and the threads of a training: measured for a new one, kept for a resumed one."""
+"""The arithmetic and the number of threads of a training: measured for a new one, kept for a resumed one.
+
+Another program may slow down any trial. So the trials of all settings alternate, and a setting is preferred to a
+simpler one only if it was clearly quicker in nearly every turn. A busy machine gets float32 and few threads.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 import torch
-from torch import Tensor
 
 from regard.translation.settings import TrainingSettings
-from regard.translation.training import measuring, memory
-from regard.translation.training.epochs import Epochs
-from regard.translation.training.events import Observer
-from regard.translation.training.measuring import Setting
+from regard.translation.training.epochs import Epochs, Part
 from regard.translation.training.progress import Progress
+from regard.translation.training.reporting import Observer
 from regard.translation.training.step import Learner
+
+PRECISIONS = ("float32", "medium", "bfloat16")
+# A setting is clearly quicker than another if it takes less than this share of its time.
+CLEARLY = 0.8
+# A limit for each turn: a setting that takes more than this many times as long as the quickest is not tried again.
+HOPELESS = (4.0, 2.0, 2.0, 2.0, 2.0)
+# A training is far slower than measured if this many reports in a row are below this share of the speed.
+FAR = 1 / 3
+REPORTS = 3
+
+
+class Setting(NamedTuple):
+    """An arithmetic and a number of threads."""
+
+    precision: str
+    threads: int
+
+    def __str__(self) -> str:
+        """
+        >>> str(Setting("float32", 1)), str(Setting("bfloat16", 4))
+        ('float32 with 1 thread', 'bfloat16 with 4 threads')
+        """
+        return f"{self.precision} with {self.threads} thread" + ("s" if self.threads > 1 else "")
+
+
+SIMPLEST = Setting("float32", 1)
 
 
 def settle(
@@ -26,7 +57,11 @@ def settle(
     most = int(processes.numbers([torch.get_num_threads()])[0])
     if progress.precision:
         before = Setting(progress.precision, progress.threads or settings.threads or most)
-        choice = before.within(settings.precision, settings.threads, most)
+        # A configuration may now give another setting, and fewer threads may be left.
+        choice = Setting(
+            before.precision if settings.precision == "auto" else settings.precision,
+            settings.threads or min(before.threads, most),
+        )
         if choice != before:
             observer.note(
                 f"from step {progress.step + 1} on {choice}, before {before}: "
@@ -35,14 +70,30 @@ def settle(
             progress.measured = 0.0
     else:
         fixed = settings.threads or (0 if processes.device.type == "cpu" else most)
-        choices = measuring.settings(settings.precision, fixed, most)
+        choices = candidates(settings.precision, fixed, most)
+        choice = choices[0]
         if len(choices) > 1:
             choice, progress.measured = _measured(choices, learner, epochs, observer)
-        else:
-            choice = choices[0]
     progress.precision, progress.threads = choice
     torch.set_num_threads(progress.threads)
     return choice
+
+
+def candidates(precision: str, threads: int, most: int) -> list[Setting]:
+    """The settings that a configuration leaves open, the simplest one first.
+
+    Args:
+        precision: `training.precision`; "auto" leaves it open.
+        threads: `training.threads`; 0 leaves it open.
+        most: the largest number of threads that may be chosen.
+
+    >>> [str(each) for each in candidates("float32", 0, 6)]
+    ['float32 with 1 thread', 'float32 with 4 threads', 'float32 with 6 threads']
+    """
+    precisions = PRECISIONS if precision == "auto" else (precision,)
+    powers = (4**exponent for exponent in range(6))
+    counts = [threads] if threads else [*(count for count in powers if count < most), most]
+    return [Setting(name, count) for name in precisions for count in counts]
 
 
 def _measured(
@@ -50,26 +101,96 @@ def _measured(
 ) -> tuple[Setting, float]:
     """The best setting for one large batch, and its target tokens a second. No random number is used up."""
     part, processes = epochs.largest(), learner.processes
-    device = processes.device
-    batch = part.batch.to(device)
-
-    def loss() -> Tensor:
-        mean: Tensor = learner.objective(batch) / part.target_tokens
-        return mean
-
-    def forget() -> None:
-        learner.optimiser.zero_grad(set_to_none=True)
-
-    trial = measuring.timed(loss, forget, device)
     learner.model.train()
-    with (
-        torch.random.fork_rng([device] if device.type == "cuda" else []),
-        memory.on_batch(part.batch, 1),
-    ):
+    with torch.random.fork_rng([processes.device] if processes.device.type == "cuda" else []):
         # All processes use the times of the first, so that they try the same settings.
-        found = measuring.measure(choices, lambda each: processes.numbers([trial(each)])[0])
-    observer.note(
-        f"measured on a batch, in target tokens a second: {found.speeds(part.target_tokens)}"
-    )
-    observer.note(f"chose {found.chosen}: a less simple one must be clearly quicker")
-    return found.chosen, part.target_tokens / min(found.seconds[found.chosen])
+        chosen, seconds = fastest(
+            choices, lambda each: processes.numbers([trial(learner, part, each)])[0]
+        )
+    speeds = {each: part.target_tokens / min(took) for each, took in seconds.items()}
+    told = ", ".join(f"{each} {speed:,.0f}" for each, speed in speeds.items())
+    observer.note(f"measured on a batch, in target tokens a second: {told}")
+    observer.note(f"chose {chosen}: a less simple one must be clearly quicker")
+    return chosen, speeds[chosen]
+
+
+def trial(learner: Learner, part: Part, setting: Setting) -> float:
+    """The seconds in which a setting computes the gradients of a batch. Sets torch's threads."""
+    torch.set_num_threads(setting.threads)
+    started = time.perf_counter()
+    learner.gradients([part], part.target_tokens, 1, setting.precision)
+    learner.optimiser.zero_grad(set_to_none=True)
+    if learner.processes.device.type == "cuda":
+        torch.cuda.synchronize(learner.processes.device)
+    return time.perf_counter() - started
+
+
+def fastest(
+    choices: Sequence[Setting], trial: Callable[[Setting], float]
+) -> tuple[Setting, dict[Setting, list[float]]]:
+    """Try settings in turns, and choose one.
+
+    Args:
+        choices: the simplest one first.
+        trial: computes the gradients of one batch with a setting; returns the seconds it took.
+
+    Returns:
+        The chosen setting, and the seconds of all trials of each setting.
+    """
+    simplest = choices[0]
+    trial(simplest)  # compiles and allocates
+    seconds: dict[Setting, list[float]] = {each: [] for each in choices}
+    tried = set(choices)
+    for hopeless in HOPELESS:
+        for each in choices:
+            if each not in tried:
+                continue
+            seconds[each].append(trial(each))
+            took, best = min(seconds[each]), min(map(min, filter(None, seconds.values())))
+            if each != simplest and took > hopeless * best:
+                tried.remove(each)
+            same = each.precision == simplest.precision
+            if same and took > hopeless * min(seconds[simplest]):
+                # This number of threads is as slow in another arithmetic.
+                tried = {other for other in tried if other.threads != each.threads}
+    chosen = simplest
+    for each in filter(tried.__contains__, choices):
+        if _clearly_quicker(seconds[each], seconds[chosen]):
+            chosen = each
+    return chosen, {each: took for each, took in seconds.items() if took}
+
+
+def _clearly_quicker(ours: list[float], theirs: list[float]) -> bool:
+    """Whether the first was clearly quicker in all turns but one, and in the best turn."""
+    quicker = sum(own < CLEARLY * other for own, other in zip(ours, theirs, strict=True))
+    return quicker >= len(ours) - 1 and min(ours) < CLEARLY * min(theirs)
+
+
+class SlowWatch:
+    """Notices when a training stays far slower than measured.
+
+    Args:
+        setting: the setting of the training.
+        expected: its measured speed in target tokens a second; 0 if it was not measured.
+    """
+
+    def __init__(self, setting: Setting, expected: float) -> None:
+        self._setting, self._expected = setting, expected
+        self._slow, self._told = 0, False
+
+    def advice(self, step: int, tokens_per_second: float) -> str | None:
+        """After the last of `REPORTS` slow reports in a row, once: the speed and the options that change it."""
+        self._slow = self._slow + 1 if tokens_per_second < FAR * self._expected else 0
+        if self._told or self._slow < REPORTS:
+            return None
+        self._told = True
+        said = (
+            f"step {step}: {tokens_per_second:,.0f} tokens/s, but {self._expected:,.0f} were measured with "
+            f"{self._setting}: other programs may be using the processors"
+        )
+        if self._setting == SIMPLEST:
+            return said
+        return (
+            f"{said}; to change to {SIMPLEST}, stop with Ctrl-C and add to --resume: "
+            "--set training.precision=float32 --set training.threads=1"
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,27 +15,11 @@ from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import Batch, collate, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Ragged
-from regard.translation.training.events import Sample
 from regard.translation.training.loss import smoothed_cross_entropy
+from regard.translation.training.reporting import Quality, Sample
 
 _BATCH_TOKENS = 4096
 _GREEDY = Search(beam=1, max_length=100_000)
-
-
-@dataclass(frozen=True)
-class Quality:
-    """Loss in nats a target token (not smoothed), scores of greedy translations in percent, and sample translations."""
-
-    loss: float
-    bleu: float
-    chrf: float
-    exact: float
-    samples: tuple[Sample, ...] = ()
-
-    @property
-    def numbers(self) -> tuple[float, float, float, float]:
-        """All but the samples."""
-        return self.loss, self.bleu, self.chrf, self.exact
 
 
 class Stopped(Exception):

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors
 from numpy.typing import NDArray
 
-from regard.errors import DataError
+from regard.errors import DataError, one_line
 from regard.translation import weights
-from regard.translation.text.corpora import BOM, opened
+from regard.translation.text.corpora import BOM, opened, raw_lines
 
 _WIDEST, _MOST = 10_000, 1_000_000_000
 _LONGEST_LINE = 2**20
-_BINARY = (b"\xba\x16\x4f\x2f", b"\x80", b"PK\x03\x04")
-_ROWS = 4096
 
 
 @dataclass
@@ -40,6 +35,16 @@ class Vectors:
     read: int = 0
     repeated: int = 0
 
+    def add(self, word: str, vector: NDArray[np.floating], where: str) -> None:
+        """Add a vector, unless its word has one already. Raises `DataError` if it is not finite in float32."""
+        if word in self.words:
+            self.repeated += 1
+            return
+        with np.errstate(over="ignore"):
+            self.words[word] = vector.astype(np.float32)
+        if not np.isfinite(self.words[word]).all():
+            raise DataError(f"{where}: a number that is not finite")
+
 
 def read_vectors(path: Path, wanted: Collection[str]) -> Vectors:
     """The vectors of the requested words. Other words of the file take no memory.
@@ -54,19 +59,14 @@ def read_vectors(path: Path, wanted: Collection[str]) -> Vectors:
     if path.suffix == ".safetensors":
         return _from_tensors(path, frozenset(wanted))
     known = {word.encode(): word for word in wanted}
-    number = 0
-    try:
-        with opened(path) as file:
-            lines = _lines(file, path)
-            first = next(lines, (1, b""))
-            found, count = _begin(first[1], path)
-            for number, raw in lines if count is not None else chain([first], lines):
-                found.read += 1
-                _take(raw, found, known, f"{path}:{number}")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
-        raise DataError(f"{path}: broken gzip data after line {number}: {fault}") from None
-    except OSError as fault:
-        raise DataError(f"{path}: cannot be read: {fault.strerror or fault}") from None
+    with opened(path) as file:
+        lines = enumerate(raw_lines(file, str(path), _LONGEST_LINE), start=1)
+        _, first = next(lines, (1, b""))
+        first = first.removeprefix(BOM)
+        found, count = _begin(first, path)
+        for number, line in lines if count is not None else chain([(1, first)], lines):
+            found.read += 1
+            _take(line.rstrip(b" \r\n"), found, known, f"{path}:{number}")
     if count is not None and count != found.read:
         raise DataError(f"{path}: its first line says {count} words, there are {found.read}")
     return found
@@ -87,40 +87,16 @@ def _begin(line: bytes, path: Path) -> tuple[Vectors, int | None]:
     return Vectors(width), count
 
 
-def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while raw := file.readline(_LONGEST_LINE + 1):
-        number += 1
-        if number == 1:
-            raw = raw.removeprefix(BOM)
-            if raw.startswith(_BINARY):
-                raise DataError(f"{path}: a binary file: give the vectors as text (.vec)")
-        if len(raw) > _LONGEST_LINE:
-            raise DataError(f"{path}:{number}: the line is longer than {_LONGEST_LINE} bytes")
-        yield number, raw.rstrip(b" \r\n")
-
-
-def _take(raw: bytes, found: Vectors, known: dict[bytes, str], where: str) -> None:
-    if raw.count(b" ") < found.width:
+def _take(line: bytes, found: Vectors, known: dict[bytes, str], where: str) -> None:
+    if line.count(b" ") < found.width:
         raise DataError(f"{where}: expected a word and {found.width} numbers")
-    word = known.get(raw.partition(b" ")[0])
-    if word is None or raw.count(b" ") > found.width:  # words with spaces are not used
-        return
-    if word in found.words:
-        found.repeated += 1
+    word = known.get(line.partition(b" ")[0])
+    if word is None or line.count(b" ") > found.width:  # words with spaces are not used
         return
     try:
-        with np.errstate(over="ignore"):
-            vector = np.array(raw.split(b" ")[1:]).astype(np.float64).astype(np.float32)
+        found.add(word, np.array(line.split(b" ")[1:]).astype(np.float64), where)
     except ValueError:
         raise DataError(f"{where}: expected numbers after {word[:40]!r}") from None
-    found.words[word] = _finite(vector, where)
-
-
-def _finite(vector: NDArray[np.float32], where: str) -> NDArray[np.float32]:
-    if not np.isfinite(vector).all():
-        raise DataError(f"{where}: a number that is not finite")
-    return vector
 
 
 def _from_tensors(path: Path, wanted: frozenset[str]) -> Vectors:
@@ -139,30 +115,11 @@ def _from_tensors(path: Path, wanted: frozenset[str]) -> Vectors:
             if len(words) != shape[0]:
                 raise DataError(f"{path}: {len(words)} words and {shape[0]} vectors")
             found = Vectors(shape[1], read=shape[0])
-            for start in range(0, shape[0], _ROWS):
-                _take_rows(words[start : start + _ROWS], vectors, start, found, wanted, path)
+            for row, word in enumerate(words):
+                if word in wanted:
+                    found.add(word, vectors[row], f"{path}: vector {row}")
     except UnicodeDecodeError as fault:
         raise DataError(f"{path}: byte {fault.start + 1} of `words` is not UTF-8") from None
     except (safetensors.SafetensorError, ValueError, TypeError) as fault:
-        raise DataError(f"{path}: corrupted or truncated: {str(fault)[:200]}") from None
+        raise DataError(f"{path}: corrupted or truncated: {one_line(fault)}") from None
     return found
-
-
-def _take_rows(
-    words: list[str],
-    vectors: Any,
-    start: int,
-    found: Vectors,
-    wanted: frozenset[str],
-    path: Path,
-) -> None:
-    own = [row for row, word in enumerate(words) if word in wanted]
-    if not own:
-        return
-    with np.errstate(over="ignore"):
-        block = np.asarray(vectors[start : start + len(words)]).astype(np.float32)
-    for row in own:
-        if words[row] in found.words:
-            found.repeated += 1
-        else:
-            found.words[words[row]] = _finite(block[row], f"{path}: vector {start + row}")

@@ -9,10 +9,12 @@ import pytest
 import torch
 from tests.translation.tiny import resumed, stop_at, trainer
 
-from regard.translation.training import measuring
-from regard.translation.training.events import Observer
+from regard.translation.training import tuning
+from regard.translation.training.epochs import Part
 from regard.translation.training.loop import Trainer
-from regard.translation.training.measuring import Setting, SlowWatch, measure, settings
+from regard.translation.training.reporting import Observer
+from regard.translation.training.step import Learner
+from regard.translation.training.tuning import Setting, SlowWatch, candidates, fastest
 
 ONE, TWO = Setting("float32", 1), Setting("float32", 2)
 HALF = Setting("bfloat16", 1)
@@ -35,12 +37,12 @@ def script(seconds: dict[Setting, list[float]]) -> Callable[[Setting], float]:
 
 
 def test_the_simplest_comes_first_and_what_is_fixed_is_no_choice():
-    assert settings("float32", 3, most=8) == [Setting("float32", 3)]
-    assert settings("bfloat16", 0, most=1) == [HALF]
-    assert settings("auto", 0, most=2) == [
+    assert candidates("float32", 3, most=8) == [Setting("float32", 3)]
+    assert candidates("bfloat16", 0, most=1) == [HALF]
+    assert candidates("auto", 0, most=2) == [
         Setting(name, threads) for name in ("float32", "medium", "bfloat16") for threads in (1, 2)
     ]
-    assert [each.threads for each in settings("medium", 0, most=64)] == [1, 4, 16, 64]
+    assert [each.threads for each in candidates("medium", 0, most=64)] == [1, 4, 16, 64]
 
 
 @pytest.mark.parametrize(
@@ -56,15 +58,15 @@ def test_the_simplest_comes_first_and_what_is_fixed_is_no_choice():
     ],
 )
 def test_another_is_chosen_only_if_it_is_clearly_quicker(ours, theirs, better):
-    found = measure([ONE, HALF], script({ONE: theirs, HALF: ours}))
-    assert found.chosen == (HALF if better else ONE)
+    chosen, _ = fastest([ONE, HALF], script({ONE: theirs, HALF: ours}))
+    assert chosen == (HALF if better else ONE)
 
 
 def test_noise_that_is_the_same_for_all_chooses_the_simplest():
     """A machine on which every second trial is four times slower, whatever is tried."""
     noise = itertools.cycle([1.0, 4.0, 1.0, 1.0, 4.0, 4.0, 1.0])
-    choices = settings("auto", 0, most=2)
-    assert measure(choices, lambda each: next(noise)).chosen == ONE
+    choices = candidates("auto", 0, most=2)
+    assert fastest(choices, lambda each: next(noise))[0] == ONE
 
 
 def test_trials_take_turns_and_hopeless_ones_end():
@@ -75,11 +77,9 @@ def test_trials_take_turns_and_hopeless_ones_end():
         order.append(each)
         return seconds[each]
 
-    found = measure([ONE, TWO, HALF], trial)
+    _, taken = fastest([ONE, TWO, HALF], trial)
     assert order == [ONE] + [ONE, TWO, HALF] + [ONE, HALF] * 4
-    assert found.speeds(900) == (
-        "float32 with 1 thread 900, float32 with 2 threads 100, bfloat16 with 1 thread 600"
-    )
+    assert taken == {ONE: [1.0] * 5, TWO: [9.0], HALF: [1.5] * 5}
 
 
 def test_threads_that_are_hopeless_in_one_arithmetic_are_not_tried_in_another():
@@ -89,55 +89,59 @@ def test_threads_that_are_hopeless_in_one_arithmetic_are_not_tried_in_another():
         order.append(each)
         return 9.0 if each.threads == 2 else 1.0
 
-    found = measure(settings("auto", 0, most=2), trial)
+    chosen, taken = fastest(candidates("auto", 0, most=2), trial)
     assert [each for each in order if each.threads == 2] == [TWO]
-    assert found.chosen == ONE
-    assert Setting("medium", 2) not in found.seconds
+    assert chosen == ONE
+    assert Setting("medium", 2) not in taken
 
 
 def test_an_arithmetic_that_is_hopeless_with_one_thread_is_tried_with_several():
     fast = Setting("bfloat16", 2)
     seconds = {ONE: 1.0, TWO: 0.9, HALF: 9.0, fast: 0.2}
-    assert measure([ONE, TWO, HALF, fast], lambda each: seconds[each]).chosen == fast
+    assert fastest([ONE, TWO, HALF, fast], lambda each: seconds[each])[0] == fast
 
 
 def test_the_simplest_is_measured_to_the_end_even_if_it_looks_hopeless():
-    found = measure([ONE, TWO], script({ONE: [9.0, 1.0, 1.0, 1.0, 1.0], TWO: [1.0]}))
-    assert found.chosen == ONE
+    chosen, _ = fastest([ONE, TWO], script({ONE: [9.0, 1.0, 1.0, 1.0, 1.0], TWO: [1.0]}))
+    assert chosen == ONE
 
 
-def test_a_step_is_timed_by_the_clock_with_its_threads_and_arithmetic():
+def test_a_step_is_timed_by_the_clock_with_its_threads_and_arithmetic(tmp_path, monkeypatch):
+    made = trainer(tmp_path)
     seen = []
     ticks = iter([10.0, 12.5])
-    weight = torch.ones(4, 4, requires_grad=True)
+    words = made.model.logits
 
-    def forward() -> torch.Tensor:
-        seen.append((torch.get_num_threads(), (weight @ weight).dtype))
-        return weight.sum()
+    def logits(hidden: torch.Tensor) -> torch.Tensor:
+        seen.append((torch.get_num_threads(), words(hidden).dtype))
+        return words(hidden)
 
+    monkeypatch.setattr(made.model, "logits", logits)
+    monkeypatch.setattr(tuning.time, "perf_counter", ticks.__next__)
     before = torch.get_num_threads()
     try:
-        trial = measuring.timed(
-            forward, lambda: seen.append("after"), torch.device("cpu"), ticks.__next__
-        )
-        assert trial(Setting("bfloat16", 2)) == 2.5
+        part = made.epochs.largest()
+        assert tuning.trial(made._learner, part, Setting("bfloat16", 2)) == 2.5
     finally:
         torch.set_num_threads(before)
-    assert seen == [(2, torch.bfloat16), "after"]
-    assert weight.grad is not None
+    assert seen == [(2, torch.bfloat16)]
+    assert all(parameter.grad is None for parameter in made.model.parameters())
 
 
 def test_a_training_that_stays_slow_is_told_once():
     watch = SlowWatch(Setting("bfloat16", 2), 900.0)
-    told = [watch.notices(speed) for speed in [800, 200, 200, 400, 200, 200, 200, 200, 200, 200]]
-    assert told == [False] * 6 + [True] + [False] * 3
-    assert watch.advice(70, 200.0) == (
+    speeds = [800, 200, 200, 400, 200, 200, 200, 200, 200, 200]
+    told = [watch.advice(10 * step, speed) for step, speed in enumerate(speeds, start=1)]
+    assert [text is not None for text in told] == [False] * 6 + [True] + [False] * 3
+    assert told[6] == (
         "step 70: 200 tokens/s, but 900 were measured with bfloat16 with 2 threads: other programs may be using the "
         "processors; to change to float32 with 1 thread, stop with Ctrl-C and add to --resume: "
         "--set training.precision=float32 --set training.threads=1"
     )
-    assert "Ctrl-C" not in SlowWatch(ONE, 900.0).advice(70, 200.0)
-    assert not any(SlowWatch(ONE, 0.0).notices(0.001) for _ in range(9))
+    simplest = SlowWatch(ONE, 900.0)
+    assert "Ctrl-C" not in str([simplest.advice(70, 200.0) for _ in range(3)][-1])
+    unmeasured = SlowWatch(ONE, 0.0)
+    assert not any(unmeasured.advice(70, 0.001) for _ in range(9))
 
 
 AUTO = ("training.precision=auto",)
@@ -146,10 +150,10 @@ AUTO = ("training.precision=auto",)
 def quickest_is(chosen: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the machine measure one setting as four times as quick as all others."""
 
-    def timed(*_: object) -> Callable[[Setting], float]:
-        return lambda each: 0.25 if each == chosen else 1.0
+    def trial(learner: Learner, part: Part, each: Setting) -> float:
+        return 0.25 if each == chosen else 1.0
 
-    monkeypatch.setattr(measuring, "timed", timed)
+    monkeypatch.setattr(tuning, "trial", trial)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
 
@@ -207,7 +211,7 @@ def test_fewer_threads_than_before_are_used_where_there_are_fewer(tmp_path, monk
 
 def test_nothing_is_measured_where_nothing_is_open(tmp_path, monkeypatch):
     quickest_is(TWO, monkeypatch)
-    monkeypatch.setattr(measuring, "timed", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(tuning, "trial", lambda *_: pytest.fail("measured"))
     made = trainer(tmp_path, "training.threads=2")
     made.observer = Notes()
     stop_at(made, 1)
@@ -216,13 +220,12 @@ def test_nothing_is_measured_where_nothing_is_open(tmp_path, monkeypatch):
 
 def test_measuring_changes_no_weight(tmp_path, monkeypatch):
     """The same setting, measured and given, makes the same weights: trials draw no random number of the training."""
-    real = measuring.timed
+    real = tuning.trial
 
-    def timed(*work: object) -> Callable[[Setting], float]:
-        trial = real(*work)  # type: ignore[arg-type]
-        return lambda each: trial(each) * 0 + (1.0 if each == ONE else 2.0)
+    def trial(learner: Learner, part: Part, each: Setting) -> float:
+        return real(learner, part, each) * 0 + (1.0 if each == ONE else 2.0)
 
-    monkeypatch.setattr(measuring, "timed", timed)
+    monkeypatch.setattr(tuning, "trial", trial)
     measured = stop_at(trainer(tmp_path, *AUTO, run="measured"), 2)
     given = stop_at(trainer(tmp_path, run="given"), 2)
     assert measured.progress.precision == given.progress.precision == "float32"
