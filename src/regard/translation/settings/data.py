@@ -10,18 +10,17 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from regard.translation.settings.base import Count, Settings
 
 Column = Annotated[int, Field(ge=0, le=1000)]
-_TAG = re.compile("[a-z][a-z0-9_-]{0,31}")
-# The names between < and > that a tokenizer has already.
-_SPECIAL = {"pad", "unk", "s"}
+# Tokenizers have <pad>, <unk> and <s> already.
+_TAG = re.compile("(?!(pad|unk|s)$)[a-z][a-z0-9_-]{0,31}")
 _LANGUAGE = re.compile("[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 
 def check_tag(tag: str) -> None:
     """Raises ValueError unless a corpus may have this tag."""
-    if not _TAG.fullmatch(tag) or tag in _SPECIAL:
+    if not _TAG.fullmatch(tag):
         raise ValueError(
             "a tag is a small letter and up to 31 small letters, digits, _ and -, "
-            f"and none of {', '.join(sorted(_SPECIAL))}"
+            "and none of pad, s, unk"
         )
 
 
@@ -53,13 +52,12 @@ class CorpusSettings(Settings):
 
     @model_validator(mode="after")
     def _one_form(self) -> CorpusSettings:
-        if (self.tsv is None) == (self.source is None) or (self.source is None) != (
-            self.target is None
-        ):
+        given = [name for name in ("tsv", "source", "target") if getattr(self, name) is not None]
+        if given not in (["tsv"], ["source", "target"]):
             raise ValueError("give either `tsv`, or `source` and `target`")
-        columns = {"source_column": self.source_column, "target_column": self.target_column}
-        if self.tsv is None and (odd := [name for name, at in columns.items() if at is not None]):
-            raise ValueError(f"{odd[0]} is for `tsv`: two files have no columns")
+        for name in ("source_column", "target_column"):
+            if self.tsv is None and getattr(self, name) is not None:
+                raise ValueError(f"{name} is for `tsv`: two files have no columns")
         return self
 
     @field_validator("tag")
@@ -175,20 +173,19 @@ class DataSettings(Settings):
     @property
     def source_languages(self) -> tuple[str, ...]:
         """The languages that are translated, in the order of the corpora."""
-        found = [files.source_language or self.source_language for files in self.training]
-        return tuple(dict.fromkeys(found or [self.source_language]))
+        found = (files.source_language or self.source_language for files in self.training)
+        return tuple(dict.fromkeys(found)) or (self.source_language,)
 
     @property
     def target_languages(self) -> tuple[str, ...]:
         """The languages that are translated into, in the order of the corpora."""
-        found = [self.target_of(files) for files in self.training]
-        return tuple(dict.fromkeys(found or [self.target_language]))
+        return tuple(dict.fromkeys(map(self.target_of, self.training))) or (self.target_language,)
 
     @property
     def tags(self) -> tuple[str, ...]:
         """Every tag that a source may have."""
         own = dict.fromkeys(files.tag for files in self.training if files.tag is not None)
-        return (*map(language_tag, self._tagged_languages()), *own)
+        return (*(tag for name in self.target_languages for tag in self.tags_to(name)), *own)
 
     def target_of(self, files: CorpusSettings) -> str:
         """The language that a corpus is translated into."""
@@ -200,20 +197,11 @@ class DataSettings(Settings):
         return (*self.tags_to(self.target_of(files)), *own)
 
     def tags_to(self, language: str) -> tuple[str, ...]:
-        """The tags of a sentence to be translated into a language: none where there is one language only."""
-        return (language_tag(language),) if language in self._tagged_languages() else ()
+        """The tag of sentences to be translated into a language; none where there is one language only.
 
-    def _tagged_languages(self) -> tuple[str, ...]:
-        return self.target_languages if len(self.target_languages) > 1 else ()
-
-
-def language_tag(language: str) -> str:
-    """The tag of sentences that are translated into a language (Johnson et al. 2017, arXiv 1611.04558, section 3).
-
-    >>> language_tag("fr")
-    '2fr'
-    """
-    return f"2{language}"
+        Johnson et al. 2017 (arXiv 1611.04558, section 3).
+        """
+        return (f"2{language}",) if len(self.target_languages) > 1 else ()
 
 
 def _each(files: CorpusSettings | tuple[CorpusSettings, ...] | None) -> tuple[CorpusSettings, ...]:
