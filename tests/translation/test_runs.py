@@ -21,8 +21,8 @@ from regard.errors import CheckpointError, ModelError, RegardError, TrainingErro
 from regard.translation import checksums, opening, settings, weights
 from regard.translation.checksums import SUMS
 from regard.translation.runs import MODEL, Run
+from regard.translation.runs.layout import UNSEEN
 from regard.translation.text.tokenizer import Tokenizer
-from regard.translation.text.unseen import UNSEEN
 
 
 @pytest.fixture

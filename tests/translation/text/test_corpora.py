@@ -21,6 +21,7 @@ from regard.translation.text.corpora import (
     Parallel,
     Tsv,
     decoded_lines,
+    raw_lines,
     read_aligned,
     read_lines,
     read_pairs,
@@ -109,6 +110,12 @@ def test_utf16_and_utf32_are_recognised_and_the_advice_converts_them(
     assert converted.decode("utf-8") == text
 
 
+def test_binary_files_are_refused_as_such(tmp_path):
+    for content in (b"\xba\x16\x4f\x2f\x0c\0\0\0\0\0", b"PK\x03\x04\0\0", b"\x80\x04\x95\0"):
+        with pytest.raises(DataError, match="corpus: a binary file"):
+            list(read_lines(written(tmp_path / "corpus", content)))
+
+
 def test_a_nul_among_letters_is_no_utf16(tmp_path):
     assert list(read_lines(written(tmp_path / "f", b"a\0b\n"))) == ["a\0b"]
 
@@ -155,16 +162,16 @@ def test_gzip_of_a_repeated_line_is_text_and_of_a_gigabyte_of_it_is_not(tmp_path
     assert sum(1 for _ in read_lines(path)) == 200_000
 
 
-def test_a_folder_a_missing_file_and_an_endless_line_are_refused(tmp_path, monkeypatch):
+def test_a_folder_a_missing_file_and_an_endless_line_are_refused(tmp_path):
     with pytest.raises(DataError, match="is a folder"):
         list(read_lines(tmp_path))
     with pytest.raises(DataError, match="no such file"):
         list(read_lines(tmp_path / "missing"))
     with pytest.raises(DataError, match="cannot be read"):
         list(read_lines(Path("nul\0nul")))
-    monkeypatch.setattr(corpora, "LONGEST_LINE", 10)
+    long = written(tmp_path / "long", b"short\n" + b"x" * 20)
     with pytest.raises(DataError, match=r"long:2: the line is longer than 10 bytes"):
-        list(read_lines(written(tmp_path / "long", b"short\n" + b"x" * 20)))
+        list(raw_lines(long.open("rb"), str(long), 10))
 
 
 def test_a_file_without_permission_is_refused(tmp_path, monkeypatch):

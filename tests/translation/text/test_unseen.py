@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from regard.translation.runs import Tokenizers
 from regard.translation.text.subwords import Segmenter
 from regard.translation.text.tokenizer import Tokenizer
-from regard.translation.text.unseen import UNSEEN, dump, read, unseen
 
 
 @pytest.fixture(scope="module")
@@ -16,17 +16,17 @@ def letters() -> Tokenizer:
 
 
 def test_a_letter_that_is_always_a_word_is_not_seen_within_one(letters):
-    found = unseen(letters, Segmenter(letters, ["a"], 0.0))
+    found = Segmenter(letters, ["a"], 0.0).unseen()
     assert found == {"a", "b", "c", "▁c", "▁", *"0123456789"}  # neither bytes nor the tag
 
 
 def test_with_sampling_a_piece_is_seen_that_may_be_drawn(letters):
-    found = unseen(letters, Segmenter(letters, ["a"], 0.5))
+    found = Segmenter(letters, ["a"], 0.5).unseen()
     assert found == {"b", "c", "▁c", *"0123456789"}
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_what_is_written_is_read(letters, tmp_path):
     pieces = frozenset({"▁a", "é", '"', "\x85"})
-    (tmp_path / UNSEEN).write_bytes(dump(pieces))
-    assert read(tmp_path / UNSEEN, None) == pieces
-    assert dump(pieces) == dump(frozenset(sorted(pieces, reverse=True)))
+    for name, content in Tokenizers(letters, letters, pieces).files().items():
+        (tmp_path / name).write_bytes(content)
+    assert Tokenizers.open(tmp_path, True, {}).unseen == pieces

@@ -8,7 +8,6 @@ from pathlib import Path
 from regard.errors import CorruptedError
 from regard.translation import checksums
 from regard.translation.checksums import SUMS
-from regard.translation.text.unseen import UNSEEN
 
 MODEL = "model.safetensors"
 OPTIMISER = "optimiser.safetensors"
@@ -18,6 +17,7 @@ CONFIGURATION = "config.toml"
 CARD = "card.md"
 SHORTLIST = "shortlist.safetensors"
 ALIGNMENT = "alignment.toml"
+UNSEEN = "unseen.json"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 TOKENIZERS = ("tokenizer.model", "source.model", "target.model")

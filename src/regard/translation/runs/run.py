@@ -32,12 +32,12 @@ from regard.translation.runs.layout import (
     MODEL,
     SHORTLIST,
     TOKENIZERS,
+    UNSEEN,
     checkpoint_sums,
     folder_sums,
 )
 from regard.translation.runs.tokenizers import Tokenizers
 from regard.translation.settings import Configuration
-from regard.translation.text.unseen import UNSEEN
 
 # The file that marks a folder of another project, and the function that opens it as a run. The function is in a package
 # above this one, so it is imported only when such a folder is opened.

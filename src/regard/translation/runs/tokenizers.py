@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.translation.runs.layout import TOKENIZERS
-from regard.translation.text import unseen
+from pydantic import TypeAdapter
+
+from regard.translation import checksums
+from regard.translation.runs.layout import TOKENIZERS, UNSEEN
 from regard.translation.text.tokenizer import Tokenizer
-from regard.translation.text.unseen import UNSEEN
+
+_PIECES = TypeAdapter(frozenset[str])
+_LARGEST_FILE = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,8 @@ class Tokenizers:
         opened = [Tokenizer.open(folder / name, sums.get(name)) for name in names]
         path, found = folder / UNSEEN, frozenset[str]()
         if UNSEEN in sums or path.exists():  # runs of earlier versions have none
-            found = unseen.read(path, sums.get(UNSEEN))
+            content = checksums.content(path, sums.get(UNSEEN), _LARGEST_FILE)
+            found = checksums.parsed(_PIECES, content, path, "a list of pieces")
         return cls(opened[0], opened[-1], found)
 
     @property
@@ -42,4 +48,5 @@ class Tokenizers:
         """The files that `open` reads, by name; the tokenizers come first."""
         both = {TOKENIZERS[1]: self.source.model, TOKENIZERS[2]: self.target.model}
         models = {TOKENIZERS[0]: self.source.model} if self.joint else both
-        return {**models, UNSEEN: unseen.dump(self.unseen)}
+        unseen = json.dumps(sorted(self.unseen), ensure_ascii=False) + "\n"
+        return {**models, UNSEEN: unseen.encode()}

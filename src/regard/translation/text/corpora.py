@@ -129,9 +129,9 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
         yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"), name, number)
 
 
-def raw_lines(file: BinaryIO, name: str, longest: int = 0) -> Iterator[bytes]:
+def raw_lines(file: BinaryIO, name: str, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     """The lines of an open binary stream. Raises `DataError` for a stream that is damaged or is not UTF-8."""
-    number, longest = 0, longest or LONGEST_LINE
+    number = 0
     try:
         while raw := file.readline(longest + 1):
             number += 1

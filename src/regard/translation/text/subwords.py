@@ -36,9 +36,8 @@ class Ragged:
     @classmethod
     def of(cls, rows: Iterable[Iterable[int]]) -> Ragged:
         parts = [np.fromiter(row, dtype=np.int32) for row in rows]
-        lengths = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
-        items = np.concatenate(parts) if parts else np.empty(0, np.int32)
-        return cls(items, _starts(lengths))
+        lengths = np.array([len(part) for part in parts], dtype=np.int64)
+        return cls(np.concatenate([np.empty(0, np.int32), *parts]), _starts(lengths))
 
     def take(self, rows: NDArray[np.int64]) -> Ragged:
         """Some rows, in the given order, as a new ragged array."""
@@ -64,6 +63,7 @@ class Segmenter:
         tags: Iterable[Sequence[str]] = repeat(()),
     ) -> None:
         """Segment the words of lines. `tags` has the tags of each line, which come before it and are never cut."""
+        self._tokenizer = tokenizer
         known: dict[str | Sequence[str], int] = {}
         self._words = Ragged.of(
             [
@@ -82,10 +82,14 @@ class Segmenter:
             row[: len(found)] = np.cumsum(odds / odds.sum())
             row[len(found) - 1 :] = 1.0
 
-    @property
-    def ids(self) -> set[int]:
-        """The ids that are in a segmentation of any word."""
-        return set(np.unique(self._pieces.items).tolist())
+    def unseen(self) -> frozenset[str]:
+        """The pieces of text that no segmentation has, so that an encoder never learns them.
+
+        A vocabulary has such pieces when the target shares it, or when a letter occurs only as a word: the sources of
+        the task reverse have the piece `▁b`, but never the piece `b` that "ab" needs.
+        """
+        text = set(filter(self._tokenizer.is_text, range(len(self._tokenizer))))
+        return frozenset(self._tokenizer.pieces(sorted(text - set(self._pieces.items.tolist()))))
 
     def best(self) -> Ragged:
         """Every line in its best segmentation."""

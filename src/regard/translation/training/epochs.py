@@ -13,7 +13,6 @@ from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import Batch, collate, drawn, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Segmenter
-from regard.translation.text.unseen import unseen
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Epochs:
         self._source = Segmenter(tokenizers.source, (pair.source for pair in pairs), sampling, said)
         self._target = Segmenter(tokenizers.target, (pair.target for pair in pairs), sampling)
         weights = np.array([pair.weight for pair in pairs])
-        self.unseen = unseen(tokenizers.source, self._source)
+        self.unseen = self._source.unseen()
         self._weights = weights if bool((weights != 1).any()) else None
         self._batch_tokens = batch_tokens
         self._seed = seed
