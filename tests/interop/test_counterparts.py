@@ -35,7 +35,7 @@ def test_exporters_name_it(tmp_path, part, changes):
 
 @parts
 def test_torchs_layers_have_it_not(tmp_path, part, changes):
-    words = {"rotary": "turns queries and keys", "norms": "RMSNorm", "gates": "gate"}
+    words = {"rotary": "rotates queries and keys", "norms": "RMSNorm", "gates": "gate"}
     with pytest.raises(ValueError, match=words.get(part, part)):
         to_torch(translator(tmp_path, **changes).model)
 

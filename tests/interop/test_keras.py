@@ -201,9 +201,12 @@ def attention(**options: Any) -> regard.MultiHeadAttention:
         (KerasLayer("MultiHeadAttention", {}, []), "has 0 weights, .* asks for 8: call or build"),
         (
             KerasLayer("Attention", {"score_mode": "concat"}, [np.float32(1)]),
-            "do not tell the width",
+            "no weight of the layer has the width",
         ),
-        (KerasLayer("AdditiveAttention", {"use_scale": False}, []), "no weight tells the width"),
+        (
+            KerasLayer("AdditiveAttention", {"use_scale": False}, []),
+            "no weight of the layer has the width",
+        ),
     ],
 )
 def test_what_has_no_counterpart_here_is_refused(layer, reason):
@@ -218,8 +221,8 @@ def test_what_has_no_counterpart_here_is_refused(layer, reason):
         (scores.Additive(4, 4, 4), {}, "it projects queries and keys"),
         (scores.Additive(4, 5, 6), {}, "another width than its queries"),
         (attention(score=scores.Dot()), {}, "scaled dot products only"),
-        (attention(normaliser=normalisers.Sparsemax()), {}, "softmax and heads side by side"),
-        (attention(merge="sum"), {}, "softmax and heads side by side"),
+        (attention(normaliser=normalisers.Sparsemax()), {}, "softmax only"),
+        (attention(merge="sum"), {}, "heads side by side"),
         (attention(), {"key_heads": 3}, "pass a divisor of 2"),
         (attention(d_output=9), {"key_heads": 1}, "the width they got"),
         (attention(qk_norm="layer"), {}, "normalises queries and keys"),

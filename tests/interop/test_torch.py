@@ -208,13 +208,13 @@ def test_what_has_no_counterpart_here_is_refused(module, reason):
 @pytest.mark.parametrize(
     ("ours", "reason"),
     [
-        (attention(score=scores.Dot()), "scaled dot products and softmax only"),
-        (attention(normaliser=normalisers.Sparsemax()), "scaled dot products and softmax only"),
-        (attention(merge="sum"), "torch lays heads side by side"),
+        (attention(score=scores.Dot()), "scaled dot products only"),
+        (attention(normaliser=normalisers.Sparsemax()), "torch's has softmax only"),
+        (attention(merge="sum"), "torch's has heads side by side"),
         (attention(d_head=3), "heads together are 6 and 6 wide"),
         (attention(d_output=9), "the output 9"),
         (attention(key_heads=1), "1 key heads for 2 heads"),
-        (attention(qk_norm="rms"), "norms of queries and keys"),
+        (attention(qk_norm="rms"), "normalises queries and keys"),
     ],
 )
 def test_what_has_no_counterpart_there_is_refused(ours, reason):

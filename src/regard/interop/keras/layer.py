@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
-
-from regard.attention.heads import MultiHeadAttention
 
 Array = NDArray[np.floating[Any]]
 
@@ -42,13 +39,3 @@ class KerasLayer:
             layer.build(*shapes)
         layer.set_weights(self.weights)
         return layer
-
-
-def projections(ours: MultiHeadAttention) -> list[nn.Linear]:
-    """The four projections, in the order of Keras' weights."""
-    return [
-        ours.query_projection,
-        ours.key_projection,
-        ours.value_projection,
-        ours.output_projection,
-    ]

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.scores import Additive, Dot, ScaledDot
-from regard.interop.keras.layer import KerasLayer, projections
+from regard.interop.heads import PROJECTIONS
+from regard.interop.keras.layer import KerasLayer
 
 
 def from_keras(layer: Any) -> Any:
@@ -35,11 +36,15 @@ def from_keras(layer: Any) -> Any:
         >>> from_keras(KerasLayer("Attention", {"use_scale": True}, [torch.tensor(0.5)]))
         ScaledDot(scale=0.5)
     """
-    kind = _kind(layer.kind if isinstance(layer, KerasLayer) else type(layer).__name__)
-    config = layer.config if isinstance(layer, KerasLayer) else _config(layer)
-    weights = layer.weights if isinstance(layer, KerasLayer) else layer.get_weights()
-    given = [torch.as_tensor(weight).detach() for weight in weights]
-    return _READERS[kind](config, given)
+    own = isinstance(layer, KerasLayer)
+    name = layer.kind if own else type(layer).__name__
+    kind = name.replace("Grouped", "Group")  # the class and its public name
+    if kind not in _READERS:
+        raise TypeError(f"got a {name}: known are {', '.join(_READERS)}")
+    config, weights = (
+        (layer.config, layer.weights) if own else (_config(layer), layer.get_weights())
+    )
+    return _READERS[kind](config, [torch.as_tensor(weight).detach() for weight in weights])
 
 
 def _config(layer: Any) -> dict[str, Any]:
@@ -51,40 +56,31 @@ def _config(layer: Any) -> dict[str, Any]:
     return config
 
 
-def _kind(name: str) -> str:
-    name = {"GroupedQueryAttention": "GroupQueryAttention"}.get(
-        name, name
-    )  # the class and its public name
-    if name not in _READERS:
-        raise TypeError(f"got a {name}: known are {', '.join(_READERS)}")
-    return name
-
-
 def _attention(config: dict[str, Any], weights: Sequence[Tensor]) -> Dot | ScaledDot | Additive:
-    scaled, mode = config.get("use_scale", False), config.get("score_mode", "dot")
-    _count("Attention", weights, scaled + (mode == "concat"))
+    scaled, added = config.get("use_scale", False), config.get("score_mode", "dot") == "concat"
+    _count(weights, scaled + added)
     scale = weights[0].item() if scaled else 1.0
-    if mode == "dot":
-        return ScaledDot(scale) if scaled else Dot()
-    if "width" not in config:
-        raise ValueError(
-            'score_mode is "concat": its weights do not tell the width of its queries and keys: '
-            'pass a KerasLayer whose config also has "width"'
-        )
-    width = int(config["width"])
-    return _additive(scale * torch.eye(width, dtype=weights[-1].dtype), weights[-1].expand(width))
+    if added:
+        width = _width(config)
+        eye = torch.eye(width, dtype=weights[-1].dtype)
+        return _additive(scale * eye, weights[-1].expand(width))
+    return ScaledDot(scale) if scaled else Dot()
 
 
 def _additive_attention(config: dict[str, Any], weights: Sequence[Tensor]) -> Additive:
     scaled = config.get("use_scale", True)
-    _count("AdditiveAttention", weights, int(scaled))
-    if not scaled and "width" not in config:
+    _count(weights, int(scaled))
+    weight = weights[0] if scaled else torch.ones(_width(config))
+    return _additive(torch.eye(len(weight)), weight)
+
+
+def _width(config: dict[str, Any]) -> int:
+    if "width" not in config:
         raise ValueError(
-            "use_scale is False, so no weight tells the width of its queries and keys: "
+            "no weight of the layer has the width of its queries and keys: "
             'pass a KerasLayer whose config also has "width"'
         )
-    weight = weights[0] if scaled else torch.ones(int(config["width"]))
-    return _additive(torch.eye(len(weight)), weight)
+    return int(config["width"])
 
 
 @torch.no_grad()
@@ -97,7 +93,8 @@ def _additive(projection: Tensor, weight: Tensor) -> Additive:
     return score
 
 
-def _multi_head(config: dict[str, Any], weights: Sequence[Tensor]) -> MultiHeadAttention:
+@torch.no_grad()
+def _heads(config: dict[str, Any], weights: Sequence[Tensor]) -> MultiHeadAttention:
     axes = config.get("attention_axes")
     if axes is not None and tuple(axes) != (1,):
         raise ValueError(
@@ -106,15 +103,6 @@ def _multi_head(config: dict[str, Any], weights: Sequence[Tensor]) -> MultiHeadA
     output = config.get("output_shape")
     if output is not None and not isinstance(output, int) and len(output) != 1:
         raise ValueError(f"output_shape is {output}: ours has one axis of output")
-    return _heads("MultiHeadAttention", config, weights)
-
-
-def _grouped(config: dict[str, Any], weights: Sequence[Tensor]) -> MultiHeadAttention:
-    return _heads("GroupQueryAttention", config, weights)
-
-
-@torch.no_grad()
-def _heads(kind: str, config: dict[str, Any], weights: Sequence[Tensor]) -> MultiHeadAttention:
     if config.get("use_gate"):
         raise ValueError("use_gate is True: ours has no gate on its readings")
     window = config.get("sliding_window")
@@ -124,7 +112,7 @@ def _heads(kind: str, config: dict[str, Any], weights: Sequence[Tensor]) -> Mult
             f"mask=masks.band({window - 1}, {window - 1})"
         )
     bias = config.get("use_bias", True)
-    _count(kind, weights, 8 if bias else 4)
+    _count(weights, 8 if bias else 4)
     kernels = list(weights[::2] if bias else weights)
     (d_query, heads, d_head), (d_key, key_heads, _) = kernels[0].shape, kernels[1].shape
     d_value, _, d_head_value = kernels[2].shape
@@ -140,24 +128,24 @@ def _heads(kind: str, config: dict[str, Any], weights: Sequence[Tensor]) -> Mult
         dropout=config.get("dropout", 0.0),
         key_heads=key_heads,
     ).to(kernels[0])
-    for projection, kernel in zip(projections(ours), kernels, strict=True):
-        projection.weight.copy_(kernel.reshape(projection.in_features, -1).T)
-    if bias:
-        for projection, given in zip(projections(ours), weights[1::2], strict=True):
-            projection.bias.copy_(given.flatten())
+    for place, name in enumerate(PROJECTIONS):
+        projection = getattr(ours, name)
+        projection.weight.copy_(kernels[place].reshape(projection.in_features, -1).T)
+        if bias:
+            projection.bias.copy_(weights[2 * place + 1].flatten())
     return ours.eval()
 
 
-def _count(kind: str, weights: Sequence[Tensor], expected: int) -> None:
+def _count(weights: Sequence[Tensor], expected: int) -> None:
     if len(weights) != expected:
         raise ValueError(
-            f"{kind} has {len(weights)} weights, its configuration asks for {expected}: call or build it first"
+            f"the layer has {len(weights)} weights, its configuration asks for {expected}: call or build it first"
         )
 
 
 _READERS: dict[str, Callable[[dict[str, Any], Sequence[Tensor]], Any]] = {
     "Attention": _attention,
     "AdditiveAttention": _additive_attention,
-    "MultiHeadAttention": _multi_head,
-    "GroupQueryAttention": _grouped,
+    "MultiHeadAttention": _heads,
+    "GroupQueryAttention": _heads,
 }

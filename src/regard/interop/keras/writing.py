@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from regard.attention.heads import MultiHeadAttention
-from regard.attention.normalisers import Softmax
 from regard.attention.scores import Additive, Dot, ScaledDot
-from regard.interop.keras.layer import Array, KerasLayer, projections
+from regard.interop.heads import PROJECTIONS, check_plain
+from regard.interop.keras.layer import Array, KerasLayer
 
 
 @torch.no_grad()
@@ -79,32 +79,19 @@ def _additive_to_keras(ours: Additive) -> KerasLayer:
 
 
 def _heads_to_keras(ours: MultiHeadAttention, key_heads: int | None) -> KerasLayer:
-    if ours.rotary is not None:
-        raise ValueError(
-            f"it turns queries and keys by their places, {ours.rotary}: Keras' does not"
-        )
-    if ours.query_norm is not None:
-        raise ValueError("it normalises queries and keys: Keras' does not")
-    if not (ours.score is None or ours.score == ScaledDot()):
-        raise ValueError(f"score {ours.score}: Keras has scaled dot products only")
-    if not (ours.normaliser is None or ours.normaliser == Softmax()) or ours.merge != "concat":
-        raise ValueError(
-            f"normaliser {ours.normaliser} and merge {ours.merge!r}: Keras has softmax and heads side by side only"
-        )
-    widths = ours.d_head, ours.d_head, ours.d_head_value
-    heads = ours.heads, ours.key_heads, ours.key_heads
-    three = list(zip(projections(ours)[:3], heads, widths, strict=True))
-    kernels = [
-        projection.weight.T.reshape(projection.in_features, count, width)
-        for projection, count, width in three
-    ]
+    check_plain(ours, "Keras'")
+    first = ours.heads, ours.d_head
+    sides = [first, (ours.key_heads, ours.d_head), (ours.key_heads, ours.d_head_value)]
+    weights: list[Tensor] = []
+    for name, side in zip(PROJECTIONS, sides, strict=False):
+        projection = getattr(ours, name)
+        weights.append(projection.weight.T.unflatten(1, side))
+        if projection.bias is not None:
+            weights.append(projection.bias.view(side))
     last = ours.output_projection
-    kernels.append(last.weight.T.reshape(ours.heads, ours.d_head_value, ours.d_output))
-    weights = kernels
-    bias = last.bias is not None
-    if bias:
-        biases = [projection.bias.view(count, width) for projection, count, width in three]
-        weights = [each for two in zip(kernels, [*biases, last.bias], strict=True) for each in two]
+    weights.append(last.weight.T.unflatten(0, (ours.heads, ours.d_head_value)))
+    if last.bias is not None:
+        weights.append(last.bias)
     shapes = ((None, ours.d_query), (None, ours.d_value), (None, ours.d_key))
     if key_heads is not None or ours.group > 1:
         return _grouped_to_keras(ours, key_heads or ours.key_heads, weights, shapes)
@@ -113,7 +100,7 @@ def _heads_to_keras(ours: MultiHeadAttention, key_heads: int | None) -> KerasLay
         "key_dim": ours.d_head,
         "value_dim": ours.d_head_value,
         "output_shape": ours.d_output,
-        "use_bias": bias,
+        "use_bias": last.bias is not None,
         "dropout": ours.dropout,
     }
     return KerasLayer("MultiHeadAttention", config, [_array(w) for w in weights], shapes)

@@ -1,13 +1,15 @@
-"""torch.nn.MultiheadAttention and ours: the same four projections, packed there, apart here."""
+"""torch.nn.MultiheadAttention and ours: the same four projections, packed there, apart here; and its masks."""
 
 from __future__ import annotations
 
 import torch
-from torch import nn
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
 
 from regard.attention.heads import MultiHeadAttention
-from regard.attention.normalisers import Softmax
-from regard.attention.scores import ScaledDot
+from regard.interop.heads import PROJECTIONS, check_plain
+
+_PARTS = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
 
 
 @torch.no_grad()
@@ -50,17 +52,12 @@ def attention_from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
         bias=theirs.in_proj_bias is not None,
         dropout=theirs.dropout,
     ).to(theirs.out_proj.weight)
-    if theirs.in_proj_weight is not None:
-        weights = theirs.in_proj_weight.chunk(3)
-    else:
-        weights = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
-    for projection, weight in zip(_inputs(ours), weights, strict=True):
-        projection.weight.copy_(weight)
-    ours.output_projection.weight.copy_(theirs.out_proj.weight)
-    if theirs.in_proj_bias is not None:
-        for projection, bias in zip(_inputs(ours), theirs.in_proj_bias.chunk(3), strict=True):
-            projection.bias.copy_(bias)
-        ours.output_projection.bias.copy_(theirs.out_proj.bias)
+    packed, bias = theirs.in_proj_weight, theirs.in_proj_bias
+    inputs = [getattr(theirs, part) for part in _PARTS] if packed is None else packed.chunk(3)
+    state = dict(zip(_names("weight"), [*inputs, theirs.out_proj.weight], strict=True))
+    if bias is not None:
+        state |= zip(_names("bias"), [*bias.chunk(3), theirs.out_proj.bias], strict=True)
+    ours.load_state_dict(state)
     return ours.train(theirs.training)
 
 
@@ -71,7 +68,15 @@ def attention_to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     Raises:
         ValueError: If ours has a score, a normaliser, a merge or widths that torch's has not.
     """
-    _check_plain(ours)
+    check_plain(ours, "torch's")
+    widths = (ours.heads * ours.d_head, ours.heads * ours.d_head_value, ours.d_output)
+    if ours.group > 1:
+        raise ValueError(f"{ours.key_heads} key heads for {ours.heads} heads: torch's are as many")
+    if set(widths) != {ours.d_query}:
+        raise ValueError(
+            f"heads together are {widths[0]} and {widths[1]} wide, the output {widths[2]}: "
+            f"torch's are all as wide as the queries, {ours.d_query}"
+        )
     first = ours.query_projection
     theirs = nn.MultiheadAttention(
         ours.d_query,
@@ -84,45 +89,62 @@ def attention_to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
         device=first.weight.device,
         dtype=first.weight.dtype,
     )
-    weights = [projection.weight for projection in _inputs(ours)]
-    if theirs.in_proj_weight is not None:
-        theirs.in_proj_weight.copy_(torch.cat([*weights]))
+    weights: list[Tensor] = [ours.get_parameter(name) for name in _names("weight")]
+    if theirs.in_proj_weight is None:
+        state = dict(zip(_PARTS, weights, strict=False))
     else:
-        parts = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
-        for part, weight in zip(parts, weights, strict=True):
-            part.copy_(weight)
-    theirs.out_proj.weight.copy_(ours.output_projection.weight)
+        state = {"in_proj_weight": torch.cat(weights[:3])}
+    state["out_proj.weight"] = weights[3]
     if first.bias is not None:
-        theirs.in_proj_bias.copy_(torch.cat([projection.bias for projection in _inputs(ours)]))
-        theirs.out_proj.bias.copy_(ours.output_projection.bias)
+        biases: list[Tensor] = [ours.get_parameter(name) for name in _names("bias")]
+        state |= {"in_proj_bias": torch.cat(biases[:3]), "out_proj.bias": biases[3]}
+    theirs.load_state_dict(state)
     return theirs.train(ours.training)
 
 
-def _inputs(ours: MultiHeadAttention) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
-    return ours.query_projection, ours.key_projection, ours.value_projection
+def _names(part: str) -> list[str]:
+    return [f"{projection}.{part}" for projection in PROJECTIONS]
 
 
-def _check_plain(ours: MultiHeadAttention) -> None:
-    if ours.rotary is not None:
-        raise ValueError(
-            f"it turns queries and keys by their places, {ours.rotary}: torch's does not"
+def masks_from_torch(
+    attn_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None = None,
+    key_padding_mask: Bool[Tensor, "batch keys"] | Float[Tensor, "batch keys"] | None = None,
+    *,
+    heads: int,
+) -> dict[str, Tensor | None]:
+    """The masks of torch's attention as ours takes them: ``ours(x, **masks_from_torch(..., heads=h))``.
+
+    True hides a key in `nn.MultiheadAttention` and in the layers of `nn.Transformer`, and shows it here (and in
+    `scaled_dot_product_attention`). A mask of numbers is added to the scores in both.
+
+    Args:
+        attn_mask: ``(queries, keys)`` or ``(batch * heads, queries, keys)``; True = hidden.
+        key_padding_mask: True = hidden, for every query.
+        heads: Number of heads, to tell them from the batch.
+
+    Returns:
+        ``mask``, True = may be read, and ``bias``; None where there is no restriction.
+
+    Example:
+        >>> import torch
+        >>> masks_from_torch(torch.tensor([[False, True], [False, False]]), heads=2)["mask"]
+        tensor([[ True, False],
+                [ True,  True]])
+    """
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    each_head = attn_mask is not None and attn_mask.dim() == 3
+    if attn_mask is not None and each_head:
+        attn_mask = attn_mask.unflatten(0, (-1, heads))
+    if key_padding_mask is not None:
+        key_padding_mask = (
+            key_padding_mask[:, None, None] if each_head else key_padding_mask[:, None]
         )
-    if ours.group > 1 or ours.query_norm is not None:
-        raise ValueError(
-            f"{ours.key_heads} key heads for {ours.heads} heads, or norms of queries and keys: torch's has neither"
-        )
-    scaled = ours.score is None or ours.score == ScaledDot()
-    if not scaled or not (ours.normaliser is None or ours.normaliser == Softmax()):
-        raise ValueError(
-            f"score {ours.score} and normaliser {ours.normaliser}: torch's has scaled dot products and softmax only"
-        )
-    if ours.merge != "concat":
-        raise ValueError(
-            f'merge is {ours.merge!r}: torch lays heads side by side, as "concat" does'
-        )
-    widths = (ours.heads * ours.d_head, ours.heads * ours.d_head_value, ours.d_output)
-    if set(widths) != {ours.d_query}:
-        raise ValueError(
-            f"heads together are {widths[0]} and {widths[1]} wide, the output {widths[2]}: "
-            f"torch's are all as wide as the queries, {ours.d_query}"
-        )
+    for given in (attn_mask, key_padding_mask):
+        if given is None:
+            continue
+        if given.is_floating_point():
+            bias = given if bias is None else bias + given
+        else:
+            mask = ~given.bool() if mask is None else mask & ~given.bool()
+    return {"mask": mask, "bias": bias}

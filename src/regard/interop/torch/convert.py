@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,35 +17,25 @@ from regard.translation.models.transformer import (
     Transformer,
     TransformerSettings,
 )
-from regard.translation.settings.transformer import Activation
 
-_Layer = TypeVar("_Layer", EncoderLayer, DecoderLayer)
-
-_SHARED = {
+# Our names of the parts of a layer, and torch's.
+_ENCODER = {
+    "self_attention": "self_attn",
+    "self_residual.norm": "norm1",
     "feed_forward.inner": "linear1",
     "feed_forward.outer": "linear2",
-    "self_residual.norm": "norm1",
+    "feed_forward_residual.norm": "norm2",
 }
-_NAMES: dict[type[nn.Module], dict[str, str]] = {
-    EncoderLayer: {**_SHARED, "feed_forward_residual.norm": "norm2"},
-    DecoderLayer: {
-        **_SHARED,
-        "cross_residual.norm": "norm2",
-        "feed_forward_residual.norm": "norm3",
-    },
+_DECODER = {
+    **_ENCODER,
+    "cross_attention": "multihead_attn",
+    "cross_residual.norm": "norm2",
+    "feed_forward_residual.norm": "norm3",
 }
-_ATTENTIONS = {
-    EncoderLayer: {"self_attention": "self_attn"},
-    DecoderLayer: {"self_attention": "self_attn", "cross_attention": "multihead_attn"},
-}
-
-
-_ACTIVATIONS: list[tuple[Activation, Callable[[Any], bool]]] = [
-    ("relu", lambda given: type(given) is nn.ReLU),
-    ("gelu", lambda given: type(given) is nn.GELU and given.approximate == "none"),
-    ("gelu_tanh", lambda given: type(given) is nn.GELU and given.approximate == "tanh"),
-    ("silu", lambda given: type(given) is nn.SiLU),
-]
+_LAYERS: tuple[tuple[Any, Any, str, dict[str, str]], ...] = (
+    (EncoderLayer, nn.TransformerEncoderLayer, "encoder", _ENCODER),
+    (DecoderLayer, nn.TransformerDecoderLayer, "decoder", _DECODER),
+)
 
 
 def from_torch(theirs: nn.Module) -> Any:
@@ -70,19 +59,15 @@ def from_torch(theirs: nn.Module) -> Any:
     """
     if isinstance(theirs, nn.MultiheadAttention):
         return attention_from_torch(theirs)
-    if isinstance(theirs, nn.TransformerEncoderLayer):
-        return _layer_from_torch(EncoderLayer, theirs, "encoder.0")
-    if isinstance(theirs, nn.TransformerDecoderLayer):
-        return _layer_from_torch(DecoderLayer, theirs, "decoder.0")
-    if isinstance(theirs, nn.TransformerEncoder):
-        encoders = _layers_from_torch(EncoderLayer, theirs, "encoder")
-        return EncoderStack(encoders, _norm_from_torch(theirs.norm)).train(theirs.training)
-    if isinstance(theirs, nn.TransformerDecoder):
-        decoders = _layers_from_torch(DecoderLayer, theirs, "decoder")
-        return DecoderStack(decoders, _norm_from_torch(theirs.norm)).train(theirs.training)
     if isinstance(theirs, nn.Transformer):
         both = from_torch(theirs.encoder), from_torch(theirs.decoder)
         return EncoderDecoder(*both).train(theirs.training)
+    if isinstance(theirs, nn.TransformerEncoder | nn.TransformerDecoder):
+        stack = EncoderStack if isinstance(theirs, nn.TransformerEncoder) else DecoderStack
+        layers = [_layer_from_torch(layer, i) for i, layer in enumerate(theirs.layers)]
+        return stack(layers, _norm_from_torch(theirs.norm)).train(theirs.training)
+    if isinstance(theirs, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+        return _layer_from_torch(theirs, 0)
     raise TypeError(
         f"got a {type(theirs).__name__}: pass nn.MultiheadAttention, nn.TransformerEncoderLayer, "
         "nn.TransformerDecoderLayer, nn.TransformerEncoder, nn.TransformerDecoder or nn.Transformer"
@@ -101,47 +86,55 @@ def to_torch(ours: nn.Module) -> Any:
     """
     if isinstance(ours, MultiHeadAttention):
         return attention_to_torch(ours)
-    if isinstance(ours, EncoderLayer):
-        return _layer_to_torch(ours, nn.TransformerEncoderLayer)
-    if isinstance(ours, DecoderLayer):
-        return _layer_to_torch(ours, nn.TransformerDecoderLayer)
-    if isinstance(ours, EncoderStack):
-        return _encoder_to_torch(ours.layers, ours.norm, ours.training)
-    if isinstance(ours, DecoderStack):
-        return _decoder_to_torch(ours.layers, ours.norm, ours.training)
-    if isinstance(ours, EncoderDecoder):
-        return _both_to_torch(to_torch(ours.encoder), to_torch(ours.decoder), ours.training)
     if isinstance(ours, Transformer):
         if ours.encoder_bias is not None:
             positions = ours.settings.positions
             raise ValueError(
                 f'positions are "{positions}", biases of scores: torch\'s layers have none'
             )
-        encoder = _encoder_to_torch(ours.encoder, ours.encoder_norm, ours.training)
-        decoder = _decoder_to_torch(ours.decoder, ours.decoder_norm, ours.training)
-        return _both_to_torch(encoder, decoder, ours.training)
+        both = EncoderDecoder(
+            EncoderStack(ours.encoder, ours.encoder_norm),
+            DecoderStack(ours.decoder, ours.decoder_norm),
+        )
+        return to_torch(both).train(ours.training)
+    if isinstance(ours, EncoderDecoder):
+        encoder, decoder = to_torch(ours.encoder), to_torch(ours.decoder)
+        attention = encoder.layers[0].self_attn
+        theirs = nn.Transformer(
+            attention.embed_dim,
+            attention.num_heads,
+            custom_encoder=nn.Identity(),
+            custom_decoder=nn.Identity(),
+            batch_first=True,
+        )
+        # Set afterwards: the constructor initialises the layers it is given again.
+        theirs.encoder, theirs.decoder = encoder, decoder
+        return theirs.train(ours.training)
+    if isinstance(ours, EncoderStack | DecoderStack):
+        return _stack_to_torch(ours)
+    if isinstance(ours, EncoderLayer | DecoderLayer):
+        return _layer_to_torch(ours)
     raise TypeError(
         f"got a {type(ours).__name__}: pass a MultiHeadAttention, a layer, a stack or a Transformer of ours"
     )
 
 
-def _layers_from_torch(kind: type[_Layer], theirs: Any, name: str) -> list[_Layer]:
-    return [_layer_from_torch(kind, layer, f"{name}.{i}") for i, layer in enumerate(theirs.layers)]
-
-
 @torch.no_grad()
-def _layer_from_torch(kind: type[_Layer], theirs: Any, name: str) -> _Layer:
-    ours = kind(_settings(theirs), name).to(theirs.linear1.weight)
-    for own, other in _ATTENTIONS[kind].items():
-        setattr(ours, own, attention_from_torch(getattr(theirs, other)))
-        getattr(ours, own).dropout = 0.0
-    for own, other in _NAMES[kind].items():
-        _copy(theirs.get_submodule(other), ours.get_submodule(own))
+def _layer_from_torch(theirs: Any, number: int) -> Any:
+    kind, name, parts = next((k, n, p) for k, other, n, p in _LAYERS if isinstance(theirs, other))
+    ours = kind(_settings(theirs), f"{name}.{number}").to(theirs.linear1.weight)
+    for own, other in parts.items():
+        if own.endswith("attention"):
+            setattr(ours, own, attention_from_torch(getattr(theirs, other)))
+            getattr(ours, own).dropout = 0.0
+        else:
+            _copy(theirs.get_submodule(other), ours.get_submodule(own))
     return ours.train(theirs.training)
 
 
 @torch.no_grad()
-def _layer_to_torch(ours: Any, kind: Callable[..., nn.Module]) -> Any:
+def _layer_to_torch(ours: Any) -> nn.Module:
+    kind, parts = next((other, p) for k, other, _, p in _LAYERS if isinstance(ours, k))
     inner = ours.feed_forward.inner
     residual = ours.self_residual
     if ours.feed_forward.gate is not None or inner.bias is None:
@@ -161,11 +154,26 @@ def _layer_to_torch(ours: Any, kind: Callable[..., nn.Module]) -> Any:
         device=inner.weight.device,
         dtype=inner.weight.dtype,
     )
-    for own, other in _ATTENTIONS[type(ours)].items():
-        setattr(theirs, other, attention_to_torch(getattr(ours, own)))
-    for own, other in _NAMES[type(ours)].items():
-        _copy(ours.get_submodule(own), theirs.get_submodule(other))
-    return theirs.train(ours.training)
+    for own, other in parts.items():
+        if own.endswith("attention"):
+            setattr(theirs, other, attention_to_torch(getattr(ours, own)))
+        else:
+            _copy(ours.get_submodule(own), theirs.get_submodule(other))
+    made: nn.Module = theirs.train(ours.training)
+    return made
+
+
+def _stack_to_torch(ours: EncoderStack | DecoderStack) -> nn.Module:
+    layers = [to_torch(layer) for layer in ours.layers]
+    theirs: Any
+    if isinstance(ours, EncoderStack):
+        theirs = nn.TransformerEncoder(layers[0], 0, enable_nested_tensor=False)
+    else:
+        theirs = nn.TransformerDecoder(layers[0], 0)
+    theirs.layers, theirs.num_layers = nn.ModuleList(layers), len(layers)
+    theirs.norm = _norm(ours.norm) if isinstance(ours.norm, nn.LayerNorm) else None
+    made: nn.Module = theirs.train(ours.training)
+    return made
 
 
 def _settings(theirs: Any) -> TransformerSettings:
@@ -180,19 +188,20 @@ def _settings(theirs: Any) -> TransformerSettings:
     )
 
 
-def _activation(given: Any) -> Activation:
-    for name, is_module in _ACTIVATIONS:
-        if given is ACTIVATIONS[name] or is_module(given):
-            return name
+def _activation(given: Any) -> Any:
+    name = {nn.ReLU: "relu", nn.GELU: "gelu", nn.SiLU: "silu"}.get(type(given))
+    if name == "gelu" and given.approximate == "tanh":
+        name = "gelu_tanh"
+    for known, function in ACTIVATIONS.items():
+        if known == name or function is given:
+            return known
     raise ValueError(f"its activation is {given}: ours are {', '.join(ACTIVATIONS)}")
 
 
 def _norm_from_torch(theirs: nn.Module | None) -> nn.LayerNorm | None:
-    if theirs is None:
-        return None
-    if not isinstance(theirs, nn.LayerNorm) or theirs.weight is None:
+    if theirs is not None and (not isinstance(theirs, nn.LayerNorm) or theirs.weight is None):
         raise ValueError(f"its last norm is {theirs}: ours is a LayerNorm with weights")
-    return _norm(theirs)
+    return None if theirs is None else _norm(theirs)
 
 
 @torch.no_grad()
@@ -209,36 +218,3 @@ def _copy(source: Any, target: Any) -> None:
         target.bias.copy_(torch.zeros_like(target.bias) if source.bias is None else source.bias)
     if isinstance(source, nn.LayerNorm):
         target.eps = source.eps
-
-
-def _encoder_to_torch(layers: nn.ModuleList, norm: nn.Module, training: bool) -> nn.Module:
-    converted = [to_torch(layer) for layer in layers]
-    theirs = nn.TransformerEncoder(converted[0], 0, enable_nested_tensor=False)
-    return _filled(theirs, converted, norm, training)
-
-
-def _decoder_to_torch(layers: nn.ModuleList, norm: nn.Module, training: bool) -> nn.Module:
-    converted = [to_torch(layer) for layer in layers]
-    return _filled(nn.TransformerDecoder(converted[0], 0), converted, norm, training)
-
-
-def _filled(theirs: Any, layers: list[nn.Module], norm: nn.Module, training: bool) -> nn.Module:
-    theirs.layers, theirs.num_layers = nn.ModuleList(layers), len(layers)
-    theirs.norm = _norm(norm) if isinstance(norm, nn.LayerNorm) else None
-    made: nn.Module = theirs.train(training)
-    return made
-
-
-def _both_to_torch(encoder: nn.Module, decoder: nn.Module, training: bool) -> nn.Transformer:
-    attention = next(m for m in encoder.modules() if isinstance(m, nn.MultiheadAttention))
-    width, heads = attention.embed_dim, attention.num_heads
-    theirs = nn.Transformer(
-        width,
-        heads,
-        custom_encoder=nn.Identity(),
-        custom_decoder=nn.Identity(),
-        batch_first=True,
-    )
-    # Set afterwards: the constructor initialises the layers it is given again.
-    theirs.encoder, theirs.decoder = encoder, decoder
-    return theirs.train(training)

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.translation.models.protocol import Looks
-from regard.translation.models.transformer import DecoderLayer, EncoderLayer, TransformerEncoded
+from regard.translation.models.transformer import TransformerEncoded
 from regard.translation.models.transformer.layers import Watched
 
 
-class EncoderStack(nn.Module):
-    """Encoder layers one after the other, and a norm at the end where there is one."""
+class _Stack(nn.Module):
+    """Layers one after the other, and a norm at the end where there is one."""
 
-    def __init__(self, layers: Iterable[EncoderLayer], norm: nn.LayerNorm | None = None) -> None:
+    def __init__(self, layers: Iterable[nn.Module], norm: nn.Module | None = None) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.norm = nn.Identity() if norm is None else norm
+
+    def _run(self, x: Tensor, read: Any, watched: Watched | None) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, read, watched)
+        output: Tensor = self.norm(x)
+        return output
+
+
+class EncoderStack(_Stack):
+    """Encoder layers one after the other, and a norm at the end where there is one."""
 
     def forward(
         self,
@@ -27,27 +38,18 @@ class EncoderStack(nn.Module):
         watched: Watched | None = None,
     ) -> Float[Tensor, "batch source width"]:
         """The states; ``mask`` says what may be read, ``(batch, 1, source)`` for padding."""
-        for layer in self.layers:
-            x = layer(x, mask, watched)
-        output: Tensor = self.norm(x)
-        return output
+        return self._run(x, mask, watched)
 
     def looks(
         self, x: Float[Tensor, "batch source width"], mask: Bool[Tensor, "..."] | None = None
     ) -> Looks:
         """Every layer's look at itself, "encoder.0.self" and so on."""
-        watched = Watched()
-        self(x, mask, watched)
+        self(x, mask, watched := Watched())
         return watched.looks
 
 
-class DecoderStack(nn.Module):
+class DecoderStack(_Stack):
     """Decoder layers, each causal in what it wrote, and a norm at the end where there is one."""
-
-    def __init__(self, layers: Iterable[DecoderLayer], norm: nn.LayerNorm | None = None) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.norm = nn.Identity() if norm is None else norm
 
     def forward(
         self,
@@ -57,11 +59,7 @@ class DecoderStack(nn.Module):
         watched: Watched | None = None,
     ) -> Float[Tensor, "batch target width"]:
         """The states of the decoder; ``readable`` marks the encoder states that may be read."""
-        source = TransformerEncoded(states, readable)
-        for layer in self.layers:
-            x = layer(x, source, watched)
-        output: Tensor = self.norm(x)
-        return output
+        return self._run(x, TransformerEncoded(states, readable), watched)
 
     def looks(
         self,
@@ -70,8 +68,7 @@ class DecoderStack(nn.Module):
         readable: Bool[Tensor, "batch 1 source"] | None = None,
     ) -> Looks:
         """Every layer's looks, "decoder.0.self", "decoder.0.cross" and so on."""
-        watched = Watched()
-        self(x, states, readable, watched)
+        self(x, states, readable, watched := Watched())
         return watched.looks
 
 
@@ -87,9 +84,11 @@ class EncoderDecoder(nn.Module):
         source: Float[Tensor, "batch source width"],
         target: Float[Tensor, "batch target width"],
         readable: Bool[Tensor, "batch 1 source"] | None = None,
+        watched: Watched | None = None,
     ) -> Float[Tensor, "batch target width"]:
         """The states of the decoder; ``readable`` marks the source positions that may be read."""
-        output: Tensor = self.decoder(target, self.encoder(source, readable), readable)
+        states = self.encoder(source, readable, watched)
+        output: Tensor = self.decoder(target, states, readable, watched)
         return output
 
     def looks(
@@ -99,6 +98,5 @@ class EncoderDecoder(nn.Module):
         readable: Bool[Tensor, "batch 1 source"] | None = None,
     ) -> Looks:
         """Every look of encoder and decoder."""
-        watched = Watched()
-        self.decoder(target, self.encoder(source, readable, watched), readable, watched)
+        self(source, target, readable, watched := Watched())
         return watched.looks
