@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.attention.memory import CharacterNgrams, Memory
     from regard.attention.shapes import ShapeError
     from regard.viewing.plot import plot
-    from regard.watching import Seen, WatchError, declare, watch
+    from regard.watching import Seen, WatchError, change, declare, edits, watch
 
 try:
     __version__ = metadata.version("regard")
@@ -36,7 +36,9 @@ __all__ = [
     "__version__",
     "attend",
     "attention_cost",
+    "change",
     "declare",
+    "edits",
     "explain",
     "kernel",
     "kernels",
@@ -66,6 +68,7 @@ _NAMES = {
     "attention_cost": "regard.attention.cost",
     "Seen": "regard.watching",
     "WatchError": "regard.watching",
+    "change": "regard.watching",
     "declare": "regard.watching",
     "watch": "regard.watching",
     "plot": "regard.viewing.plot",
@@ -73,7 +76,7 @@ _NAMES = {
 _MODULES = {
     name: f"regard.attention.{name}"
     for name in ("scores", "normalisers", "masks", "positions", "kernels", "looks")
-}
+} | {"edits": "regard.watching.edits"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,10 @@
-"""Observe the attention of any PyTorch model while it runs, without changing its output."""
+"""Observe the attention of any PyTorch model while it runs, and run it with edited attention."""
 
+from regard.watching import edits
+from regard.watching.change import change
 from regard.watching.declaring import declare
 from regard.watching.errors import WatchError
 from regard.watching.seen import Seen
 from regard.watching.watch import watch
 
-__all__ = ["Seen", "WatchError", "declare", "watch"]
+__all__ = ["Seen", "WatchError", "change", "declare", "edits", "watch"]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.attention.masks import causal
 from regard.attention.scores import ScaledDot, Score, SoftCap
-from regard.watching import running
+from regard.watching import edited, running
 from regard.watching.captured import CapturedCall
 from regard.watching.flex import FlexMask
 
@@ -92,9 +92,18 @@ def _intercepted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     ) -> Any:
         if not running.is_observed() or others or how.get("cache") is not None:
             return function(module, query, key, value, mask, *others, **how)
-        with running.reports_suppressed():
-            result = function(module, query, key, value, mask, **how)
-        running.report_attention(lambda: capture(module, query, key, mask, how, result[1]))
+        edit = running.edit()
+        if edit:
+            call = capture(module, query, key, mask, how, None)
+            reading, weights = edited.reading(call, value, edit)
+            result = reading.transpose(1, 2).contiguous(), weights if name == "eager" else None
+        else:
+            with running.reports_suppressed():
+                result = function(module, query, key, value, mask, **how)
+        witness = None if edit else result[1]
+        running.report_attention(
+            lambda: capture(module, query, key, mask, how, witness), edited=bool(edit)
+        )
         return result
 
     through.reports_attention = True  # type: ignore[attr-defined]

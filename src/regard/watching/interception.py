@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.watching import functions, huggingface, running, softmaxes, torch_layers
+from regard.watching import edited, functions, huggingface, running, softmaxes, torch_layers
 
 Capture = Callable[..., Any]
 
@@ -31,6 +31,9 @@ class InterceptedFunction:
     name: str
     capture: Capture | None  # None for a softmax
     when: Callable[..., bool] | None = None
+    edited: Callable[..., Any] | None = (
+        None  # the function with edited weights; None if it cannot be
+    )
 
     def wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The function that replaces the original."""
@@ -43,9 +46,13 @@ class InterceptedFunction:
             observed = not torch.compiler.is_compiling() and running.is_observed()
             if not observed or (when is not None and not when(*arguments, **named)):
                 return original(*arguments, **named)
-            with running.reports_suppressed():
-                result = original(*arguments, **named)
-            running.report_attention(lambda: capture(*arguments, **named))
+            edit = self.edited and running.edit()
+            if self.edited and edit:
+                result = self.edited(original, edit, *arguments, **named)
+            else:
+                with running.reports_suppressed():
+                    result = original(*arguments, **named)
+            running.report_attention(lambda: capture(*arguments, **named), edited=bool(edit))
             return result
 
         return through
@@ -53,7 +60,10 @@ class InterceptedFunction:
 
 FUNCTIONS = (
     InterceptedFunction(
-        "torch.nn.functional", "scaled_dot_product_attention", functions.fused_call
+        "torch.nn.functional",
+        "scaled_dot_product_attention",
+        functions.fused_call,
+        edited=edited.fused,
     ),
     InterceptedFunction("torch", "_native_multi_head_attention", torch_layers.native_call),
     InterceptedFunction("torch", "_transformer_encoder_layer_fwd", torch_layers.encoder_layer_call),
@@ -62,10 +72,20 @@ FUNCTIONS = (
         "multi_head_attention_forward",
         torch_layers.weighted_call,
         torch_layers.weighs,
+        edited.weighed,
     ),
-    InterceptedFunction("torch.nn.attention.flex_attention", "flex_attention", functions.flex_call),
-    InterceptedFunction("regard.attention.attend", "attend", functions.regard_call),
-    InterceptedFunction("regard.attention.attend", "read", functions.regard_call),
+    InterceptedFunction(
+        "torch.nn.attention.flex_attention",
+        "flex_attention",
+        functions.flex_call,
+        edited=edited.flex,
+    ),
+    InterceptedFunction(
+        "regard.attention.attend", "attend", functions.regard_call, edited=edited.attend
+    ),
+    InterceptedFunction(
+        "regard.attention.attend", "read", functions.regard_call, edited=edited.read
+    ),
     InterceptedFunction("torch", "softmax", None),
 )
 

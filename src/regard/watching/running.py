@@ -6,6 +6,7 @@ hook on a module turns off the fast path of nn.TransformerEncoderLayer.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 from torch.utils.hooks import RemovableHandle
+
+from regard.watching import names
 
 PROJECTION = re.compile("linear|conv1d|dense", re.IGNORECASE)
 
@@ -45,12 +48,15 @@ class RunningModule:
 
 
 Stack = tuple[RunningModule, ...]
+Edit = Callable[[Tensor], Tensor]  # of weights (*batch, heads, queries, keys)
 
 
 class StackObserver(Protocol):
     """The part of a watch that hooks and intercepted functions call."""
 
     is_open: bool
+
+    def edit(self, stack: Stack) -> Edit | None: ...
 
     def module_entered(self, stack: Stack, arguments: object) -> None: ...
 
@@ -62,6 +68,7 @@ class StackObserver(Protocol):
 _stack: ContextVar[Stack] = ContextVar("stack", default=())
 _observers: ContextVar[tuple[StackObserver, ...]] = ContextVar("observers", default=())
 _suppressed: ContextVar[bool] = ContextVar("suppressed", default=False)
+_edit: ContextVar[Edit | None] = ContextVar("edit", default=None)
 
 
 def add_observer(observer: StackObserver) -> None:
@@ -80,12 +87,47 @@ def is_observed() -> bool:
     return bool(_stack.get()) and bool(_observers.get()) and not _suppressed.get()
 
 
-def report_attention(capture: Callable[[], Any]) -> None:
-    """Report an attention to the watches; `capture()` returns the captured call."""
+def report_attention(capture: Callable[[], Any], edited: bool = False) -> None:
+    """Report an attention to the watches; `capture()` returns the captured call.
+
+    Changes are told only of attentions that were not edited.
+    """
     stack = _stack.get()
     for observer in _observers.get():
-        observer.attention_computed(stack, capture)
+        if not (edited and observer.edit(stack)):
+            observer.attention_computed(stack, capture)
     stack[-1].attentions += 1
+
+
+def edit() -> Edit | None:
+    """The edit of the attention that is running, by all open changes; None if there is none."""
+    if (given := _edit.get()) is not None:
+        return given
+    stack = _stack.get()
+    edits = [found for observer in _observers.get() if (found := observer.edit(stack))]
+    if not edits:
+        return None
+    return lambda weights: functools.reduce(lambda now, each: each(now), edits, weights)
+
+
+def crosses(path: str, stack: Stack) -> bool:
+    """Whether names or projections say that the running module reads another sequence."""
+    return bool(names.CROSSING.search(path)) or named_across(stack) or bool(reads_two(stack))
+
+
+def named_across(stack: Stack) -> bool:
+    """Whether the class name of the module or of its parent says cross attention."""
+    kinds = (kind.__name__ for each in stack[-2:] for kind in type(each.module).__mro__)
+    return any(names.CROSSING.search(name) for name in kinds)
+
+
+def reads_two(stack: Stack) -> bool | None:
+    """Whether projections of the module, or else of its parent, read two tensors.
+
+    None if neither has projections.
+    """
+    read = next((each.read for each in reversed(stack[-2:]) if each.read), None)
+    return None if read is None else len(read) > 1
 
 
 def report_softmax(weights: object, axis: object) -> None:
@@ -108,6 +150,16 @@ def reports_suppressed() -> Iterator[None]:
         yield
     finally:
         _suppressed.reset(before)
+
+
+@contextmanager
+def edit_is(given: Edit) -> Iterator[None]:
+    """Use this edit for attentions inside."""
+    before = _edit.set(given)
+    try:
+        yield
+    finally:
+        _edit.reset(before)
 
 
 def hooks() -> list[RemovableHandle]:

@@ -143,6 +143,9 @@ class Watch:
         if kind is None:
             self._seen._warn()
 
+    def edit(self, stack: Stack) -> None:
+        """A watch changes nothing."""
+
     def module_entered(self, stack: Stack, arguments: object) -> None:
         """Called when a module begins to run."""
         path = self._paths.of(stack) if self.is_open else None
@@ -186,8 +189,8 @@ class Watch:
             if stack[-1].attentions:
                 path = f"{path}#{stack[-1].attentions}"
             record = self._seen._records.get(path) or AttentionRecord(path)
-            record.crossing = record.crossing or _named_across(stack)
-            record.reads_two = record.reads_two or _reads_two(stack)
+            record.crossing = record.crossing or running.named_across(stack)
+            record.reads_two = record.reads_two or running.reads_two(stack)
             record.unbatched = isinstance(call, CapturedCall) and _is_unbatched(stack, call)
             record.keep(call, self._selection, self._group)
         self._seen._records[path] = record
@@ -198,21 +201,6 @@ class Watch:
     def _is_asked(self, path: str) -> bool:
         own = (names.short(path, kind) for kind in ("self", "cross", "causal"))
         return any(names.chosen(path, name, self._layers) for name in own)
-
-
-def _named_across(stack: Stack) -> bool:
-    """Whether the class name of the module or of its parent says cross attention."""
-    kinds = (kind.__name__ for each in stack[-2:] for kind in type(each.module).__mro__)
-    return any(names.CROSSING.search(name) for name in kinds)
-
-
-def _reads_two(stack: Stack) -> bool | None:
-    """Whether projections of the module, or else of its parent, read two tensors.
-
-    None if neither has projections.
-    """
-    read = next((each.read for each in reversed(stack[-2:]) if each.read), None)
-    return None if read is None else len(read) > 1
 
 
 def _is_unbatched(stack: Stack, call: CapturedCall) -> bool:

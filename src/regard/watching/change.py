@@ -1,0 +1,162 @@
+"""`with regard.change(model, {...}):` runs a model with edited attention weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.watching import names, running
+from regard.watching.edits import Edit
+from regard.watching.errors import WatchError
+from regard.watching.interception import INTERCEPTION
+from regard.watching.paths import Paths
+from regard.watching.running import Stack
+
+OnWeights = Callable[[Tensor], Tensor]
+Edits = Edit | OnWeights | Sequence[Edit | OnWeights]
+
+
+def change(model: nn.Module, edits: Mapping[str, Edits]) -> Change:
+    """Run a model with edited attention: heads switched off, weights set, sharpened or replaced.
+
+    It changes the attentions that `regard.watch` sees. The weights of an edited attention are computed as a
+    matrix, which `weights` of the change returns; dropout is not applied to them. A `watch` that is open at the same
+    time sees the queries and keys of an edited attention, that is its weights before the edit.
+
+    Args:
+        model: any module that can be watched.
+        edits: by the name of an attention, its path, or a pattern such as "decoder.*.cross": an edit of
+            `regard.edits`, a function of weights (*batch, heads, queries, keys), or several, applied in order.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        WatchError: a name matched no attention that ran (when the block ends), or an edited attention computes its
+            weights in code of its own.
+
+    Example:
+        >>> import torch, regard
+        >>> model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+        >>> x = torch.randn(1, 5, 8)
+        >>> with regard.change(model, {"self": regard.edits.Scale(0.0)}):
+        ...     output, _ = model(x, x, x)
+        >>> torch.equal(output, model.out_proj.bias.expand(1, 5, 8))
+        True
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}: pass the torch.nn.Module to change")
+    return Change(model, {name: _several(each) for name, each in edits.items()})
+
+
+class Change:
+    """The context manager that `change` returns. It can be entered once."""
+
+    def __init__(self, model: nn.Module, edits: Mapping[str, Sequence[Edit | OnWeights]]) -> None:
+        self._model, self._edits, self._paths = model, edits, Paths(model)
+        self._matched: set[str] = set()
+        self._known: set[str] = set()
+        self._running: dict[str, _Edited] = {}  # by path
+        self.is_open = False
+
+    def __enter__(self) -> Change:
+        INTERCEPTION.open(self._model)
+        running.add_observer(self)
+        self._fast = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)  # one operator from input to output
+        self.is_open = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.is_open = False
+        torch.backends.mha.set_fastpath_enabled(self._fast)
+        running.remove_observer(self)
+        INTERCEPTION.shut(self._model)
+        missing = [name for name in self._edits if name not in self._matched]
+        if kind is None and missing:
+            ran = ", ".join(sorted(self._known)) or "none"
+            raise WatchError(
+                f"no attention matched {', '.join(map(repr, missing))}; attentions that ran: {ran}"
+            )
+
+    def module_entered(self, stack: Stack, arguments: object) -> None:
+        """Nothing to note."""
+
+    def attention_computed(self, stack: Stack, capture: Callable[[], Any]) -> None:
+        """An attention ran unchanged: note its name; raise if it should have been changed."""
+        path = self._paths.of(stack)
+        if self.is_open and path is not None and self._asked(path, stack):
+            raise WatchError(
+                f"{path} computes its attention in code of its own, which cannot be changed:"
+                " let it call F.scaled_dot_product_attention or regard.attend"
+            )
+
+    def softmax_computed(self, stack: Stack, weights: object, axis: object) -> None:
+        """Nothing to note."""
+
+    def edit(self, stack: Stack) -> _Edited | None:
+        """The edit of the attention that is running; None if there is none."""
+        path = self._paths.of(stack) if self.is_open else None
+        asked = [] if path is None else self._asked(path, stack)
+        if path is None or not asked:
+            return None
+        return self._running.setdefault(path, _Edited(asked, _kinds(path, stack)))
+
+    def weights(self, name: str) -> Tensor:
+        """The edited weights of an attention, (*batch, heads, queries, keys), those of several calls one below another.
+
+        Raises:
+            KeyError: no attention of this name, or path, was edited.
+        """
+        for path, edited in self._running.items():
+            if name in (path, *(names.short(path, kind) for kind in edited.kinds)):
+                return torch.cat(edited.weights, -2)
+        raise KeyError(f"no attention {name!r} was edited; edited were {list(self._running)}")
+
+    def _asked(self, path: str, stack: Stack) -> list[Edit | OnWeights]:
+        own = [names.short(path, kind) for kind in _kinds(path, stack)]
+        self._known.add(own[0])
+        found: list[Edit | OnWeights] = []
+        for pattern, edits in self._edits.items():
+            if any(names.chosen(path, name, pattern) for name in own):
+                self._matched.add(pattern)
+                found += edits
+        return found
+
+
+def _kinds(path: str, stack: Stack) -> tuple[str, ...]:
+    return ("cross",) if running.crosses(path, stack) else ("self", "causal")
+
+
+class _Edited:
+    """The edits of one attention, and the weights that they gave."""
+
+    def __init__(self, edits: Sequence[Edit | OnWeights], kinds: tuple[str, ...]) -> None:
+        self._edits, self._first, self.kinds = edits, 0, kinds
+        self.weights: list[Tensor] = []
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        first, self._first = self._first, self._first + weights.shape[-2]
+        for edit in self._edits:
+            weights = edit(weights, first) if isinstance(edit, Edit) else edit(weights)
+        self.weights.append(weights.detach())
+        return weights
+
+
+def _several(edits: Edits) -> Sequence[Edit | OnWeights]:
+    several = edits if isinstance(edits, Sequence) else [edits]
+    for each in several:
+        if not callable(each):
+            raise TypeError(
+                f"an edit is a {type(each).__name__}: pass one of regard.edits, or a function of weights"
+            )
+    return several

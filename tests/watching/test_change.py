@@ -1,0 +1,227 @@
+"""Edited attention: the model reads with the edited weights, whatever function computes its attention."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+import regard
+from regard.watching.edits import Cell, Hard, Scale, Temperature
+
+
+class Plain(nn.Module):
+    """Attention by one function, with or without grouped keys."""
+
+    def __init__(self, attend) -> None:
+        super().__init__()
+        self.attend = attend
+
+    def forward(self, query, key, value):
+        return self.attend(query, key, value)
+
+
+def fused(query, key, value):
+    return F.scaled_dot_product_attention(query, key, value)
+
+
+def own(query, key, value):
+    return regard.attend(query, key, value)
+
+
+def tensors(heads=4, queries=5, keys=7):
+    generator = torch.Generator().manual_seed(0)
+    shapes = (queries, keys, keys)
+    return [torch.randn(2, heads, n, 8, generator=generator, dtype=torch.float64) for n in shapes]
+
+
+@pytest.mark.parametrize("attend", [fused, own])
+@pytest.mark.parametrize(
+    "edit",
+    [Scale(factor=0.0), Scale(heads=[1, 3], factor=0.5), Temperature(temperature=0.5), Hard(heads=2),
+     Cell(heads=0, query=3, key=2, weight=0.7), lambda weights: weights.flip(-1)],
+    ids=str,
+)  # fmt: skip
+def test_a_model_reads_with_the_edited_weights(attend, edit):
+    query, key, value = tensors()
+    weights = regard.look(query, key).weights()
+    edited = edit(weights)
+    assert not torch.equal(edited, weights)
+    model = Plain(attend)
+    before = model(query, key, value)
+    with regard.change(model, {"self": edit}):
+        output = model(query, key, value)
+    torch.testing.assert_close(output, edited @ value)
+    torch.testing.assert_close(model(query, key, value), before, rtol=0, atol=0)
+
+
+def test_several_edits_apply_in_their_order():
+    query, key, value = tensors()
+    weights = regard.look(query, key).weights()
+    model = Plain(fused)
+    with regard.change(model, {"self": [Hard(), Scale(factor=2.0)]}):
+        output = model(query, key, value)
+    torch.testing.assert_close(output, Scale(factor=2.0)(Hard()(weights)) @ value)
+
+
+def test_temperature_is_that_of_the_softmax():
+    query, key, _ = tensors()
+    flat = regard.look(query, key, normaliser=regard.normalisers.Softmax(temperature=3.0)).weights()
+    edited = Temperature(temperature=3.0)(regard.look(query, key).weights())
+    torch.testing.assert_close(edited, flat)
+
+
+@given(
+    st.lists(st.floats(0.0, 5.0), min_size=2, max_size=6),
+    st.floats(0.0, 1.0),
+    st.integers(0, 5),
+)
+def test_a_cell_is_set_and_its_row_keeps_its_sum(scores, weight, key):
+    weights = torch.tensor([[scores]], dtype=torch.float64).softmax(-1)
+    edited = Cell(query=0, key=key, weight=weight)(weights)
+    if key >= len(scores):
+        assert torch.equal(edited, weights)
+        return
+    assert float(edited[0, 0, key]) == pytest.approx(weight)
+    assert float(edited.sum()) == pytest.approx(1.0)
+    others = [j for j in range(len(scores)) if j != key]
+    ratio = edited[0, 0, others] / weights[0, 0, others]
+    assert torch.allclose(ratio, ratio[:1].expand_as(ratio))
+
+
+def test_a_cell_counts_the_queries_of_cached_steps():
+    query, key, value = tensors(queries=3)
+    weights = regard.look(query, key).weights()
+    model = Plain(fused)
+    with regard.change(model, {"self": Cell(query=1, key=4, weight=0.9)}) as changed:
+        steps = [model(query[..., i : i + 1, :], key, value) for i in range(3)]
+    expected = Cell(query=1, key=4, weight=0.9)(weights)
+    torch.testing.assert_close(changed.weights("self"), expected)
+    expected = expected @ value
+    torch.testing.assert_close(torch.cat(steps, -2), expected)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_torch_layers(need_weights, training):
+    torch.manual_seed(0)
+    model = nn.MultiheadAttention(8, 2, batch_first=True).train(training)
+    x = torch.randn(3, 5, 8)
+    with torch.no_grad(), regard.change(model, {"self": Scale(heads=0, factor=0.0)}):
+        output, shown = model(x, x, x, need_weights=need_weights, average_attn_weights=False)
+    other = nn.MultiheadAttention(8, 2, batch_first=True)
+    other.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        other.out_proj.weight[:, :4] = 0
+        expected, weights = other(x, x, x, average_attn_weights=False)
+    torch.testing.assert_close(output, expected)
+    if need_weights:
+        torch.testing.assert_close(shown[:, 1], weights[:, 1])
+        assert not shown[:, 0].any()
+
+
+def test_a_fast_path_is_changed_too_and_comes_back():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x = torch.randn(1, 4, 8)
+    with torch.no_grad():
+        before = layer(x)
+        with regard.change(layer, {"*self_attn*": Hard()}):
+            assert not torch.allclose(layer(x), before)
+        torch.testing.assert_close(layer(x), before, rtol=0, atol=0)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_grouped_heads_of_regards_own_attention():
+    torch.manual_seed(0)
+    attention = regard.MultiHeadAttention(8, 4, key_heads=2)
+    x = torch.randn(2, 6, 8)
+    edit = Scale(heads=[1], factor=0.0)
+    with torch.no_grad(), regard.change(attention, {"self": edit}) as changed:
+        output = attention(x)
+    assert changed.weights("self").shape == (2, 4, 6, 6)
+    assert not changed.weights("self")[:, 1].any()
+    with torch.no_grad():
+        attention.output_projection.weight[:, 2:4] = 0
+        torch.testing.assert_close(output, attention(x))
+
+
+def test_names_that_match_nothing_are_reported():
+    query, key, value = tensors()
+    model = Plain(fused)
+    with (
+        pytest.raises(regard.WatchError, match=r"'decoder\.9\.cross'; attentions that ran: self"),
+        regard.change(model, {"decoder.9.cross": Hard()}),
+    ):
+        model(query, key, value)
+
+
+def test_heads_that_do_not_exist_are_reported():
+    query, key, value = tensors()
+    model = Plain(fused)
+    with (
+        pytest.raises(regard.WatchError, match="heads 0 to 3"),
+        regard.change(model, {"self": Hard(heads=7)}),
+    ):
+        model(query, key, value)
+
+
+def test_declared_attention_cannot_be_changed():
+    class ByHand(nn.Module):
+        def forward(self, x):
+            regard.declare(x, x)
+            return torch.softmax(x @ x.mT, -1) @ x
+
+    with (
+        pytest.raises(regard.WatchError, match="code of its own"),
+        regard.change(model := ByHand(), {"self": Hard()}),
+    ):
+        model(torch.eye(3))
+
+
+def test_other_attentions_are_left_alone():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        *(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2))
+    )
+    model.eval()
+    x = torch.randn(1, 4, 8)
+    with torch.no_grad():
+        first = model[0](x)
+        with regard.change(model, {"1.*": Hard()}), regard.watch(model) as seen:
+            output = model(x)
+        assert len(seen) == 2
+        with regard.change(model[1], {"*": Hard()}):
+            torch.testing.assert_close(output, model[1](first))
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_hugging_face_models(implementation):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, attn_implementation=implementation,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    ids = torch.arange(6)[None]
+    with torch.no_grad(), regard.change(model, {"layer.1.self": Scale(heads=[2], factor=0.0)}):
+        output = model(ids).logits
+    with torch.no_grad():
+        model.model.layers[1].self_attn.o_proj.weight[:, 16:24] = 0
+        torch.testing.assert_close(output, model(ids).logits)
+
+
+def test_a_translation_with_a_head_switched_off():
+    from regard.translation.translator import Translator
+
+    translator = Translator.open("es-en")
+    text = "El gato negro duerme en la silla."
+    before = translator.translate([text])[0]
+    edits = {f"decoder.{i}.cross": Scale(factor=0.0) for i in range(3)}
+    with regard.change(translator.model, edits):
+        blind = translator.translate([text])[0]
+    assert blind.text != before.text
+    assert translator.translate([text])[0].text == before.text
