@@ -41,8 +41,8 @@ def tensors(heads=4, queries=5, keys=7):
 @pytest.mark.parametrize("attend", [fused, own])
 @pytest.mark.parametrize(
     "edit",
-    [Scale(factor=0.0), Scale(heads=[1, 3], factor=0.5), Temperature(temperature=0.5), Hard(heads=2),
-     Cell(heads=0, query=3, key=2, weight=0.7), lambda weights: weights.flip(-1)],
+    [Scale(0.0), Scale(0.5, heads=[1, 3]), Temperature(0.5), Hard(heads=2),
+     Cell(query=3, key=2, weight=0.7, heads=0), lambda weights: weights.flip(-1)],
     ids=str,
 )  # fmt: skip
 def test_a_model_reads_with_the_edited_weights(attend, edit):
@@ -62,15 +62,15 @@ def test_several_edits_apply_in_their_order():
     query, key, value = tensors()
     weights = regard.look(query, key).weights()
     model = Plain(fused)
-    with regard.change(model, {"self": [Hard(), Scale(factor=2.0)]}):
+    with regard.change(model, {"self": [Hard(), Scale(2.0)]}):
         output = model(query, key, value)
-    torch.testing.assert_close(output, Scale(factor=2.0)(Hard()(weights)) @ value)
+    torch.testing.assert_close(output, Scale(2.0)(Hard()(weights)) @ value)
 
 
 def test_temperature_is_that_of_the_softmax():
     query, key, _ = tensors()
     flat = regard.look(query, key, normaliser=regard.normalisers.Softmax(temperature=3.0)).weights()
-    edited = Temperature(temperature=3.0)(regard.look(query, key).weights())
+    edited = Temperature(3.0)(regard.look(query, key).weights())
     torch.testing.assert_close(edited, flat)
 
 
@@ -110,7 +110,7 @@ def test_torch_layers(need_weights, training):
     torch.manual_seed(0)
     model = nn.MultiheadAttention(8, 2, batch_first=True).train(training)
     x = torch.randn(3, 5, 8)
-    with torch.no_grad(), regard.change(model, {"self": Scale(heads=0, factor=0.0)}):
+    with torch.no_grad(), regard.change(model, {"self": Scale(0.0, heads=0)}):
         output, shown = model(x, x, x, need_weights=need_weights, average_attn_weights=False)
     other = nn.MultiheadAttention(8, 2, batch_first=True)
     other.load_state_dict(model.state_dict())
@@ -138,7 +138,7 @@ def test_grouped_heads_of_regards_own_attention():
     torch.manual_seed(0)
     attention = regard.MultiHeadAttention(8, 4, key_heads=2)
     x = torch.randn(2, 6, 8)
-    edit = Scale(heads=[1], factor=0.0)
+    edit = Scale(0.0, heads=[1])
     with torch.no_grad(), regard.change(attention, {"self": edit}) as changed:
         output = attention(x)
     assert changed.weights("self").shape == (2, 4, 6, 6)
@@ -207,7 +207,7 @@ def test_hugging_face_models(implementation):
     )  # fmt: skip
     model = transformers.LlamaForCausalLM(config).eval()
     ids = torch.arange(6)[None]
-    with torch.no_grad(), regard.change(model, {"layer.1.self": Scale(heads=[2], factor=0.0)}):
+    with torch.no_grad(), regard.change(model, {"layer.1.self": Scale(0.0, heads=[2])}):
         output = model(ids).logits
     with torch.no_grad():
         model.model.layers[1].self_attn.o_proj.weight[:, 16:24] = 0
@@ -220,7 +220,7 @@ def test_a_translation_with_a_head_switched_off():
     translator = Translator.open("es-en")
     text = "El gato negro duerme en la silla."
     before = translator.translate([text])[0]
-    edits = {f"decoder.{i}.cross": Scale(factor=0.0) for i in range(3)}
+    edits = {f"decoder.{i}.cross": Scale(0.0) for i in range(3)}
     with regard.change(translator.model, edits):
         blind = translator.translate([text])[0]
     assert blind.text != before.text

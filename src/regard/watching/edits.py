@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -23,7 +23,7 @@ Heads = int | Iterable[int] | None
 class Edit(ABC):
     """An edit of some heads; `heads` is a number, several, or None for all."""
 
-    heads: Heads = None
+    heads: Heads = field(default=None, kw_only=True)
 
     @abstractmethod
     def of(
@@ -60,7 +60,7 @@ class Scale(Edit):
                  [0.0000, 0.5000]]])
     """
 
-    factor: float = 0.0
+    factor: float
 
     def of(self, weights: Tensor, first: int) -> Tensor:
         return weights * self.factor
@@ -74,11 +74,11 @@ class Temperature(Edit):
 
     Example:
         >>> import torch
-        >>> Temperature(temperature=0.5)(torch.tensor([[[0.75, 0.25]]]))
+        >>> Temperature(0.5)(torch.tensor([[[0.75, 0.25]]]))
         tensor([[[0.9000, 0.1000]]])
     """
 
-    temperature: float = 1.0
+    temperature: float
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
@@ -119,9 +119,9 @@ class Cell(Edit):
         tensor([[[0.1000, 0.5000, 0.4000]]])
     """
 
-    query: int = 0
-    key: int = 0
-    weight: float = 1.0
+    query: int
+    key: int
+    weight: float
 
     def of(self, weights: Tensor, first: int) -> Tensor:
         row = self.query - first
