@@ -14,7 +14,7 @@ from regard.attention.kernels.zeroed import are_finite, is_checked
 from regard.attention.looks import Look
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike
-from regard.attention.precision import HALVES
+from regard.attention.products import HALVES
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.prepare import prepare_both
 

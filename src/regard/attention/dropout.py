@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 LANES = 1 << 16  # values of 16 bits; a draw of 64 bits decides for four numbers
@@ -33,3 +33,26 @@ def keep(like: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
 
 def _is_quick(x: Tensor, rate: float) -> bool:
     return x.is_cpu and round(rate * LANES) < LANES and not torch.compiler.is_compiling()
+
+
+class Dropout(nn.Module):
+    """Sets each number to zero with probability `rate` while training; see `drop`.
+
+    Args:
+        rate: From 0 up to, but not, 1.
+
+    Raises:
+        ValueError: The rate is out of range.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ValueError(f"a dropout rate is from 0 up to, not including, 1, got {rate}")
+        self.rate = rate
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return drop(x, self.rate) if self.training and self.rate > 0 else x
+
+    def extra_repr(self) -> str:
+        return str(self.rate)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.masks import Mask, MaskLike, as_mask, causal
-from regard.attention.masks.mask import Reach
+from regard.attention.masks.mask import Reach, SpanMask
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
 
@@ -17,27 +17,15 @@ LARGEST = 1 << 26  # largest number of pairs for which a mask is computed to cla
 
 
 @dataclass(frozen=True, eq=False)
-class KeyRanges(Mask):
+class KeyRanges(SpanMask):
     """Query i may read the keys from low_i to high_i - 1."""
 
     low: Tensor
     high: Tensor
 
-    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
-        low, high = (side.to(rows.device)[rows].unsqueeze(-1) for side in (self.low, self.high))
-        return (columns >= low) & (columns < high)
-
-    def reach(self, rows: range, frame: Frame) -> Reach:
-        if not rows:
-            return Reach(range(0), range(0))
-        low, high = (side[rows.start : rows.stop] for side in (self.low, self.high))
-        return Reach(
-            range(int(low.min()), int(high.max())),
-            range(int(low.max()), max(int(low.max()), int(high.min()))),
-        )
-
-    def spans(self, frame: Frame) -> tuple[Tensor, Tensor]:
-        return self.low.to(frame.device), self.high.to(frame.device)
+    def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        low, high = self.low.to(frame.device), self.high.to(frame.device)
+        return (low, high) if rows is None else (low[rows], high[rows])
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from regard.attention.blocks.dropout import Dropout
-from regard.attention.dropout import keep
+from regard.attention.dropout import Dropout, keep
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.9, 0.999])

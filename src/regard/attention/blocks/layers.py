@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.blocks.dropout import Dropout
+from regard.attention.dropout import Dropout
 from regard.attention.heads import Norm, new_norm
 from regard.attention.names import unknown
 

@@ -13,7 +13,7 @@ from regard.attention.kernels.reference import normalise, read
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
 from regard.attention.normalisers import Entmax, Hard, Identity, Softmax, Sparsemax
-from regard.attention.precision import widen
+from regard.attention.products import widen
 from regard.attention.scores import Additive, DotLike, Score, SoftCap, prepare
 from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap, is_dots
 from regard.loops.availability import differentiated, transformed

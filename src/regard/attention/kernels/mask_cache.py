@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 import torch
 
 from regard.attention.masks import Mask
-from regard.attention.masks.padding import Padding
 from regard.attention.masks.positions import Band
+from regard.attention.masks.sequences import Padding
 from regard.attention.shapes import Frame
 from regard.loops.availability import transformed
 

@@ -14,8 +14,7 @@ from torch import Tensor
 from regard.attention.dropout import drop
 from regard.attention.kernels.dots import additive, factors, refuse
 from regard.attention.kernels.request import Request
-from regard.attention.precision import product_dtype
-from regard.attention.scores.products import blend, dots
+from regard.attention.products import blend, dots, product_dtype
 
 
 class Matmul:

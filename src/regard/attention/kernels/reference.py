@@ -12,8 +12,7 @@ from regard.attention.dropout import drop
 from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.request import Request
 from regard.attention.masks.mask import pick
-from regard.attention.precision import widen
-from regard.attention.scores.products import blend
+from regard.attention.products import blend, widen
 from regard.attention.shapes import ShapeError
 
 

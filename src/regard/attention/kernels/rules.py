@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.masks import Mask
-from regard.attention.masks.documents import Documents
-from regard.attention.masks.mask import Both, lead
+from regard.attention.masks.mask import Both, SpanMask, lead
+from regard.attention.masks.sequences import Documents
 from regard.attention.shapes import Frame, Shape, broadcast
 
 
@@ -48,9 +48,8 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
         return Rules(None, None, None, None, mask)
     low = high = asking = stored = dense = None
     for part in parts(mask):
-        spans = part.spans(frame)
-        if spans is not None:
-            begin, end = spans
+        if isinstance(part, SpanMask):
+            begin, end = part.spans(frame)
             low = begin if low is None else torch.maximum(low, begin)
             high = end if high is None else torch.minimum(high, end)
         elif isinstance(part, Documents) and asking is None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from regard.attention.kernels.dots import cut, factors, opened, refuse
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
-from regard.attention.precision import product_dtype
+from regard.attention.products import product_dtype
 from regard.attention.shapes import Shape, broadcast
 from regard.loops.availability import in_forward_mode, transformed
 

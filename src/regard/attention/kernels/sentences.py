@@ -12,9 +12,9 @@ from regard.attention.kernels.request import Request
 from regard.attention.kernels.rules import parts
 from regard.attention.masks import Given, Mask
 from regard.attention.masks.mask import Both
-from regard.attention.masks.packed import Packed, SentenceSpan
 from regard.attention.masks.positions import Band
-from regard.attention.precision import product_dtype
+from regard.attention.masks.sequences import Packed, SentenceSpan
+from regard.attention.products import product_dtype
 from regard.attention.shapes import broadcast
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.request import Request
-from regard.attention.precision import HALVES
+from regard.attention.products import HALVES
 from regard.loops.availability import transformed
 
 

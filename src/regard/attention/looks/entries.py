@@ -17,8 +17,8 @@ from torch import Tensor
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
 from regard.attention.masks.mask import Reach
-from regard.attention.masks.packed import Packed
 from regard.attention.masks.positions import Band
+from regard.attention.masks.sequences import Packed
 from regard.attention.scores import Additive, General, Score, SoftCap
 from regard.attention.scores.prepare import (
     PreparedAdditive,

@@ -15,9 +15,8 @@ from regard.attention.looks.blocks import Block, Region, SoftmaxBlock
 from regard.attention.looks.source import BlockSource, cut, lift, partition, sizes
 from regard.attention.masks.mask import Mask, Reach, pick
 from regard.attention.normalisers import Softmax
-from regard.attention.precision import widen
+from regard.attention.products import dots, widen
 from regard.attention.scores import DotLike
-from regard.attention.scores.products import dots
 
 LEAST = 32  # rows of a block: with fewer, a product spends its time on fetching keys
 SMALL = 30.0  # scores within this bound need no maximum: exp(30) is 1e13, far from any limit

@@ -17,7 +17,7 @@ from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock, WeightsBlock
 from regard.attention.looks.entries import Stored
 from regard.attention.normalisers import Normaliser, Softmax
-from regard.attention.precision import widen
+from regard.attention.products import widen
 from regard.attention.scores import Additive, prepare
 from regard.attention.shapes import Shape
 from regard.loops.availability import transformed

@@ -25,7 +25,7 @@ from regard.attention.looks.source import (
     width,
 )
 from regard.attention.normalisers import FunctionNormaliser, Softmax
-from regard.attention.precision import widen
+from regard.attention.products import widen
 from regard.attention.scores.prepare import is_dots, prepare_both
 from regard.attention.shapes import Shape
 from regard.loops.availability import transformed

@@ -47,14 +47,6 @@ class Mask(ABC):
         """
         return Reach(range(frame.keys), range(0))
 
-    def spans(self, frame: Frame) -> tuple[Tensor, Tensor] | None:
-        """The first key each query may read and the one after the last, if it may read all between.
-
-        Integers that broadcast to (*batch, queries), perhaps beyond the keys there are; None where
-        the mask is not of that form.
-        """
-        return None
-
     def dense(
         self,
         batch: Shape,
@@ -173,6 +165,36 @@ class Positional(Mask):
         check_boolean(readable)
         check_plane("mask", readable.shape, rows.shape[0], columns.shape[0])
         return readable if readable.ndim >= 2 else readable.expand(1, -1)
+
+
+class SpanMask(Mask):
+    """A mask by which each query may read all keys between two of them."""
+
+    @abstractmethod
+    def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The first key that each query may read, and the one after the last.
+
+        Args:
+            frame: the batch axes and lengths of the scores.
+            rows: positions of queries; None for all.
+
+        Returns:
+            Integers that broadcast to (*batch, queries or rows), perhaps beyond the keys there are.
+        """
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        low, high = (side.unsqueeze(-1) for side in self.spans(frame, rows))
+        return (columns >= low) & (columns < high)
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        low, high = self.spans(frame, torch.arange(rows.start, rows.stop, device=frame.device))
+        if not low.numel():
+            return super().reach(rows, frame)
+        keys = range(frame.keys)
+        return Reach(
+            overlap(range(int(low.min()), int(high.max())), keys),
+            overlap(range(int(low.max()), int(high.min())), keys),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask, Reach, overlap
+from regard.attention.masks.mask import Mask, SpanMask
 from regard.attention.shapes import Frame
 
 Align = Literal["start", "end"]
@@ -17,39 +17,15 @@ FURTHEST = 1 << 62  # no two positions are further apart
 
 
 @dataclass(frozen=True)
-class Band(Mask):
+class Band(SpanMask):
     """A query at i reads keys from i - before to i + after; None sets no bound on that side."""
 
     before: int | None
     after: int | None
     align: Align = "start"
 
-    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
-        shift = frame.keys - frame.queries if self.align == "end" else 0
-        offset = columns - (rows + shift).unsqueeze(-1)
-        if self.before is None:
-            return offset <= self.after if self.after is not None else offset == offset
-        if self.after is None:
-            return offset >= -self.before
-        return (offset >= -self.before) & (offset <= self.after)
-
-    def reach(self, rows: range, frame: Frame) -> Reach:
-        shift = frame.keys - frame.queries if self.align == "end" else 0
-        keys = range(frame.keys)
-        first, last = rows.start + shift, rows.stop - 1 + shift
-        before, after = self.before, self.after
-        some = range(
-            0 if before is None else first - before,
-            frame.keys if after is None else last + after + 1,
-        )
-        every = range(
-            0 if before is None else last - before,
-            frame.keys if after is None else first + after + 1,
-        )
-        return Reach(overlap(some, keys), overlap(every, keys))
-
-    def spans(self, frame: Frame) -> tuple[Tensor, Tensor]:
-        here = torch.arange(frame.queries, device=frame.device)
+    def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        here = torch.arange(frame.queries, device=frame.device) if rows is None else rows
         if self.align == "end":
             here = here + (frame.keys - frame.queries)
         low, high = torch.zeros_like(here), torch.full_like(here, frame.keys)

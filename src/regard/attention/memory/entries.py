@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.memory.growing import GrowingTensor
+from regard.attention.memory.heads import GrowingTensor
 from regard.attention.shapes import ShapeError
 
 __all__ = ["Entries", "Trainable"]

@@ -2,13 +2,71 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.memory.growing import GrowingTensor
 from regard.attention.shapes import ShapeError
 
-__all__ = ["HeadMemory"]
+SMALLEST_ROOM = 16
+
+
+class GrowingTensor:
+    """Rows ``(*batch, length, width)`` with room to spare, so that appending is cheap.
+
+    Where gradients flow into the rows, room cannot be reused (an earlier reading may still need
+    the old contents), so appending concatenates instead.
+    """
+
+    def __init__(self, rows: Tensor) -> None:
+        self._room = rows.contiguous()
+        self.filled = self._room
+        """The rows written so far: a view, and the same object until the next append."""
+
+    def __len__(self) -> int:
+        return self.filled.shape[-2]
+
+    def __getstate__(self) -> Tensor:
+        """The numbers that were written: no spare room, no history of gradients."""
+        return self.filled.detach().clone(memory_format=torch.contiguous_format)
+
+    def __setstate__(self, filled: Tensor) -> None:
+        self._room = self.filled = filled
+
+    def fits(self, rows: Tensor, name: str) -> None:
+        """Raise ShapeError unless ``rows`` differ from these in their number only."""
+        expected = (*self._room.shape[:-2], rows.shape[-2], self._room.shape[-1])
+        if tuple(rows.shape) != expected:
+            raise ShapeError(f"new {name}s have shape {tuple(rows.shape)}, expected {expected}")
+
+    def append(self, rows: Tensor) -> None:
+        """Write rows behind the last one."""
+        length, steps = len(self), rows.shape[-2]
+        if torch.is_grad_enabled() and (rows.requires_grad or self._room.requires_grad):
+            self._room = torch.cat([self.filled, rows.to(self._room)], dim=-2)
+        else:
+            with torch.no_grad():
+                self._make_room(length + steps)
+                # .data: rows handed out earlier do not change, so autograd need not hear of this.
+                self._room.data.narrow(-2, length, steps).copy_(rows)
+        self.filled = self._room.narrow(-2, 0, length + steps)
+
+    def select(self, rows: Tensor) -> GrowingTensor:
+        """These rows of the first axis, with the room that was there."""
+        chosen = object.__new__(GrowingTensor)
+        chosen._room = self._room.index_select(0, rows)
+        chosen.filled = chosen._room.narrow(-2, 0, len(self))
+        return chosen
+
+    def _make_room(self, needed: int) -> None:
+        old = self._room
+        locked = old.is_inference() and not torch.is_inference_mode_enabled()
+        if needed <= old.shape[-2] and not locked and not old.requires_grad:
+            return
+        capacity = max(needed, 2 * old.shape[-2], SMALLEST_ROOM)
+        room = old.new_empty((*old.shape[:-2], capacity, old.shape[-1]))
+        room.narrow(-2, 0, len(self)).copy_(self.filled)
+        self._room = room
 
 
 class HeadMemory:

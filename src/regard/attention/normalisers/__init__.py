@@ -1,10 +1,13 @@
 """Normalisers: a row of scores -> a row of weights, of which unreadable keys get exactly 0."""
 
-from regard.attention.normalisers.hard import Hard
-from regard.attention.normalisers.identity import Identity
 from regard.attention.normalisers.named import NormaliserLike, as_normaliser
-from regard.attention.normalisers.protocol import FunctionNormaliser, Normaliser
-from regard.attention.normalisers.softmax import Softmax
+from regard.attention.normalisers.normaliser import (
+    FunctionNormaliser,
+    Hard,
+    Identity,
+    Normaliser,
+    Softmax,
+)
 from regard.attention.normalisers.sparse import Entmax, Sparsemax
 
 __all__ = [

@@ -8,10 +8,13 @@ from typing import TypeAlias
 from torch import Tensor
 
 from regard.attention.names import not_callable, unknown
-from regard.attention.normalisers.hard import Hard
-from regard.attention.normalisers.identity import Identity
-from regard.attention.normalisers.protocol import FunctionNormaliser, Normaliser
-from regard.attention.normalisers.softmax import Softmax
+from regard.attention.normalisers.normaliser import (
+    FunctionNormaliser,
+    Hard,
+    Identity,
+    Normaliser,
+    Softmax,
+)
 from regard.attention.normalisers.sparse import Entmax, Sparsemax
 
 NormaliserLike: TypeAlias = Normaliser | Callable[[Tensor], Tensor] | str

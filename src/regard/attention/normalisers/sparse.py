@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.normalisers.protocol import Normaliser
+from regard.attention.normalisers.normaliser import Normaliser
 
 NEAR = 1.1  # an alpha below this is near 1
 

@@ -4,8 +4,7 @@ Rotations and biases depend on the distance between a query and a key alone. So 
 `regard.masks.documents`) need no places of their own, and a decoder that keeps its keys says where its query stands.
 """
 
-from regard.attention.positions.alibi import Alibi, alibi_slopes
-from regard.attention.positions.relative import RelativeBias, relative_buckets
+from regard.attention.positions.biases import Alibi, RelativeBias, alibi_slopes, relative_buckets
 from regard.attention.positions.rotary import Rotary, rotate
 from regard.attention.positions.vectors import Learned, sinusoidal
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from regard.attention.names import not_callable, unknown
-from regard.attention.scores.additive import Additive
-from regard.attention.scores.dot import Cosine, Dot, ScaledDot
-from regard.attention.scores.general import General
-from regard.attention.scores.parameters import Heads
-from regard.attention.scores.protocol import Score
+from regard.attention.scores.parametric import Additive, General, Heads
+from regard.attention.scores.score import Cosine, Dot, ScaledDot, Score
 
 ScoreLike: TypeAlias = Score | str
 

@@ -7,14 +7,34 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.scores.additive import Additive
 from regard.attention.scores.cap import SoftCap
-from regard.attention.scores.dot import Cosine, Dot, DotLike, ScaledDot, unit
-from regard.attention.scores.general import General
-from regard.attention.scores.parameters import check_width, project
-from regard.attention.scores.protocol import Score
-from regard.attention.scores.unchanged import unchanged
+from regard.attention.scores.parametric import Additive, General, check_width, project
+from regard.attention.scores.score import Cosine, Dot, DotLike, ScaledDot, Score, unit
 from regard.attention.shapes import check_widths
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def unchanged(score: object, kind: type, *methods: str) -> bool:
+    """Whether `score` is of this kind, and no subclass, attribute or hook replaces these methods.
+
+    Hooks are those of the module itself. Hooks for all modules, as profilers and `regard.watch`
+    register them, do not count.
+
+    Example:
+        >>> from regard.attention.scores import Dot
+        >>> unchanged(Dot(), Dot, "__call__")
+        True
+    """
+    own = type(score)
+    if not isinstance(score, kind):
+        return False
+    if own is not kind and any(getattr(own, m) is not getattr(kind, m) for m in methods):
+        return False
+    if not isinstance(score, nn.Module):
+        return True
+    hooked = any(getattr(score, hooks) for hooks in HOOKS)
+    return not hooked and not any(method in vars(score) for method in methods)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.blocks.dropout import Dropout
-from regard.attention.dropout import keep
+from regard.attention.dropout import Dropout, keep
 from regard.attention.looks.look import Look
 from regard.attention.memory.heads import HeadMemory
 from regard.translation.models.recurrent.attention import CrossAttention

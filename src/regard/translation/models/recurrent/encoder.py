@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.blocks.dropout import Dropout
+from regard.attention.dropout import Dropout
 from regard.translation.models.recurrent.cells import Cell, CellState, cells, new_cell
 from regard.translation.models.recurrent.packing import Packing
 from regard.translation.settings.recurrent import RecurrentSettings

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.blocks.dropout import Dropout
+from regard.attention.dropout import Dropout
 from regard.attention.looks.look import Look
 from regard.translation.models.protocol import Looks, State, TranslationModel, own
 from regard.translation.models.recurrent.bahdanau import BahdanauDecoder

@@ -12,7 +12,7 @@ from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.rules import rules_of
 from regard.attention.normalisers import Softmax
-from regard.attention.precision import widen
+from regard.attention.products import widen
 from regard.loops import availability as loops
 
 FEW, ENOUGH = 8, 1 << 20  # queries, and triples of query, key and channel; measured

@@ -1,6 +1,6 @@
-"""The two matrix products of attention, for batch axes that broadcast.
+"""The two matrix products of attention, and the precisions that they are computed in.
 
-torch.matmul expands an axis of size 1 and copies it; einsum folds it into the rows instead.
+torch.matmul expands a batch axis of size 1 and copies it; einsum folds it into the rows instead.
 """
 
 from __future__ import annotations
@@ -8,6 +8,21 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def widen(tensor: Tensor) -> Tensor:
+    """The tensor in float32 where it is in half precision, else as it is."""
+    return tensor.float() if tensor.dtype in HALVES else tensor
+
+
+def product_dtype(tensor: Tensor) -> torch.dtype:
+    """The dtype of a product with this tensor, autocast included."""
+    kind = tensor.device.type
+    if tensor.dtype == torch.float64 or not torch.is_autocast_enabled(kind):
+        return tensor.dtype
+    return torch.get_autocast_dtype(kind)
 
 
 def dots(

@@ -1,19 +1,99 @@
-"""The additive score, of a network with one hidden layer."""
+"""Scores that own parameters: one set for all heads, or one per head."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.scores.parameters import (
-    Heads,
-    check_width,
-    glorot_,
-    leading,
-    parameter,
-    project,
-)
+from regard.attention.scores.score import DotLike
+from regard.attention.shapes import ShapeError
+
+Heads = int | Sequence[int] | None
+
+
+def leading(heads: Heads) -> tuple[int, ...]:
+    """The axes that come before a parameter's own: none, one per head, or (key heads, group)."""
+    if heads is None:
+        return ()
+    return (heads,) if isinstance(heads, int) else tuple(heads)
+
+
+def parameter(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(*shape))
+
+
+def glorot_(weight: Tensor) -> None:
+    """Glorot and Bengio (2010), equation 16, on the last two axes."""
+    bound = math.sqrt(6.0 / max(1, weight.shape[-1] + weight.shape[-2]))
+    nn.init.uniform_(weight, -bound, bound)
+
+
+def project(
+    vectors: Float[Tensor, "*#batch length d_in"], weight: Float[Tensor, "*heads d_out d_in"]
+) -> Float[Tensor, "... length d_out"]:
+    """Every vector through the weight, or through its own head's weight."""
+    weight = weight.to(vectors.dtype)
+    if weight.ndim == 2:
+        return nn.functional.linear(vectors, weight)
+    return torch.einsum("...ld,...od->...lo", vectors, weight)
+
+
+def check_width(score: str, side: str, vectors: Tensor, width: int) -> None:
+    if vectors.shape[-1] != width:
+        raise ShapeError(
+            f"{side} is {vectors.shape[-1]} wide, this {score} was made with d_{side}={width}:"
+            f" pass a {side} of shape [..., {vectors.shape[-2]}, {width}]"
+        )
+
+
+class General(nn.Module, DotLike):
+    """The bilinear score q^T W k (Luong et al. 2015, arXiv 1508.04025, equation 8, "general").
+
+    Args:
+        d_query: width of the query.
+        d_key: width of the key; it may differ.
+        heads: number of heads with a W of their own; the last batch axis counts them.
+            A pair counts the last two, for grouped heads.
+
+    Attributes:
+        weight: W, of shape (d_query, d_key), or (heads, d_query, d_key).
+
+    Example:
+        >>> import torch
+        >>> General(3, 5)(torch.ones(2, 3), torch.ones(4, 5)).shape
+        torch.Size([2, 4])
+    """
+
+    def __init__(self, d_query: int, d_key: int, heads: Heads = None) -> None:
+        super().__init__()
+        self.d_query, self.d_key = d_query, d_key
+        self.weight = parameter(*leading(heads), d_query, d_key)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot_(self.weight)
+
+    def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
+        """The query or the key through W, whichever has fewer rows."""
+        check_width("General", "query", query, self.d_query)
+        check_width("General", "key", key, self.d_key)
+        if query.shape[-2] <= key.shape[-2]:
+            return project(query, self.weight.mT), key, 1.0
+        return query, project(key, self.weight), 1.0
+
+    def forward(
+        self,
+        query: Float[Tensor, "*#batch queries d_query"],
+        key: Float[Tensor, "*#batch keys d_key"],
+    ) -> Float[Tensor, "... queries keys"]:
+        return DotLike.__call__(self, query, key)
+
+    def extra_repr(self) -> str:
+        return f"d_query={self.d_query}, d_key={self.d_key}"
 
 
 class Additive(nn.Module):

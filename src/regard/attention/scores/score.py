@@ -1,17 +1,29 @@
-"""Scores that are dot products, of the vectors as they come or of normalised ones."""
+"""Scores: functions of a query and a key. Here those that are dot products of vectors."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.precision import widen
-from regard.attention.scores.products import dots
+from regard.attention.products import dots, widen
 from regard.attention.shapes import check_widths
+
+
+@runtime_checkable
+class Score(Protocol):
+    """Any callable (query, key) -> scores; the caller's own functions are scores too."""
+
+    def __call__(
+        self,
+        query: Float[Tensor, "*#batch queries d_query"],
+        key: Float[Tensor, "*#batch keys d_key"],
+        /,
+    ) -> Float[Tensor, "... queries keys"]: ...
 
 
 class DotLike(ABC):

@@ -1,0 +1,198 @@
+"""Masks of sequences of unequal lengths: padded, or side by side on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.attention.masks.mask import Mask, Reach, SpanMask, check_whole, lead, pick
+from regard.attention.shapes import Frame, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Padding(SpanMask):
+    """The first `lengths` keys of each batch entry may be read."""
+
+    lengths: Tensor
+
+    def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        lengths = self.lengths.to(frame.device, torch.int64)
+        lengths = lead(lengths, 0, frame, "lengths")[..., None]
+        return torch.zeros_like(lengths), lengths
+
+
+def padding(lengths: Int[Tensor, "*batch"] | Sequence[Any] | int) -> Mask:
+    """The first `lengths` keys of each batch entry may be read; the padding after them may not.
+
+    Args:
+        lengths: number of keys of each entry, over the leading batch axes: lengths of shape
+            (batch) serve scores of shape (batch, heads, queries, keys).
+
+    Raises:
+        TypeError: lengths that are not whole numbers.
+
+    Example:
+        >>> padding([1, 3]).dense((2,), 1, 3)
+        tensor([[[ True, False, False]],
+        <BLANKLINE>
+                [[ True,  True,  True]]])
+    """
+    lengths = torch.as_tensor(lengths)
+    check_whole("lengths", lengths)
+    return Padding(lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class Documents(Mask):
+    """A query reads the keys of its own document."""
+
+    query_ids: Tensor
+    key_ids: Tensor
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        _check("query_ids", self.query_ids, frame.queries)
+        _check("key_ids", self.key_ids, frame.keys)
+        asking = lead(self.query_ids.to(rows.device), 1, frame, "query_ids")
+        stored = lead(self.key_ids.to(rows.device), 1, frame, "key_ids")
+        return pick(asking, -1, rows).unsqueeze(-1) == pick(stored, -1, columns).unsqueeze(-2)
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        """From the first to the last key of these queries' documents."""
+        asking, stored = self.query_ids, self.key_ids
+        if stored.shape[-1] != frame.keys or asking.shape[-1] != frame.queries:
+            return super().reach(rows, frame)
+        asked = asking[..., rows.start : rows.stop]
+        own = torch.isin(stored, asked.unique()).reshape(-1, frame.keys).any(0).nonzero()
+        if not own.numel():
+            return Reach(range(0), range(0))
+        some = range(int(own[0]), int(own[-1]) + 1)
+        only = asked.reshape(-1)[0]
+        alone = bool((asked == only).all() and (stored[..., some.start : some.stop] == only).all())
+        return Reach(some, some if alone else range(0))
+
+
+def _check(name: str, ids: Tensor, length: int) -> None:
+    if ids.shape[-1] not in (1, length):
+        raise ShapeError(
+            f"{name} covers {ids.shape[-1]} positions, there are {length}:"
+            f" pass {name} of shape [..., {length}]"
+        )
+
+
+def documents(
+    query_ids: Int[Tensor, "*batch queries"], key_ids: Int[Tensor, "*other keys"] | None = None
+) -> Mask:
+    """A query reads the keys of its own document, for documents packed into one row.
+
+    Args:
+        query_ids: the document of each query, (*leading batch axes, queries).
+        key_ids: the document of each key, (*leading batch axes, keys); the queries' by default.
+
+    Raises:
+        TypeError: ids that are not whole numbers.
+
+    Example:
+        >>> import torch
+        >>> documents(torch.tensor([0, 0, 1])).dense((), 3, 3).int()
+        tensor([[1, 1, 0],
+                [1, 1, 0],
+                [0, 0, 1]], dtype=torch.int32)
+    """
+    key_ids = query_ids if key_ids is None else key_ids
+    check_whole("query_ids", query_ids)
+    check_whole("key_ids", key_ids)
+    return Documents(query_ids, key_ids)
+
+
+class SentenceSpan(NamedTuple):
+    """A sentence's queries, and the keys they read."""
+
+    rows: range
+    columns: range
+
+
+@dataclass(frozen=True)
+class Packed(SpanMask):
+    """A query reads the keys of its own sentence; lengths are those of sentences in their order."""
+
+    lengths: tuple[int, ...]
+    key_lengths: tuple[int, ...]
+
+    def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The first key of each query's sentence, and the one after its last."""
+        self._check(frame)
+        counts = torch.tensor(self.lengths, dtype=torch.int64)
+        ends = torch.tensor(self.key_lengths, dtype=torch.int64).cumsum(0)
+        starts = ends - torch.tensor(self.key_lengths, dtype=torch.int64)
+        low, high = (side.repeat_interleave(counts).to(frame.device) for side in (starts, ends))
+        return (low, high) if rows is None else (low[rows], high[rows])
+
+    def sections(self) -> list[SentenceSpan]:
+        """The sentences: blocks on the diagonal, outside of which nothing may be read."""
+        until, ends = [0, *accumulate(self.lengths)], [0, *accumulate(self.key_lengths)]
+        rows = [range(*pair) for pair in pairwise(until)]
+        columns = [range(*pair) for pair in pairwise(ends)]
+        return [SentenceSpan(*pair) for pair in zip(rows, columns, strict=True)]
+
+    def _check(self, frame: Frame) -> None:
+        for name, lengths, there in (
+            ("lengths", self.lengths, frame.queries),
+            ("key_lengths", self.key_lengths, frame.keys),
+        ):
+            if sum(lengths) != there:
+                kind = "queries" if name == "lengths" else "keys"
+                raise ShapeError(
+                    f"{name} add up to {sum(lengths)}, there are {there} {kind}:"
+                    " pass the length of every sentence on the axis"
+                )
+
+
+def packed(
+    lengths: Int[Tensor, " sentences"] | Sequence[int],
+    key_lengths: Int[Tensor, " sentences"] | Sequence[int] | None = None,
+) -> Mask:
+    """Sentences packed into one row without padding; a query reads the keys of its own sentence.
+
+    The same mask as `documents`, from lengths: the kernels compute only the blocks on the diagonal.
+    From cumulative lengths: `packed(offsets.diff())`. Joined by `&` with `causal(align="start")`,
+    each sentence is causal in itself where it has as many keys as queries.
+
+    Args:
+        lengths: queries of each sentence, in their order; they add up to all queries.
+        key_lengths: keys of each sentence; as many as its queries by default.
+
+    Raises:
+        ValueError: a length is negative, or there are more sentences of queries than of keys, or fewer.
+
+    Example:
+        >>> packed([1, 2]).dense((), 3, 3).int()
+        tensor([[1, 0, 0],
+                [0, 1, 1],
+                [0, 1, 1]], dtype=torch.int32)
+    """
+    counts = _whole(lengths)
+    others = counts if key_lengths is None else _whole(key_lengths)
+    if len(counts) != len(others):
+        raise ValueError(
+            f"there are {len(counts)} lengths and {len(others)} key_lengths:"
+            " pass one of each for every sentence"
+        )
+    return Packed(counts, others)
+
+
+def _whole(lengths: Tensor | Sequence[int]) -> tuple[int, ...]:
+    tensor = torch.as_tensor(lengths)
+    if tensor.ndim != 1 or (tensor.numel() and tensor.dtype.is_floating_point):
+        raise ValueError(
+            f"lengths have shape {list(tensor.shape)} and hold {tensor.dtype}:"
+            " pass one whole number for each sentence"
+        )
+    if bool((tensor < 0).any()):
+        raise ValueError("a length is negative: for cumulative lengths pass their differences")
+    return tuple(int(length) for length in tensor.tolist())

@@ -1,0 +1,138 @@
+"""Normalisers: the rules on unreadable keys, and the weights of softmax, of one key and of none."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+class Normaliser(ABC):
+    """Rows of scores -> rows of weights.
+
+    `rows` is the mathematics. Calling the normaliser keeps the rules around it: an unreadable key
+    weighs exactly 0 and gets no gradient, and so does a row with nothing to read.
+    """
+
+    @abstractmethod
+    def rows(self, scores: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch keys"]:
+        """Weights of rows that have something to read; unreadable keys score `lowest`."""
+
+    def lowest(self, dtype: torch.dtype) -> float:
+        """The score of unreadable keys."""
+        return -torch.inf
+
+    def __call__(
+        self,
+        scores: Float[Tensor, "*#batch queries keys"],
+        readable: Bool[Tensor, "*#batch #queries #keys"] | None = None,
+        /,
+    ) -> Float[Tensor, "... queries keys"]:
+        if scores.shape[-1] == 0 or readable is None:
+            return scores if scores.numel() == 0 else self.rows(scores)
+        nothing = ~readable.any(dim=-1, keepdim=True)
+        lowest = scores.new_full((), self.lowest(scores.dtype))
+        floor = torch.where(nothing, 0.0, lowest)
+        weights = self.rows(torch.where(readable, scores, floor))
+        return torch.where(readable, weights, 0.0)
+
+
+@dataclass(frozen=True)
+class FunctionNormaliser(Normaliser):
+    """A function of the caller's, rows -> rows, along the last axis.
+
+    To it an unreadable key scores -sqrt(largest number), -1.8e19 in float32: its exponential is 0 as
+    that of -inf is, and the gradient of a factor on it is 0 where that of one on -inf is NaN.
+    """
+
+    function: Callable[[Tensor], Tensor]
+
+    def lowest(self, dtype: torch.dtype) -> float:
+        return -math.sqrt(torch.finfo(dtype).max)
+
+    def rows(self, scores: Tensor) -> Tensor:
+        return self.function(scores)
+
+
+@dataclass(frozen=True)
+class Softmax(Normaliser):
+    """exp(s_i / T) / sum_j exp(s_j / T).
+
+    Source: Bridle 1990; the temperature T as in Hinton et al. 2015, arXiv 1503.02531, equation 1.
+
+    Args:
+        temperature: T, above 0; below 1 it sharpens, above 1 it flattens.
+
+    Example:
+        >>> import torch
+        >>> Softmax()(torch.zeros(1, 4))
+        tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.temperature, Tensor):
+            raise TypeError(
+                "temperature is a tensor: pass a number; for one that is learned,"
+                " normaliser=lambda rows: torch.softmax(rows / temperature, -1)"
+            )
+        if not self.temperature > 0:
+            raise ValueError(f"temperature is {self.temperature}: pass one above 0, or use Hard()")
+
+    def rows(self, scores: Tensor) -> Tensor:
+        if self.temperature < 1:  # dividing must not make the highest score infinite
+            scores = scores - scores.amax(-1, keepdim=True).detach()
+        return torch.softmax(scores / self.temperature if self.temperature != 1 else scores, -1)
+
+
+@dataclass(frozen=True)
+class Hard(Normaliser):
+    """Weight 1 on the key with the highest score, the first of equals; 0 on the others.
+
+    Source: Xu et al. 2015, arXiv 1502.03044, section 4.1; straight-through gradients of
+    Bengio et al. 2013, arXiv 1308.3432.
+
+    Args:
+        gradient: "none" lets no gradient reach the scores; "straight_through" gives them
+            the gradient that a softmax would.
+
+    Example:
+        >>> import torch
+        >>> Hard()(torch.tensor([[1.0, 5.0, 5.0]]))
+        tensor([[0., 1., 0.]])
+    """
+
+    gradient: Literal["none", "straight_through"] = "none"
+
+    def __post_init__(self) -> None:
+        if self.gradient not in ("none", "straight_through"):
+            raise ValueError(f'gradient is {self.gradient!r}: pass "none" or "straight_through"')
+
+    def rows(self, scores: Tensor) -> Tensor:
+        first = scores.argmax(dim=-1, keepdim=True)
+        hard = torch.zeros_like(scores, requires_grad=False).scatter(-1, first, 1.0)
+        if self.gradient == "none":
+            return hard
+        soft = torch.softmax(scores, dim=-1)
+        return hard + (soft - soft.detach())
+
+
+@dataclass(frozen=True)
+class Identity(Normaliser):
+    """The scores as the weights: linear attention (Katharopoulos et al. 2020, arXiv 2006.16236).
+
+    Example:
+        >>> import torch
+        >>> Identity()(torch.tensor([[3.0, -1.0]]))
+        tensor([[ 3., -1.]])
+    """
+
+    def rows(self, scores: Tensor) -> Tensor:
+        return scores
