@@ -20,8 +20,8 @@ from regard import files
 from regard.errors import CheckpointError, ModelError, RegardError, TrainingError
 from regard.translation import checksums, opening, settings, weights
 from regard.translation.checksums import SUMS
-from regard.translation.runs import MODEL, Run
-from regard.translation.runs.layout import UNSEEN
+from regard.translation.runs import Run
+from regard.translation.runs.layout import MODEL, UNSEEN
 from regard.translation.text.tokenizer import Tokenizer
 
 

@@ -26,15 +26,15 @@ def choose(
     format: report.Format,
 ) -> None:
     """Try all, print the table, and keep the best in the model's folder."""
-    from regard.translation import runs
     from regard.translation.aligning import choice as choices
     from regard.translation.aligning.selection import choose as search
     from regard.translation.aligning.word_attention import word_attentions
+    from regard.translation.runs.layout import ALIGNMENT
 
     gold = aligning.read_gold(path, flip=flip, limit=limit, lines=lines)
     pairs = aligning.gold_words(gold, path)
     translator = model.open()
-    place = translator.run.folder / runs.ALIGNMENT
+    place = translator.run.folder / ALIGNMENT
     if store:
         check_writable(place)
     found = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)

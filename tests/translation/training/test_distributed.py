@@ -14,7 +14,8 @@ from tests.translation.training.ranks import forked, together
 
 from regard.errors import TrainingError
 from regard.translation import checksums, weights
-from regard.translation.runs import MODEL, Run
+from regard.translation.runs import Run
+from regard.translation.runs.layout import MODEL
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare, prepare_resumed

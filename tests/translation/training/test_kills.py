@@ -16,7 +16,8 @@ from tests.translation.tiny import resumed, trainer
 from tests.translation.training.ranks import PATIENCE, forked
 
 from regard.translation import checksums
-from regard.translation.runs import MODEL, Run
+from regard.translation.runs import Run
+from regard.translation.runs.layout import MODEL
 
 # Two batches a step, a pass that ends between two of them, reports, saves and validations at odds.
 SETTINGS = (

@@ -13,7 +13,7 @@ from tests.translation.tiny import PAIRS, configuration, resumed, stop_at, train
 
 from regard.errors import TrainingError
 from regard.translation import checksums, weights
-from regard.translation.runs import MODEL
+from regard.translation.runs.layout import MODEL
 from regard.translation.text.batches import collate
 from regard.translation.training.epochs import Part
 from regard.translation.training.loop import Trainer

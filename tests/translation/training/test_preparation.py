@@ -8,7 +8,7 @@ import pytest
 from tests.translation.tiny import MODELS, PAIRS, REST, configuration, trainer
 
 from regard.errors import ConfigurationError, DataError, TrainingError
-from regard.translation.settings import parse
+from regard.translation.settings import TrainingSettings, parse
 from regard.translation.text.corpora import Pair
 from regard.translation.training.data import read_data
 from regard.translation.training.preparation import prepare, prepare_resumed
@@ -163,7 +163,7 @@ def test_validation_looks_at_a_sample_and_not_at_a_slice(tmp_path):
     tokenizers = made.run.tokenizers()
 
     def rows(seed: int, sentences: int = 100) -> list[int]:
-        sample = Validation(pairs, tokenizers, sentences=sentences, seed=seed)
+        sample = Validation(pairs, tokenizers, TrainingSettings(validate_sentences=sentences), seed)
         return [int(pair.source) for pair in sample._pairs]
 
     assert len(set(rows(1))) == 100

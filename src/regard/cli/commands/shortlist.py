@@ -57,7 +57,7 @@ def shortlist(
         raise ConfigurationError("--data is for the model's training corpora: give it, or files")
 
     from regard.translation.opening import open_runs
-    from regard.translation.runs import SHORTLIST
+    from regard.translation.runs.layout import SHORTLIST
     from regard.translation.shortlist.lexicon import ROUNDS
     from regard.translation.shortlist.making import make
     from regard.translation.text.corpora import read_pairs

@@ -54,7 +54,7 @@ class Reporter(Observer):
 
     def draw_curves(self) -> None:
         """Draw anew what metrics.jsonl holds, if it holds anything; a picture that fails stops no training."""
-        from regard.translation.runs import METRICS
+        from regard.translation.runs.layout import METRICS
         from regard.viewing import curves, figures
 
         metrics = self.folder / METRICS

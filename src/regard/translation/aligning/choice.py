@@ -21,7 +21,8 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from regard.errors import ConfigurationError, ModelError, one_line
 from regard.translation import checksums
-from regard.translation.runs import ALIGNMENT, MODEL, Run, checkpoint_sums
+from regard.translation.runs import Run
+from regard.translation.runs.layout import ALIGNMENT, MODEL, checkpoint_sums
 from regard.translation.settings import Configuration
 from regard.translation.settings.writing import toml
 

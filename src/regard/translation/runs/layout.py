@@ -1,13 +1,19 @@
-"""The files of a run folder and of its checkpoints, and their checksums."""
+"""The files of a run folder and of its checkpoints: names, checksums and tokenizers."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from regard.errors import CorruptedError
 from regard.translation import checksums
 from regard.translation.checksums import SUMS
+from regard.translation.text.tokenizer import Tokenizer
 
 MODEL = "model.safetensors"
 OPTIMISER = "optimiser.safetensors"
@@ -23,12 +29,19 @@ CHECKPOINTS = "checkpoints"
 TOKENIZERS = ("tokenizer.model", "source.model", "target.model")
 # The files that checksums.json may name: those that change the output of a model.
 SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, UNSEEN, SHORTLIST, ALIGNMENT)
+_PIECES = TypeAdapter(frozenset[str])
+_LARGEST_FILE = 64 * 2**20
 CHECKPOINT_NAME = re.compile("step-([0-9]{1,18})(-unvalidated)?")
 
 
 def checkpoint_name(step: int, unvalidated: bool = False) -> str:
     """The name of a checkpoint's folder: another one once it is validated, so that none is ever written over."""
     return f"step-{step}-unvalidated" if unvalidated else f"step-{step}"
+
+
+def tokenizer_files(joint: bool) -> tuple[str, ...]:
+    """The names of the tokenizers' files: one for both, or that of the source and that of the target."""
+    return TOKENIZERS[:1] if joint else TOKENIZERS[1:]
 
 
 def checkpoint_sums(folder: Path) -> dict[str, str]:
@@ -47,3 +60,37 @@ def folder_sums(folder: Path) -> dict[str, str]:
         return checksums.read(folder, SIGNED)
     except CorruptedError as fault:
         raise CorruptedError(f"{fault}: remove it if you trust the files beside it") from None
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The tokenizers of the source and the target; the same object when they are joint.
+
+    Attributes:
+        unseen: the source pieces that occur in no training source; empty where that was not recorded.
+    """
+
+    source: Tokenizer
+    target: Tokenizer
+    unseen: frozenset[str] = frozenset()
+
+    @classmethod
+    def open(cls, folder: Path, joint: bool, sums: Mapping[str, str]) -> Tokenizers:
+        """The tokenizers of a folder, checked against its checksums where there are any."""
+        opened = [Tokenizer.open(folder / name, sums.get(name)) for name in tokenizer_files(joint)]
+        path, found = folder / UNSEEN, frozenset[str]()
+        if UNSEEN in sums or path.exists():  # runs of earlier versions have none
+            content = checksums.content(path, sums.get(UNSEEN), _LARGEST_FILE)
+            found = checksums.parsed(_PIECES, content, path, "a list of pieces")
+        return cls(opened[0], opened[-1], found)
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    def files(self) -> dict[str, bytes]:
+        """The files that `open` reads, by name; the tokenizers come first."""
+        models = (self.source.model, self.target.model)
+        named = dict(zip(tokenizer_files(self.joint), models, strict=False))
+        unseen = json.dumps(sorted(self.unseen), ensure_ascii=False) + "\n"
+        return {**named, UNSEEN: unseen.encode()}

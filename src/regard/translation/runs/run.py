@@ -31,12 +31,12 @@ from regard.translation.runs.layout import (
     CONFIGURATION,
     MODEL,
     SHORTLIST,
-    TOKENIZERS,
     UNSEEN,
+    Tokenizers,
     checkpoint_sums,
     folder_sums,
+    tokenizer_files,
 )
-from regard.translation.runs.tokenizers import Tokenizers
 from regard.translation.settings import Configuration
 
 # The file that marks a folder of another project, and the function that opens it as a run. The function is in a package
@@ -108,8 +108,9 @@ class Run:
         return Tokenizers.open(self.folder, joint, folder_sums(self.folder))
 
     @property
-    def _tokenizers(self) -> tuple[str, ...]:
-        return TOKENIZERS[:1] if self.configuration.tokenizer.joint else TOKENIZERS[1:]
+    def _signed(self) -> list[str]:
+        """The files, other than the model, that every published run has and signs."""
+        return [CONFIGURATION, *tokenizer_files(self.configuration.tokenizer.joint)]
 
     def model(self, tokenizers: Tokenizers) -> TranslationModel:
         """The model ready for use: the published one, or else the newest checkpoint's."""
@@ -127,19 +128,14 @@ class Run:
                     f"{folder}: nothing trained yet: it has no {MODEL} and no checkpoint"
                 )
             folder, sums = newest, checkpoint_sums(newest)
-        return self.model_from(folder / MODEL, tokenizers, sums.get(MODEL))
-
-    def model_from(
-        self, path: Path, tokenizers: Tokenizers, checksum: str | None = None
-    ) -> TranslationModel:
-        """The model of one file of weights."""
+        path = folder / MODEL
         sizes = self.configuration, len(tokenizers.source), len(tokenizers.target)
         with SkipInitialisation():
             # First without memory, so that enormous sizes in a configuration are refused, not allocated.
             with torch.device("meta"):
                 shaped = build(*sizes)
             tensors = weights.load(
-                path, checksum, lambda shapes: weights.check_shapes(shaped, shapes, path)
+                path, sums.get(MODEL), lambda shapes: weights.check_shapes(shaped, shapes, path)
             )
             model = build(*sizes)
         weights.load_into(model, tensors, path)
@@ -182,7 +178,7 @@ class Run:
     def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
         """Put weights and card in the run folder for use."""
         try:
-            unsigned = {CONFIGURATION, *self._tokenizers} - folder_sums(self.folder).keys()
+            unsigned = set(self._signed) - folder_sums(self.folder).keys()
             sums = {name: checksums.of(self.folder / name) for name in unsigned}
             self._keep(MODEL, weights.dump(tensors), sums)
             files.write(self.folder / CARD, card.encode())
@@ -221,8 +217,8 @@ class Run:
         tensors = weights.load(self.folder / MODEL, folder_sums(self.folder).get(MODEL))
         if half:
             tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
-        names = [CONFIGURATION, *self._tokenizers]
-        names += [name for name in (UNSEEN, SHORTLIST) if (self.folder / name).exists()]
+        more = [name for name in (UNSEEN, SHORTLIST) if (self.folder / name).exists()]
+        names = [*self._signed, *more]
         contents = {name: self.content(name) for name in [*names, CARD]}
         with new_folder(folder) as unfinished:
             for name, content in contents.items():
@@ -248,19 +244,22 @@ class Run:
         """
         _check_writable(self.folder)
         path = self.folder / ".lock"
-        with ExitStack() as stack:
-            try:
+        made = [each for each in (self.folder, *self.folder.parents) if not os.path.exists(each)]
+        try:
+            with ExitStack() as stack:
                 with raised_as(TrainingError, f"{path}: cannot be locked"):
-                    for folder in _missing(self.folder):
-                        folder.mkdir(exist_ok=True)
-                        stack.callback(_remove_if_empty, folder)
+                    self.folder.mkdir(parents=True, exist_ok=True)
                     lock = stack.enter_context(files.locked(path))
-            except files.HeldError as fault:
-                raise TrainingError(
-                    f"{self.folder}: process {fault.holder} is training in it: "
-                    "wait for it or choose another --run"
-                ) from None
-            yield lock
+                yield lock
+        except files.HeldError as fault:
+            raise TrainingError(
+                f"{self.folder}: process {fault.holder} is training in it: "
+                "wait for it or choose another --run"
+            ) from None
+        finally:
+            for folder in made:
+                with suppress(OSError):  # something was put there
+                    folder.rmdir()
 
 
 def _check_writable(folder: Path) -> None:
@@ -278,16 +277,6 @@ def _check_writable(folder: Path) -> None:
         raise TrainingError(f"{folder}: cannot be written: {nearest} is a file, not a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
-
-
-def _missing(folder: Path) -> list[Path]:
-    """A folder and those it is in, as far as they are not there, the outermost first."""
-    return [each for each in (*reversed(folder.parents), folder) if not os.path.exists(each)]
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def _halved(name: str, tensor: torch.Tensor) -> torch.Tensor:

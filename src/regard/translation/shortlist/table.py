@@ -16,7 +16,8 @@ from torch import Tensor
 
 from regard.errors import CheckpointError, ModelError
 from regard.translation import weights
-from regard.translation.runs import SHORTLIST, Run, Tokenizers
+from regard.translation.runs import Run, Tokenizers
+from regard.translation.runs.layout import SHORTLIST
 from regard.translation.shortlist import lexicon
 from regard.translation.text.tokenizer import EOS
 

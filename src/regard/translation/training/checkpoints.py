@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from regard import files
 from regard.errors import CheckpointError, CorruptedError, TrainingError, raised_as
 from regard.translation import checksums, weights
-from regard.translation.runs import (
+from regard.translation.runs import Run
+from regard.translation.runs.layout import (
     CHECKPOINT_FILES,
     CHECKPOINTS,
     MODEL,
     OPTIMISER,
     PROGRESS,
-    Run,
     checkpoint_name,
     checkpoint_sums,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from regard.errors import CheckpointError, ConfigurationError
 from regard.translation import weights
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.runs import MODEL, Run
+from regard.translation.runs import Run
+from regard.translation.runs.layout import MODEL
 from regard.translation.settings import Configuration
 
 # These keys change no shape of a weight.

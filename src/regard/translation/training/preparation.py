@@ -10,7 +10,8 @@ import torch
 from regard.errors import ConfigurationError, DataError, TrainingError
 from regard.translation import settings
 from regard.translation.models.building import build
-from regard.translation.runs import Run, Tokenizers, checkpoint_name
+from regard.translation.runs import Run, Tokenizers
+from regard.translation.runs.layout import checkpoint_name
 from regard.translation.settings import Configuration
 from regard.translation.text.corpora import Pair
 from regard.translation.training import checkpoints, finetuning, pretrained
@@ -156,13 +157,7 @@ def _trainer(
         rank=processes.rank,
         size=processes.size,
     )
-    validation = Validation(
-        found.valid,
-        tokenizers,
-        sentences=training.validate_sentences,
-        seed=configuration.seed,
-        samples=training.validate_samples,
-    )
+    validation = Validation(found.valid, tokenizers, training, configuration.seed)
     guide = _guide(configuration, found.train, tokenizers)
     return Trainer(run, model, epochs, validation, observer, processes, guide)
 

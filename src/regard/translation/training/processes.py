@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from regard.errors import ConfigurationError, TrainingError
 
@@ -23,8 +24,6 @@ from regard.errors import ConfigurationError, TrainingError
 # connection, and torchrun ends the others.
 _PATIENCE = timedelta(days=365)
 _JOINING = timedelta(minutes=10)
-# Gradients are summed in buckets of this many numbers, so that not all of them are copied at once.
-_BUCKET = 1 << 23
 
 
 @contextmanager
@@ -74,15 +73,14 @@ class Processes:
         return self.rank == 0
 
     def sum(self, tensors: Iterable[Tensor]) -> None:
-        """Replace every tensor by its sum over the processes. All processes get the same bits."""
+        """Replace every tensor by its sum over the processes, in memory that all share. All get the same bits."""
         if self._store is None:
             return
-        for bucket in _buckets(tensors):
-            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-            with _connected():
-                dist.all_reduce(flat)
-            for tensor, part in zip(bucket, flat.split([t.numel() for t in bucket]), strict=True):
-                tensor.copy_(part.view_as(tensor))
+        added = list(tensors)
+        flat = parameters_to_vector(added)
+        with _connected():
+            dist.all_reduce(flat)
+        vector_to_parameters(flat, added)
 
     @_connected()
     def total(self, value: float) -> float:
@@ -213,14 +211,3 @@ def end_now(first: bool) -> None:
         with suppress(OSError):  # standard error may be closed, too
             os.write(2, message)
     os._exit(1)
-
-
-def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    bucket: list[Tensor] = []
-    for tensor in tensors:
-        bucket.append(tensor)
-        if sum(each.numel() for each in bucket) >= _BUCKET:
-            yield bucket
-            bucket = []
-    if bucket:
-        yield bucket

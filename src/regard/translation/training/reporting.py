@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from regard import files
 from regard.errors import ConfigurationError, TrainingError, raised_as
 from regard.files import Lock
-from regard.translation.runs import METRICS, Run
+from regard.translation.runs import Run
+from regard.translation.runs.layout import METRICS
 from regard.translation.training.progress import Progress
 
 SAMPLES = "samples.txt"

@@ -23,13 +23,11 @@ class Schedule:
     @cached_property
     def steps(self) -> int:
         """All steps. Those of `max_epochs` are an estimate: later passes may have a few more or fewer batches."""
-        settings, budgets = self._settings, []
-        if settings.max_steps:
-            budgets.append(settings.max_steps)
-        if settings.max_epochs:
-            batches = settings.max_epochs * self._epochs.batches(0)
-            budgets.append(math.ceil(batches / settings.accumulate))
-        return min(budgets)
+        settings = self._settings
+        if not settings.max_epochs:
+            return settings.max_steps
+        steps = math.ceil(settings.max_epochs * self._epochs.batches(0) / settings.accumulate)
+        return min(steps, settings.max_steps or steps)
 
     def spent(self, progress: Progress) -> bool:
         """Whether all steps or all passes have been made."""

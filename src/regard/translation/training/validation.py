@@ -12,6 +12,7 @@ from regard.translation.engines import SearchEngine, choose
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.protocol import TranslationModel, evaluating
 from regard.translation.runs import Tokenizers
+from regard.translation.settings import TrainingSettings
 from regard.translation.text.batches import Batch, collate, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Ragged
@@ -33,17 +34,15 @@ class Validation:
         self,
         pairs: Sequence[Pair],
         tokenizers: Tokenizers,
-        *,
-        sentences: int,
+        settings: TrainingSettings,
         seed: int,
-        samples: int = 0,
     ) -> None:
         random = np.random.default_rng([seed, 0x7A11D])
-        rows = np.sort(random.permutation(len(pairs))[: sentences or len(pairs)])
+        rows = np.sort(random.permutation(len(pairs))[: settings.validate_sentences or len(pairs)])
         self._pairs = [pairs[i] for i in rows]
         self._tokenizers = tokenizers
         # The samples are always the same ones, evenly spread over the set.
-        shown = min(samples, len(self._pairs))
+        shown = min(settings.validate_samples, len(self._pairs))
         self._shown = [n * len(self._pairs) // shown for n in range(shown)]
         self._source = Ragged.of(
             tokenizers.source.tagged(pair.tags).encode(pair.source) for pair in self._pairs
