@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Small = Annotated[int, Field(ge=1, le=1_000)]
@@ -22,6 +23,16 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
     )
+
+    def faults(self) -> Iterator[str]:
+        """Why these values do not fit together."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for fault in self.faults():
+            raise ValueError(fault)
+        return self
 
     def changed(self, **changes: Any) -> Self:
         """A copy with other values, which are checked."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from regard.translation.settings.base import Settings
 from regard.translation.settings.data import CorpusSettings, DataSettings, GeneratedSettings
@@ -33,46 +34,31 @@ class Configuration(Settings):
     training: TrainingSettings = TrainingSettings()
     search: SearchSettings = SearchSettings()
 
-    @model_validator(mode="after")
-    def _tied_needs_joint(self) -> Configuration:
-        if self.model.tied in ("three_way", "embeddings") and not self.tokenizer.joint:
-            raise ValueError(f'model.tied = "{self.model.tied}" needs tokenizer.joint = true')
-        return self
-
-    @model_validator(mode="after")
-    def _guide_has_links_and_a_head(self) -> Configuration:
-        guide, model = self.training.guide, self.model
+    def faults(self) -> Iterator[str]:
+        model, guide, longest = self.model, self.training.guide, self.data.longest
+        if model.tied in ("three_way", "embeddings") and not self.tokenizer.joint:
+            yield f'model.tied = "{model.tied}" needs tokenizer.joint = true'
+        if isinstance(model, TransformerSettings) and model.positions == "learned":
+            positions = model.longest
+            if positions <= longest:
+                yield (
+                    f"model.longest = {positions} must be above data.longest = {longest}: "
+                    "the model learns no positions beyond"
+                )
         linked = any(files.links is not None for files in self.data.training)
-        if (guide is not None) != linked:
-            raise ValueError(
-                "training.guide needs `links` of a corpus of data.train"
-                if guide is not None
-                else "data.train has `links`, but there is no [training.guide] to learn from them"
-            )
         if guide is None:
-            return self
+            if linked:
+                yield "data.train has `links`, but there is no [training.guide] to learn from them"
+            return
+        if not linked:
+            yield "training.guide needs `links` of a corpus of data.train"
         if isinstance(model, RecurrentSettings) and model.scheduled_sampling:
-            raise ValueError("training.guide and model.scheduled_sampling exclude each other")
+            yield "training.guide and model.scheduled_sampling exclude each other"
         layers = model.attending_layers
         if guide.layer >= layers:
-            raise ValueError(
-                f"training.guide.layer = {guide.layer}: the decoder has {layers} layers that look at the source"
-            )
+            yield f"training.guide.layer = {guide.layer}: the decoder has {layers} layers that look at the source"
         if guide.head is not None and guide.head >= model.heads:
-            raise ValueError(f"training.guide.head = {guide.head}: there are {model.heads} heads")
-        return self
-
-    @model_validator(mode="after")
-    def _positions_reach(self) -> Configuration:
-        model, longest = self.model, self.data.longest
-        if not isinstance(model, TransformerSettings) or model.positions != "learned":
-            return self
-        if model.longest <= longest:
-            raise ValueError(
-                f"model.longest = {model.longest} must be above data.longest = {longest}: "
-                "the model learns no positions beyond"
-            )
-        return self
+            yield f"training.guide.head = {guide.head}: there are {model.heads} heads"
 
 
 MODELS: dict[str, type[Settings]] = {

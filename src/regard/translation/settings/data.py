@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from regard.translation.settings.base import Count, Settings
 
@@ -50,15 +51,13 @@ class CorpusSettings(Settings):
     links: str | None = None
     """A file of word links, line for line, for `[training.guide]`. For training corpora."""
 
-    @model_validator(mode="after")
-    def _one_form(self) -> CorpusSettings:
+    def faults(self) -> Iterator[str]:
         given = [name for name in ("tsv", "source", "target") if getattr(self, name) is not None]
         if given not in (["tsv"], ["source", "target"]):
-            raise ValueError("give either `tsv`, or `source` and `target`")
+            yield "give either `tsv`, or `source` and `target`"
         for name in ("source_column", "target_column"):
             if self.tsv is None and getattr(self, name) is not None:
-                raise ValueError(f"{name} is for `tsv`: two files have no columns")
-        return self
+                yield f"{name} is for `tsv`: two files have no columns"
 
     @field_validator("tag")
     @classmethod
@@ -123,37 +122,29 @@ class DataSettings(Settings):
     attribution: str = ""
     """Where the data come from, for the model card."""
 
-    @model_validator(mode="after")
-    def _one_form(self) -> DataSettings:
+    def faults(self) -> Iterator[str]:
         if self.generated is None and not (self.training and self.validation):
-            raise ValueError("give `data.train` and `data.valid`, or `data.generated`")
+            yield "give `data.train` and `data.valid`, or `data.generated`"
         if self.generated is not None and (self.training or self.validation):
-            raise ValueError("give either `data.generated`, or `data.train` and `data.valid`")
+            yield "give either `data.generated`, or `data.train` and `data.valid`"
         tables = any(files.tsv is not None for files in (*self.training, *self.validation))
         if not tables and (self.source_column, self.target_column) != (0, 1):
-            raise ValueError("source_column and target_column are for `tsv`: no corpus is a table")
-        return self
-
-    @model_validator(mode="after")
-    def _validation_fits_training(self) -> DataSettings:
-        known = self.target_languages
+            yield "source_column and target_column are for `tsv`: no corpus is a table"
+        known, tags = self.target_languages, {each.tag for each in self.training} | {None}
         if len(known) > 1 and (odd := [name for name in known if not _LANGUAGE.fullmatch(name)]):
-            raise ValueError(
-                f"target_language {odd[0]!r}: of several, each is named by up to 32 letters, digits, _ and -"
-            )
+            yield f"target_language {odd[0]!r}: of several, each is named by up to 32 letters, digits, _ and -"
         for files in self.validation:
+            target = self.target_of(files)
             if files.links is not None:
-                raise ValueError(f"valid {files}: links are for data.train")
+                yield f"valid {files}: links are for data.train"
             if files.weight != 1:
-                raise ValueError(f"valid {files}: weight is for data.train: every pair counts once")
-            if files.tag is not None and files.tag not in {each.tag for each in self.training}:
-                raise ValueError(f"valid {files}: tag {files.tag!r} is no tag of data.train")
-            if self.target_of(files) not in known:
-                raise ValueError(
-                    f"valid {files}: target_language {self.target_of(files)!r} is none of "
-                    f"data.train's: {', '.join(known)}"
+                yield f"valid {files}: weight is for data.train: every pair counts once"
+            if files.tag not in tags:
+                yield f"valid {files}: tag {files.tag!r} is no tag of data.train"
+            if target not in known:
+                yield (
+                    f"valid {files}: target_language {target!r} is none of data.train's: {', '.join(known)}"
                 )
-        return self
 
     @property
     def training(self) -> tuple[CorpusSettings, ...]:

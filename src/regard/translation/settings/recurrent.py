@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from regard.translation.settings.base import Rate, Settings, Small, Width
 
@@ -56,39 +57,29 @@ class RecurrentSettings(Settings):
     scheduled_sampling: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Rate at which training reads the model's own words in place of the reference (arXiv 1506.03099)."""
 
-    @model_validator(mode="after")
-    def _attention_fits(self) -> RecurrentSettings:
-        if self.attention == "none":
-            return self
-        needs_one_width = self.heads == 1 and self.score in ("dot", "scaled_dot", "cosine")
-        if needs_one_width and self.decoder_width != self.memory_width:
-            raise ValueError(
+    def faults(self) -> Iterator[str]:
+        one_width = self.decoder_width == self.memory_width
+        compares = self.score in ("dot", "scaled_dot", "cosine") and self.heads == 1
+        if self.attention != "none" and compares and not one_width:
+            yield (
                 f"score {self.score!r} compares vectors of one width, but the decoder's states "
                 f"have {self.decoder_width} and the encoder's {self.memory_width}: "
                 "make them equal, or choose 'general' or 'additive'"
             )
-        if self.decoder_width % self.heads:
-            raise ValueError(
-                f"{self.heads} heads do not divide a decoder_width of {self.decoder_width}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _bridge_fits(self) -> RecurrentSettings:
-        if self.bridge == "zero" and self.attention == "none":
-            raise ValueError(
+        if self.attention != "none" and self.decoder_width % self.heads:
+            yield f"{self.heads} heads do not divide a decoder_width of {self.decoder_width}"
+        if self.attention == "none" and self.bridge == "zero":
+            yield (
                 "attention 'none' with bridge 'zero' never shows the source to the decoder: "
                 "choose bridge 'linear' or 'copy'"
             )
-        if self.bridge == "copy" and (
-            self.decoder_width != self.memory_width or self.decoder_layers != self.encoder_layers
-        ):
-            raise ValueError(
+        one_depth = self.decoder_layers == self.encoder_layers
+        if self.bridge == "copy" and not (one_width and one_depth):
+            yield (
                 "bridge 'copy' needs as many decoder as encoder layers and a decoder_width of "
                 f"{self.memory_width} (encoder_width x directions), not {self.decoder_layers} of "
                 f"{self.encoder_layers} layers and {self.decoder_width}: choose bridge 'linear'"
             )
-        return self
 
     @property
     def attending_layers(self) -> int:

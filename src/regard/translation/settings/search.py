@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -65,19 +66,13 @@ class Search(SearchSettings):
     top_p: Annotated[float, Field(ge=1e-6, le=1, allow_inf_nan=False)] = 1.0
     """When sampling, draw from the fewest pieces whose probabilities sum to this."""
 
-    @model_validator(mode="after")
-    def _fits(self) -> Search:
+    def faults(self) -> Iterator[str]:
         if self.nbest > self.beam and not self.sampling:
-            raise ValueError(
-                f"nbest {self.nbest} with beam {self.beam}: use a beam of at least {self.nbest}"
-            )
+            yield f"nbest {self.nbest} with beam {self.beam}: use a beam of at least {self.nbest}"
         if self.sampling and self.coverage_penalty:
-            raise ValueError("coverage_penalty is for beam search: leave it out, or sampling")
+            yield "coverage_penalty is for beam search: leave it out, or sampling"
         if self.coverage_penalty and self.beam == 1:
-            raise ValueError(
-                "coverage_penalty chooses among the beam's translations: use a beam of 2 or more"
-            )
-        return self
+            yield "coverage_penalty chooses among the beam's translations: use a beam of 2 or more"
 
     @model_validator(mode="wrap")
     @classmethod

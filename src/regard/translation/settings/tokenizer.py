@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from regard.translation.settings.base import Settings
 
@@ -35,8 +36,6 @@ class TokenizerSettings(Settings):
             raise ValueError('use "auto", or a number from 0.98 to 1')
         return value
 
-    @model_validator(mode="after")
-    def _sampling_needs_unigram(self) -> TokenizerSettings:
+    def faults(self) -> Iterator[str]:
         if self.sampling and self.kind != "unigram":
-            raise ValueError('sampling needs kind = "unigram": BPE has one segmentation of a word')
-        return self
+            yield 'sampling needs kind = "unigram": BPE has one segmentation of a word'

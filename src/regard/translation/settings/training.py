@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -99,11 +100,9 @@ class TrainingSettings(Settings):
             return {**table, "max_steps": 0}
         return table
 
-    @model_validator(mode="after")
-    def _ends(self) -> TrainingSettings:
+    def faults(self) -> Iterator[str]:
         if not self.max_steps and not self.max_epochs:
-            raise ValueError("give max_steps, max_epochs or both: 0 is no limit")
-        return self
+            yield "give max_steps, max_epochs or both: 0 is no limit"
 
 
 class PretrainedSettings(Settings):
@@ -116,11 +115,9 @@ class PretrainedSettings(Settings):
     frozen: bool = False
     """Whether the embeddings that have a file keep its vectors during training."""
 
-    @model_validator(mode="after")
-    def _of_something(self) -> PretrainedSettings:
+    def faults(self) -> Iterator[str]:
         if self.source is None and self.target is None:
-            raise ValueError("give `source`, `target` or both: files of word vectors")
-        return self
+            yield "give `source`, `target` or both: files of word vectors"
 
     @property
     def names(self) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
-
-from pydantic import model_validator
 
 from regard.translation.settings.base import Count, Rate, Settings, Small, Width
 
@@ -68,32 +67,17 @@ class TransformerSettings(Settings):
         """Decoder layers that read the source."""
         return self.decoder_layers
 
-    @model_validator(mode="after")
-    def _heads_fit(self) -> TransformerSettings:
-        if self.head_width is None and self.width % self.heads:
-            raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
-        if self.positions == "rotary" and (self.head_width or self.width // self.heads) % 2:
-            given = (
-                f"width {self.width} over heads {self.heads}"
-                if self.head_width is None
-                else f"head_width {self.head_width}"
-            )
-            raise ValueError(
-                f"{given} must be even for rotary positions, which turn channels in pairs"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _positions_fit(self) -> TransformerSettings:
-        if self.width % 2 and self.positions == "sinusoidal":
-            raise ValueError(f"width {self.width} must be even for sinusoidal positions")
-        if self.positions != "relative":
-            return self
-        if self.relative_buckets % 4:
-            raise ValueError(f"relative_buckets {self.relative_buckets} must be a multiple of 4")
-        if self.relative_furthest <= self.relative_buckets // 2:
-            raise ValueError(
-                f"relative_furthest {self.relative_furthest} must be above half of "
-                f"relative_buckets {self.relative_buckets}"
-            )
-        return self
+    def faults(self) -> Iterator[str]:
+        own = self.head_width
+        if own is None and self.width % self.heads:
+            yield f"width {self.width} must be a multiple of heads {self.heads}"
+        if self.positions == "rotary" and (own or self.width // self.heads) % 2:
+            given = f"head_width {own}" if own else f"width {self.width} over heads {self.heads}"
+            yield f"{given} must be even for rotary positions, which turn channels in pairs"
+        if self.positions == "sinusoidal" and self.width % 2:
+            yield f"width {self.width} must be even for sinusoidal positions"
+        buckets, furthest = self.relative_buckets, self.relative_furthest
+        if self.positions == "relative" and buckets % 4:
+            yield f"relative_buckets {buckets} must be a multiple of 4"
+        if self.positions == "relative" and furthest <= buckets // 2:
+            yield f"relative_furthest {furthest} must be above half of relative_buckets {buckets}"
