@@ -89,12 +89,14 @@ class Toy(TranslationModel):
     def logits(self, hidden: Tensor) -> Tensor:
         return hidden @ self.output + self.shift
 
-    def looks(self, source: Tensor, lengths: Tensor, target: Tensor) -> Looks:
+    def watched(
+        self, source: Tensor, lengths: Tensor, target: Tensor, only: str | None = None
+    ) -> tuple[Tensor, Looks]:
         written = self.hidden(source, lengths, target)
         scores = written @ self.meanings[source].transpose(1, 2)
         padded = torch.arange(source.shape[1]) >= lengths[:, None]
         weights = scores.masked_fill(padded.unsqueeze(1), float("-inf")).softmax(-1)
-        return {"decoder.0.cross": StoredLook(weights.unsqueeze(1))}
+        return written, {"decoder.0.cross": StoredLook(weights.unsqueeze(1))}
 
     def _next(self, words: Tensor, memory: Tensor, meaning: Tensor) -> Tensor:
         return torch.tanh(memory @ self.recurrence + self.words[words] + meaning)

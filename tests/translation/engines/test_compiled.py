@@ -12,8 +12,11 @@ import regard
 from regard.translation.engines import choose
 from regard.translation.engines.compiled.engine import CompiledEngine
 from regard.translation.engines.compiled.state import CompiledState
-from regard.translation.models.transformer import Transformer, TransformerSettings
-from regard.translation.models.transformer.state import TransformerState
+from regard.translation.models.transformer import (
+    Transformer,
+    TransformerSettings,
+    TransformerState,
+)
 
 SHAPES = {
     "pre": {},

@@ -92,24 +92,24 @@ class TranslationModel(nn.Module, ABC):
         hidden, after = self.advance(words, state)
         return self.logits(hidden), after
 
-    @abstractmethod
+    def watched(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+        only: str | None = None,
+    ) -> tuple[Float[Tensor, "batch target width"], Looks]:
+        """`hidden` and the looks of its pass, all or one; queries are the words read, keys the words looked at."""
+        raise NotImplementedError
+
     def looks(
         self,
         source: Int[Tensor, "batch source"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch target"],
     ) -> Looks:
-        """Every look of a forced translation: queries are the words read, keys the words looked at."""
-
-    def watched(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-        name: str,
-    ) -> tuple[Float[Tensor, "batch target width"], Look]:
-        """`hidden`, and one of `looks` of the same pass, for a loss of both. Raises `KeyError`: no such look."""
-        raise KeyError(name)
+        """Every look of a forced translation."""
+        return self.watched(source, lengths, target)[1]
 
 
 def own(kind: type[T], given: object) -> T:

@@ -87,8 +87,8 @@ class Objective(nn.Module):
         real = place < batch.target_lengths[:, None]
         if self.guide is None:
             return self._of_words(self.model.hidden(*read)[real], batch.target_out[real])
-        hidden, look = self.model.watched(*read, self.guide.look)
-        guided = self.guide.section.weight * self.guide.loss(look, batch)
+        hidden, looks = self.model.watched(*read, self.guide.look)
+        guided = self.guide.section.weight * self.guide.loss(looks[self.guide.look], batch)
         return self._of_words(hidden[real], batch.target_out[real]) + guided
 
     def _of_words(self, words: Tensor, targets: Tensor) -> Tensor:

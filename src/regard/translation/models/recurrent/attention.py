@@ -1,10 +1,12 @@
-"""How a decoder looks at the encoder's states: one attention of the papers, or several heads."""
+"""Encoded sentences, the decoder's state, and how it looks at them: one attention of the papers, or several heads."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, look
@@ -12,12 +14,60 @@ from regard.attention.heads import MultiHeadAttention
 from regard.attention.looks.look import Look
 from regard.attention.memory.heads import HeadMemory
 from regard.attention.scores import Score, build, prepare
-from regard.translation.models.recurrent.source import Source
+from regard.translation.models.recurrent.cells import CellState
 from regard.translation.settings.recurrent import RecurrentSettings
 
-__all__ = ["CrossAttention", "HeadsAttention", "OneAttention", "new_attention"]
-
 States = Float[Tensor, "batch source d_memory"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The encoded sentences, one row each.
+
+    Attributes:
+        states: The encoder's states, the values of attention.
+        keys: The keys of attention: a tensor as `regard.attention.scores.prepare` leaves it, or the
+            `HeadMemory` of `MultiHeadAttention.remember`; None without attention.
+        readable: True where a sentence has a word; None where every position has one.
+        first: The decoder's first state, a layer.
+    """
+
+    states: Float[Tensor, "batch source d_memory"]
+    keys: Any
+    readable: Bool[Tensor, "batch 1 source"] | None
+    first: tuple[CellState, ...]
+
+    def select(self, rows: Int[Tensor, " kept"]) -> Source:
+        """These rows, in this order; a row may be taken twice."""
+        keys = self.keys
+        if keys is not None:
+            keys = keys.select(rows) if isinstance(keys, HeadMemory) else keys[rows]
+        readable = None if self.readable is None else self.readable[rows]
+        return Source(self.states[rows], keys, readable, _select(self.first, rows))
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """The decoder between two words.
+
+    Attributes:
+        layers: The state of every layer.
+        feed: An input of the next step from the step before, besides its state; None where there is none.
+        source: The sentences it reads.
+    """
+
+    layers: tuple[CellState, ...]
+    feed: Float[Tensor, "batch d_feed"] | None
+    source: Source
+
+    def select(self, rows: Int[Tensor, " kept"]) -> DecoderState:
+        """These rows, in this order; a row may be taken twice."""
+        feed = None if self.feed is None else self.feed[rows]
+        return DecoderState(_select(self.layers, rows), feed, self.source.select(rows))
+
+
+def _select(layers: tuple[CellState, ...], rows: Tensor) -> tuple[CellState, ...]:
+    return tuple(tuple(part[rows] for part in layer) for layer in layers)
 
 
 class CrossAttention(nn.Module, ABC):
@@ -50,19 +100,16 @@ class OneAttention(CrossAttention):
         return keys
 
     def forward(self, query: Tensor, source: Source) -> Tensor:
-        keys, score = self._prepared(source)
-        return attend(query, keys, source.states, score=score, mask=source.readable)
+        score, mask = self._score(source), source.readable
+        return attend(query, source.keys, source.states, score=score, mask=mask)
 
     def look(self, query: Tensor, source: Source) -> Look:
-        keys, score = self._prepared(source)
         mask = None if source.readable is None else source.readable[:, None]
-        return look(query[:, None], keys[:, None], score=score, mask=mask)
+        return look(query[:, None], source.keys[:, None], score=self._score(source), mask=mask)
 
-    def _prepared(self, source: Source) -> tuple[Tensor, Score]:
-        if not isinstance(source.keys, Tensor):
-            raise TypeError("this source was not encoded for a single attention")
-        score, _ = prepare(self.score, source.states[:0])
-        return source.keys, score
+    def _score(self, source: Source) -> Score:
+        """The score of keys that are prepared."""
+        return prepare(self.score, source.states[:0])[0]
 
 
 class HeadsAttention(CrossAttention):
@@ -80,8 +127,7 @@ class HeadsAttention(CrossAttention):
         return context
 
     def look(self, query: Tensor, source: Source) -> Look:
-        keys = source.keys if isinstance(source.keys, HeadMemory) else None
-        return self.heads.read(query, memory=keys, mask=source.readable)[1]
+        return self.heads.read(query, memory=source.keys, mask=source.readable)[1]
 
 
 def new_attention(settings: RecurrentSettings) -> CrossAttention:

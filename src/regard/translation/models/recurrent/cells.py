@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from regard.translation.settings.recurrent import CellName
 
-__all__ = ["Cell", "CellState", "GRUCell", "LSTMCell", "cells", "new_cell"]
-
 CellState = tuple[Tensor, ...]  # (state,) of a GRU, (state, memory) of an LSTM; each (batch, width)
 
 
@@ -54,11 +52,6 @@ class Cell(nn.Module, ABC):
     def nothing(self, like: Tensor, rows: int) -> CellState:
         """The state before anything was read: 0."""
         return tuple(like.new_zeros(rows, self.d_state) for _ in range(self.parts))
-
-    def project(self, inputs: Float[Tensor, "*batch d_input"]) -> Float[Tensor, "*batch gates"]:
-        """The part of the gates that comes from the input."""
-        projected: Tensor = self.input_projection(inputs)
-        return projected
 
     def given(self, projected: Tensor, feed: Tensor | None) -> Tensor:
         """The part that comes from the input and the feed."""
@@ -132,3 +125,12 @@ def new_cell(name: CellName, d_input: int, d_state: int, d_feed: int = 0) -> Cel
 def cells(modules: nn.ModuleList) -> list[Cell]:
     """The cells of a list of modules."""
     return [module for module in modules if isinstance(module, Cell)]
+
+
+def new_linear(d_input: int, d_output: int, bias: bool = True) -> nn.Linear:
+    """A linear map with Glorot's uniform weights and a bias of 0."""
+    linear = nn.Linear(d_input, d_output, bias=bias)
+    nn.init.xavier_uniform_(linear.weight)
+    if bias:
+        nn.init.zeros_(linear.bias)
+    return linear

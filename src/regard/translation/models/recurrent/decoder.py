@@ -1,4 +1,4 @@
-"""The base class of recurrent decoders: layers of cells, run word by word."""
+"""Recurrent decoders: layers of cells, run word by word, which look before they step, after it, or not at all."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout, keep
-from regard.attention.looks.look import Look
-from regard.attention.memory.heads import HeadMemory
-from regard.translation.models.recurrent.attention import CrossAttention
-from regard.translation.models.recurrent.cells import CellState, cells, new_cell
-from regard.translation.models.recurrent.linear import new_linear
-from regard.translation.models.recurrent.source import DecoderState, Source
+from regard.translation.models.recurrent.attention import (
+    CrossAttention,
+    DecoderState,
+    Source,
+    new_attention,
+)
+from regard.translation.models.recurrent.cells import CellState, cells, new_cell, new_linear
 from regard.translation.settings.recurrent import RecurrentSettings
-
-__all__ = ["Decoder", "FixedVectorDecoder", "new_output_projection"]
 
 Words = Float[Tensor, "target batch d_word"]
 Hidden = Float[Tensor, "target batch width"]
@@ -46,10 +45,6 @@ class Decoder(nn.Module, ABC):
         )
         self.dropout = Dropout(settings.dropout)
 
-    def keys(self, states: Float[Tensor, "batch source d_memory"]) -> Tensor | HeadMemory | None:
-        """The keys of its attention, computed once a sentence."""
-        return None if self.attention is None else self.attention.keys(states)
-
     def start(self, source: Source) -> DecoderState:
         """Before the first word."""
         return DecoderState(source.first, self.first_feed(source), source)
@@ -58,26 +53,9 @@ class Decoder(nn.Module, ABC):
         """The feed of the first step."""
         return None
 
-    def forward(self, words: Words, source: Source) -> Hidden:
-        """The output layer's input after each word of a known translation."""
-        return self.unroll(words, source)[0]
-
-    def look(self, words: Words, source: Source) -> Look | None:
-        """The look of a known translation; None without attention."""
-        if self.attention is None:
-            return None
-        return self.attention.look(self.unroll(words, source)[1], source)
-
-    def contexts(self, queries: Queries, source: Source) -> Float[Tensor, "batch target d_memory"]:
-        """The contexts of these queries."""
-        if self.attention is None:
-            raise TypeError("a decoder without attention reads no contexts")
-        contexts: Tensor = self.attention(queries, source)
-        return contexts
-
     @abstractmethod
     def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
-        """The output layer's input and the attention's queries, for all steps."""
+        """The output layer's input and the attention's queries, for all steps of a known translation."""
 
     @abstractmethod
     def step(
@@ -87,7 +65,8 @@ class Decoder(nn.Module, ABC):
 
     def project(self, words: Float[Tensor, "*batch d_word"]) -> Float[Tensor, "*batch gates"]:
         """The words' part of the lowest layer's gates."""
-        return cells(self.cells)[0].project(words)
+        projected: Tensor = cells(self.cells)[0].input_projection(words)
+        return projected
 
     def noises(self, words: Words) -> Iterator[list[Tensor]]:
         """For each step the dropout between the layers, drawn for all steps at once."""
@@ -120,7 +99,7 @@ class Decoder(nn.Module, ABC):
         for index, (cell, state) in enumerate(zip(cells(self.cells), layers, strict=True)):
             if index:
                 below = after[-1][0]
-                projected = cell.project(below * noises[index - 1] if noises else below)
+                projected = cell.input_projection(below * noises[index - 1] if noises else below)
             after.append(cell(projected, state, None if index else feed))
         return tuple(after)
 
@@ -143,6 +122,91 @@ class FixedVectorDecoder(Decoder):
         noise = next(self.noises(words[None]))
         layers = self.advance(self.project(words), state.layers, None, noise)
         return self.output_projection(layers[-1][0]), DecoderState(layers, None, state.source)
+
+
+class BahdanauDecoder(Decoder):
+    """Look with the state before, then step.
+
+    ``c_i = attend(s_{i-1}, h)``, ``s_i = cell([y_{i-1} ; c_i], s_{i-1})``,
+    ``t_i = tanh(W [s_i ; c_i ; y_{i-1}] + b)``
+
+    Bahdanau et al. (arXiv 1409.0473, sections 3.1 and A.2.2); their deep output t_i is a maxout
+    layer, ours a tanh of half the work. With several layers the top one asks and the lowest one
+    reads the context.
+    """
+
+    attention: CrossAttention
+
+    def __init__(self, settings: RecurrentSettings) -> None:
+        super().__init__(settings, new_attention(settings), d_feed=settings.memory_width)
+        read = settings.decoder_width + settings.memory_width + settings.embedding_width
+        self.readout = new_linear(read, settings.hidden_width)
+
+    def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
+        layers, queries, contexts, states = source.first, [], [], []
+        for projected, noise in zip(self.project(words), self.noises(words), strict=True):
+            queries.append(layers[-1][0])
+            contexts.append(self.attention(queries[-1][:, None], source)[:, 0])
+            layers = self.advance(projected, layers, contexts[-1], noise)
+            states.append(layers[-1][0])
+        read = torch.cat([torch.stack(states), torch.stack(contexts), words], dim=-1)
+        return torch.tanh(self.readout(read)), torch.stack(queries, dim=1)
+
+    def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        context = self.attention(state.layers[-1][0][:, None], state.source)[:, 0]
+        noise = next(self.noises(words[None]))
+        layers = self.advance(self.project(words), state.layers, context, noise)
+        read = torch.cat([layers[-1][0], context, words], dim=-1)
+        return torch.tanh(self.readout(read)), DecoderState(layers, None, state.source)
+
+
+class LuongDecoder(Decoder):
+    """Step, then look with the state after.
+
+    ``s_i = cell([y_{i-1} ; a_{i-1}], s_{i-1})``, ``c_i = attend(s_i, h)``,
+    ``a_i = tanh(W [c_i ; s_i])``
+
+    Luong et al. (arXiv 1508.04025, equation 5 and section 3.3; their h-tilde is our a). Without
+    input feeding the attentional vector a is not fed back, and all steps look at once.
+    """
+
+    attention: CrossAttention
+
+    def __init__(self, settings: RecurrentSettings) -> None:
+        width = settings.decoder_width
+        d_feed = width if settings.input_feeding else 0
+        super().__init__(settings, new_attention(settings), d_feed)
+        self.input_feeding = settings.input_feeding
+        self.attentional = new_linear(settings.memory_width + width, width, bias=False)
+        self.output_projection = new_output_projection(settings)
+
+    def first_feed(self, source: Source) -> Tensor | None:
+        return torch.zeros_like(source.first[-1][0]) if self.input_feeding else None
+
+    def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
+        feed = self.first_feed(source)
+        if feed is None:
+            queries = self.states(words, source).transpose(0, 1)
+            vector = self._attentional(queries, source).transpose(0, 1)
+            return self.output_projection(vector), queries
+        layers, states, vectors = source.first, [], []
+        for projected, noise in zip(self.project(words), self.noises(words), strict=True):
+            layers = self.advance(projected, layers, feed, noise)
+            states.append(layers[-1][0])
+            feed = self._attentional(states[-1][:, None], source)[:, 0]
+            vectors.append(feed)
+        return self.output_projection(torch.stack(vectors)), torch.stack(states, dim=1)
+
+    def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        noise = next(self.noises(words[None]))
+        layers = self.advance(self.project(words), state.layers, state.feed, noise)
+        vector = self._attentional(layers[-1][0][:, None], state.source)[:, 0]
+        feed = vector if self.input_feeding else None
+        return self.output_projection(vector), DecoderState(layers, feed, state.source)
+
+    def _attentional(self, states: Tensor, source: Source) -> Tensor:
+        context = self.attention(states, source)
+        return torch.tanh(self.attentional(torch.cat([context, states], dim=-1)))
 
 
 def new_output_projection(settings: RecurrentSettings) -> nn.Module:

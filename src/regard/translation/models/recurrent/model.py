@@ -7,18 +7,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
-from regard.attention.looks.look import Look
 from regard.translation.models.protocol import Looks, State, TranslationModel, own
-from regard.translation.models.recurrent.bahdanau import BahdanauDecoder
-from regard.translation.models.recurrent.bridge import Bridge
-from regard.translation.models.recurrent.decoder import Decoder, FixedVectorDecoder
-from regard.translation.models.recurrent.encoder import Encoder
-from regard.translation.models.recurrent.luong import LuongDecoder
-from regard.translation.models.recurrent.packing import Packing
-from regard.translation.models.recurrent.source import DecoderState, Source
+from regard.translation.models.recurrent.attention import DecoderState, Source
+from regard.translation.models.recurrent.decoder import (
+    BahdanauDecoder,
+    Decoder,
+    FixedVectorDecoder,
+    LuongDecoder,
+)
+from regard.translation.models.recurrent.encoder import Bridge, Encoder, Packing
 from regard.translation.settings.recurrent import AttentionName, RecurrentSettings
-
-__all__ = ["RecurrentModel"]
 
 DECODERS: dict[AttentionName, type[Decoder]] = {
     "bahdanau": BahdanauDecoder,
@@ -93,8 +91,9 @@ class RecurrentModel(TranslationModel):
     def encode(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> Source:
         packing = Packing.of(lengths, source.shape[1])
         states, last = self.encoder(self.dropout(self.source_embedding(source)), packing)
-        states = self.dropout(states)
-        return Source(states, self.decoder.keys(states), packing.here, self.bridge(last))
+        states, attention = self.dropout(states), self.decoder.attention
+        keys = None if attention is None else attention.keys(states)
+        return Source(states, keys, packing.here, self.bridge(last))
 
     def hidden(
         self,
@@ -105,7 +104,7 @@ class RecurrentModel(TranslationModel):
         encoded = self.encode(source, lengths)
         if self.training and self.settings.scheduled_sampling:
             return self._sampled(encoded, target)
-        hidden: Tensor = self.dropout(self.decoder(self._words(target.t()), encoded))
+        hidden: Tensor = self.dropout(self.decoder.unroll(self._words(target.t()), encoded)[0])
         return hidden.transpose(0, 1)
 
     def begin(
@@ -119,28 +118,19 @@ class RecurrentModel(TranslationModel):
         hidden, after = self.decoder.step(self._words(words), own(DecoderState, state))
         return self.dropout(hidden), after
 
-    def looks(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-    ) -> Looks:
-        look = self.decoder.look(self._words(target.t()), self.encode(source, lengths))
-        return {} if look is None else {LOOK: look}
-
     def watched(
         self,
         source: Int[Tensor, "batch source"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch target"],
-        name: str,
-    ) -> tuple[Float[Tensor, "batch target width"], Look]:
+        only: str | None = None,
+    ) -> tuple[Float[Tensor, "batch target width"], Looks]:
         encoded = self.encode(source, lengths)
         states, queries = self.decoder.unroll(self._words(target.t()), encoded)
-        if name != LOOK or self.decoder.attention is None:
-            raise KeyError(name)
-        hidden: Tensor = self.dropout(states)
-        return hidden.transpose(0, 1), self.decoder.attention.look(queries, encoded)
+        hidden, attention = self.dropout(states).transpose(0, 1), self.decoder.attention
+        if attention is None or only not in (None, LOOK):
+            return hidden, {}
+        return hidden, {LOOK: attention.look(queries, encoded)}
 
     def _words(self, words: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_word"]:
         embedded: Tensor = self.dropout(self.target_embedding(words))

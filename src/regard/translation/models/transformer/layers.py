@@ -1,10 +1,13 @@
-"""The layers of a translating Transformer: blocks whose attention can be watched, and their steps."""
+"""The layers of a translating Transformer: blocks whose attention can be watched, their steps and their state."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.blocks import Residual, TransformerBlock
@@ -12,30 +15,48 @@ from regard.attention.heads import HeadMemory, MultiHeadAttention
 from regard.attention.masks import causal
 from regard.attention.positions import Rotary
 from regard.translation.models.protocol import Looks
-from regard.translation.models.transformer.state import Sources, TransformerEncoded
 from regard.translation.settings.transformer import TransformerSettings
 
 
+class TransformerEncoded(NamedTuple):
+    """The encoder's states and which of them may be read (None: all)."""
+
+    states: Float[Tensor, "batch source width"]
+    readable: Bool[Tensor, "batch 1 source"] | None
+
+
+@dataclass
+class TransformerState:
+    """Each layer's cache of past words, and its keys and values of the source sentences.
+
+    The hypotheses of a sentence are rows side by side, `each` of them for every sentence. They read
+    one memory of the source, as so many queries of it, so that a beam copies no source when its rows change places.
+    """
+
+    written: list[HeadMemory]
+    sources: list[HeadMemory]
+    readable: Bool[Tensor, "sentences 1 source"] | None
+    each: int = 1
+    position: int = 0
+
+    def select(self, rows: Int[Tensor, " kept"]) -> TransformerState:
+        selected = replace(self, written=[memory.select(rows) for memory in self.written])
+        kept, counts = torch.unique_consecutive(rows // self.each, return_counts=True)
+        selected.each = int(counts[0]) if len(counts) else 1
+        if not bool((counts == selected.each).all()):  # no longer as many: a memory for every row
+            kept, selected.each = rows // self.each, 1
+        if len(kept) < len(self.sources[0].keys) or bool((kept[1:] <= kept[:-1]).any()):
+            selected.sources = [memory.select(kept) for memory in self.sources]
+            selected.readable = None if self.readable is None else self.readable[kept]
+        return selected
+
+
+@dataclass
 class Watched:
     """Collects the looks of a forward pass, all or one, by name; without it, attention never keeps any."""
 
-    def __init__(self, only: str | None = None) -> None:
-        self.looks: Looks = {}
-        self.only = only
-
-    def keeps(self, name: str) -> bool:
-        return self.only in (None, name)
-
-    def read(
-        self,
-        name: str,
-        attention: MultiHeadAttention,
-        *what: Tensor,
-        mask: Any,
-        bias: Tensor | None,
-    ) -> Tensor:
-        reading, self.looks[name] = attention.read(*what, mask=mask, bias=bias)
-        return reading
+    only: str | None = None
+    looks: Looks = field(default_factory=dict)
 
 
 class _Layer(TransformerBlock):
@@ -69,9 +90,11 @@ class _Layer(TransformerBlock):
         bias: Tensor | None = None,
     ) -> Tensor:
         name = f"{self.name}.{name}"
-        if watched is not None and watched.keeps(name):
-            return watched.read(name, attention, *what, mask=mask, bias=bias)
-        output: Tensor = attention(*what, mask=mask, bias=bias)
+        output: Tensor
+        if watched is None or watched.only not in (None, name):
+            output = attention(*what, mask=mask, bias=bias)
+        else:
+            output, watched.looks[name] = attention.read(*what, mask=mask, bias=bias)
         return output
 
 
@@ -114,20 +137,22 @@ class DecoderLayer(_Layer):
     def step(
         self,
         x: Tensor,
-        said: HeadMemory,
+        written: HeadMemory,
         source: HeadMemory,
-        sources: Sources,
-        bias: Tensor | None = None,
+        state: TransformerState,
+        bias: Tensor | None,
     ) -> Tensor:
+        """One word a row: it is added to what was written, which it reads, and then the source."""
+
         def attend(
             name: str, attention: MultiHeadAttention, q: Tensor, *_: Any, **how: Any
         ) -> Tensor:
             if name == "self":
-                attention.remember(q, memory=said)
-                output: Tensor = attention(q, memory=said, bias=how["bias"])
+                attention.remember(q, memory=written)
+                output: Tensor = attention(q, memory=written, bias=how["bias"])
                 return output
-            together = q.view(-1, sources.each, q.shape[-1])  # the hypotheses of a sentence
-            reading: Tensor = attention(together, memory=source, mask=sources.readable)
+            together = q.view(-1, state.each, q.shape[-1])  # the hypotheses of a sentence
+            reading: Tensor = attention(together, memory=source, mask=state.readable)
             return reading.view_as(q)
 
         return self._through(x, None, attend, None, None, bias)

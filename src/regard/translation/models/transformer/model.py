@@ -7,14 +7,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.blocks import Dropout, new_norm
-from regard.attention.looks.look import Look
 from regard.attention.positions import Alibi, RelativeBias, sinusoidal
 from regard.translation.models.protocol import Looks, State, TranslationModel, own
-from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer, Watched
-from regard.translation.models.transformer.state import (
-    Sources,
+from regard.translation.models.transformer.layers import (
+    DecoderLayer,
+    EncoderLayer,
     TransformerEncoded,
     TransformerState,
+    Watched,
 )
 from regard.translation.settings.transformer import TransformerSettings
 
@@ -85,60 +85,6 @@ class Transformer(TranslationModel):
         """Whether positions are vectors added to the words, and not in the layers."""
         return self.settings.positions in ("sinusoidal", "learned")
 
-    def hidden(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-    ) -> Float[Tensor, "batch target width"]:
-        return self._decode(target, self.encode(source, lengths))
-
-    def begin(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> TransformerState:
-        encoded = self.encode(source, lengths)
-        return TransformerState(
-            [layer.self_attention.remember(encoded.states[:, :0]) for layer in self._layers()],
-            Sources(
-                [layer.cross_attention.remember(encoded.states) for layer in self._layers()],
-                encoded.readable,
-            ),
-        )
-
-    def advance(
-        self, words: Int[Tensor, " batch"], state: State
-    ) -> tuple[Float[Tensor, "batch width"], TransformerState]:
-        state = own(TransformerState, state)
-        x = self._embed(self.target_embedding, words[:, None], state.position)
-        sources = state.sources
-        bias = _bias(self.decoder_bias, x, state.position)
-        for layer, said, source in zip(self._layers(), state.said, sources.memories, strict=True):
-            x = layer.step(x, said, source, sources, bias)
-        state.position += 1
-        hidden: Tensor = self.decoder_norm(x[:, 0])
-        return hidden, state
-
-    def looks(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-    ) -> Looks:
-        watched = Watched()
-        self._decode(target, self.encode(source, lengths, watched), watched)
-        return watched.looks
-
-    def watched(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-        name: str,
-    ) -> tuple[Float[Tensor, "batch target width"], Look]:
-        watched = Watched(only=name)
-        hidden = self._decode(target, self.encode(source, lengths, watched), watched)
-        return hidden, watched.looks[name]
-
     def encode(
         self,
         source: Int[Tensor, "batch source"],
@@ -155,6 +101,48 @@ class Transformer(TranslationModel):
             x = layer(x, mask, watched, bias)
         return TransformerEncoded(self.encoder_norm(x), mask)
 
+    def hidden(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target width"]:
+        return self._decode(target, self.encode(source, lengths))
+
+    def watched(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch target"],
+        only: str | None = None,
+    ) -> tuple[Float[Tensor, "batch target width"], Looks]:
+        watched = Watched(only)
+        hidden = self._decode(target, self.encode(source, lengths, watched), watched)
+        return hidden, watched.looks
+
+    def begin(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
+    ) -> TransformerState:
+        states, readable = self.encode(source, lengths)
+        return TransformerState(
+            [layer.self_attention.remember(states[:, :0]) for layer in self._layers()],
+            [layer.cross_attention.remember(states) for layer in self._layers()],
+            readable,
+        )
+
+    def advance(
+        self, words: Int[Tensor, " batch"], state: State
+    ) -> tuple[Float[Tensor, "batch width"], TransformerState]:
+        state = own(TransformerState, state)
+        x = self._embed(self.target_embedding, words[:, None], state.position)
+        bias = _bias(self.decoder_bias, x, state.position)
+        memories = zip(self._layers(), state.written, state.sources, strict=True)
+        for layer, written, source in memories:
+            x = layer.step(x, written, source, state, bias)
+        state.position += 1
+        hidden: Tensor = self.decoder_norm(x[:, 0])
+        return hidden, state
+
     def _decode(
         self, target: Tensor, source: TransformerEncoded, watched: Watched | None = None
     ) -> Tensor:
@@ -169,22 +157,18 @@ class Transformer(TranslationModel):
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
     def _embed(self, embedding: nn.Embedding, words: Tensor, first: int = 0) -> Tensor:
-        width = self.settings.width
+        width, last = self.settings.width, first + words.shape[1]
         scale = width**0.5 if self.settings.scale_embedding else 1.0
         x = embedding(words) * scale
-        if not self.adds_positions:
-            bare: Tensor = self.dropout(x)
-            return bare
-        last = first + words.shape[1]
         if self.settings.positions == "learned":
             if last > self.settings.longest:
                 raise ValueError(
                     f"a sentence of {last} positions, this model has learned {self.settings.longest}"
                 )
-            table: Tensor = self.positions[first:last] * scale
-        else:
-            table = sinusoidal(last, width)[first:].to(x)
-        output: Tensor = self.dropout(x + table)
+            x = x + self.positions[first:last] * scale
+        elif self.settings.positions == "sinusoidal":
+            x = x + sinusoidal(last, width)[first:].to(x)
+        output: Tensor = self.dropout(x)
         return output
 
 
