@@ -8,7 +8,7 @@ import signal
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,12 +27,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Training:
-    """A configuration and the run folder of its training."""
+class _Plan:
+    """A training: its run folder, its configuration and the file of that, and the folder of its corpora."""
 
     folder: Path
     configuration: Configuration
     file: Path
+    data: Path
+    resume: bool
+    start: str | None
+    device: str
 
 
 def train(
@@ -80,7 +84,7 @@ def train(
         raise ConfigurationError(
             "--from starts a new run, --resume continues one: give one of them"
         )
-    asked = [*(changes or ()), *(["training.tensorboard=true"] if tensorboard else [])]
+    asked = (*(changes or ()), *["training.tensorboard=true"] * tensorboard)
     with Signals() as signals, ExitStack() as stack:
         check_device(device)
         from regard.translation.training import memory
@@ -90,9 +94,8 @@ def train(
         processes = stack.enter_context(joining.join(device))
         signals.patient = processes.size > 1
         with launched.first_failure_only(processes):
-            plan = _plan(config, run, resume, tuple(asked))
-            folder = _data_folder(data, plan, resume)
-            trainer, reporter = _prepare(plan, folder, processes, resume, start, stack)
+            plan = _plan(config, run, data, resume, asked, start, device)
+            trainer, reporter = _prepare(plan, processes, stack)
             if processes.any(reporter is not None and resume and _nothing_left(trainer)):
                 if reporter is not None:
                     step = trainer.progress.step
@@ -108,10 +111,12 @@ def train(
             if reporter is not None:
                 reporter.draw_curves()
                 if outcome == "stopped":
-                    _say_how_to_continue(plan, trainer, reporter, folder, device)
+                    command = launched.command(_continuing(plan))
+                    step = trainer.progress.step
+                    reporter.note(f"stopped and saved at step {step}; go on with: {command}")
                 else:
                     _finish(trainer, reporter)
-                    repeating = _repeating(plan, trainer, folder, device, start)
+                    repeating = _repeating(plan, trainer)
                     card.keep_repeating(plan.folder, repeating)
                     _say_what_next(plan, repeating)
             processes.wait()  # torchrun ends all processes when one ends
@@ -120,13 +125,41 @@ def train(
         raise typer.Exit(128 + (signals.received or signal.SIGTERM))
 
 
-def _prepare(
-    plan: _Training,
-    data: Path,
-    processes: Processes,
+def _plan(
+    config: str,
+    run: Path | None,
+    data: Path | None,
     resume: bool,
+    changes: tuple[str, ...],
     start: str | None,
-    stack: ExitStack,
+    device: str,
+) -> _Plan:
+    from regard.translation import settings
+    from regard.translation.runs import Run
+
+    file = Path(config) / "config.toml"
+    if resume and os.path.isfile(file):
+        folder = Path(config)
+        if run is not None and run.resolve() != folder.resolve():
+            raise ConfigurationError(f"--run {run}: {config} is itself the run folder to resume")
+    else:
+        file = shipped.configuration(config)
+        folder = run if run is not None else Path("runs") / file.stem
+    if resume:
+        Run.open(folder)  # raises where there is no such run, or its configuration was changed
+    configuration = settings.read(file, changes)
+    corpora_at = corpora.folder(_corpora(configuration, resume), data, file.parent)
+    return _Plan(folder, configuration, file, corpora_at, resume, start, device)
+
+
+def _corpora(configuration: Configuration, resume: bool) -> list[str]:
+    """The files that a training reads; a resumed one has read the pretrained vectors already."""
+    pretrained = None if resume else configuration.pretrained
+    return [*configuration.data.names, *(pretrained.names if pretrained else ())]
+
+
+def _prepare(
+    plan: _Plan, processes: Processes, stack: ExitStack
 ) -> tuple[Trainer, Reporter | None]:
     """The trainer of this process, and in the first one the reporter."""
     from regard.cli.output import progress
@@ -135,66 +168,26 @@ def _prepare(
 
     if plan.configuration.training.tensorboard:
         reporting.check_tensorboard()
-    lock = None
+    lock = reporter = None
     if processes.first:
         # Locked before anything is read or written, so that two trainings never write the same run.
         lock = stack.enter_context(Run(plan.folder, plan.configuration).locked())
-    reporter = stack.enter_context(progress.reporter(plan.folder)) if processes.first else None
-    observer = reporter or reporting.Observer()
-    if resume:
+        reporter = stack.enter_context(progress.reporter(plan.folder))
+    given: dict[str, Any] = {
+        "data": plan.data,
+        "observer": reporter or reporting.Observer(),
+        "processes": processes,
+    }
+    if plan.resume:
         trainer = preparation.prepare_resumed(
-            plan.folder,
-            configuration=plan.configuration,
-            data=data,
-            observer=observer,
-            processes=processes,
+            plan.folder, configuration=plan.configuration, **given
         )
     else:
-        trainer = preparation.prepare(
-            plan.configuration,
-            plan.folder,
-            data=data,
-            observer=observer,
-            processes=processes,
-            start=None if start is None else Run.open(shipped.models().get(start, Path(start))),
-        )
+        name = plan.start
+        start = None if name is None else Run.open(shipped.models().get(name, Path(name)))
+        trainer = preparation.prepare(plan.configuration, plan.folder, start=start, **given)
     trainer.lock = lock
     return trainer, reporter
-
-
-def _plan(config: str, run: Path | None, resume: bool, changes: tuple[str, ...]) -> _Training:
-    from regard.translation import settings
-    from regard.translation.runs import Run
-
-    own = Path(config) / "config.toml"
-    if resume and os.path.isfile(own):
-        if run is not None and run.resolve() != Path(config).resolve():
-            raise ConfigurationError(f"--run {run}: {config} is itself the run folder to resume")
-        Run.open(Path(config))  # raises where its configuration was changed
-        return _Training(Path(config), settings.read(own, changes), own)
-    file = shipped.configuration(config)
-    folder = run if run is not None else Path("runs") / file.stem
-    if resume:
-        Run.open(folder)  # raises with its name when there is no such run
-    return _Training(folder, settings.read(file, changes), file)
-
-
-def _data_folder(given: Path | None, plan: _Training, resume: bool) -> Path:
-    """The folder of the corpora: the given one, else the first place that has them all."""
-    named = [*plan.configuration.data.names]
-    pretrained = plan.configuration.pretrained
-    if pretrained is not None and not resume:  # a resumed run has read them already
-        named += pretrained.names
-    return corpora.folder(named, given, plan.file.parent)
-
-
-def _found_again(plan: _Training, data: Path) -> bool:
-    """Whether `--resume` finds the corpora there without --data."""
-    resumed = _Training(plan.folder, plan.configuration, plan.folder / "config.toml")
-    try:
-        return _data_folder(None, resumed, resume=True) == data
-    except DataError:
-        return False
 
 
 def _nothing_left(trainer: Trainer) -> bool:
@@ -228,32 +221,24 @@ def _finish(trainer: Trainer, reporter: Reporter) -> None:
     )
 
 
-def _say_how_to_continue(
-    plan: _Training, trainer: Trainer, reporter: Reporter, data: Path, device: str
-) -> None:
-    again = ["train", str(plan.folder), "--resume"]
-    if plan.configuration.data.generated is None and not _found_again(plan, data):
-        again += ["--data", str(data)]
-    if device != "cpu":
-        again += ["--device", device]
-    command = launched.command(again)
-    reporter.note(f"stopped and saved at step {trainer.progress.step}; go on with: {command}")
+def _continuing(plan: _Plan) -> list[str]:
+    """The command that continues a training. It names the corpora if they would not be found without --data."""
+    try:
+        names = _corpora(plan.configuration, resume=True)
+        found = corpora.folder(names, None, plan.folder) == plan.data
+    except DataError:
+        found = False
+    return ["train", str(plan.folder), "--resume", *_places(plan, named=not found)]
 
 
-def _repeating(
-    plan: _Training, trainer: Trainer, data: Path, device: str, start: str | None
-) -> str | None:
+def _repeating(plan: _Plan, trainer: Trainer) -> str | None:
     """The command that trains the same model again; None where several commands trained it."""
     if len(card.commands(plan.folder)) > 1:
         return None
     training = plan.configuration.training
     command = ["train", str(plan.folder / "config.toml"), "--run", f"{plan.folder}-again"]
-    if plan.configuration.data.generated is None:
-        command += ["--data", str(data)]
-    if device != "cpu":
-        command += ["--device", device]
-    if start is not None:
-        command += ["--from", start]
+    command += _places(plan, named=True)
+    command += [] if plan.start is None else ["--from", plan.start]
     # These were measured, and another measurement may give other values.
     if training.precision == "auto":
         command += ["--set", f"training.precision={trainer.progress.precision}"]
@@ -262,16 +247,21 @@ def _repeating(
     return launched.command(command)
 
 
-def _say_what_next(plan: _Training, repeating: str | None) -> None:
+def _places(plan: _Plan, *, named: bool) -> list[str]:
+    named = named and plan.configuration.data.generated is None
+    data = ["--data", str(plan.data)] if named else []
+    return data + (["--device", plan.device] if plan.device != "cpu" else [])
+
+
+def _say_what_next(plan: _Plan, repeating: str | None) -> None:
     from regard.translation.text.generated import generate
 
     model = shlex.quote(str(plan.folder))
-    data = plan.configuration.data
-    if data.generated is not None:
-        (pair,) = generate(data.generated.task, plan.configuration.seed, 1, "test")
+    generated = plan.configuration.data.generated
+    text, test = '"..."', "--source FILE --target FILE"
+    if generated is not None:
+        (pair,) = generate(generated.task, plan.configuration.seed, 1, "test")
         text, test = shlex.quote(pair.source), "--generated"
-    else:
-        text, test = '"..."', "--source FILE --target FILE"
     again = repeating or f"see {shlex.quote(str(plan.folder / card.COMMANDS))}"
     report.say(
         f"Next:\n  regard translate --model {model} {text} --look\n"
