@@ -20,18 +20,7 @@ UNUSED = 30.0  # days
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write a file as `replacing` does.
-
-    Args:
-        path: where the file goes; one that is there is replaced. A link is followed within its folder.
-        content: the bytes of the file.
-
-    Returns:
-        The path.
-
-    Raises:
-        OSError: it cannot be written; the error names `path`, and the old file is unchanged.
-    """
+    """Write a file as `replacing` does, and return its path."""
     with replacing(path) as unfinished, open(unfinished, "xb") as file:
         file.write(content)
     return Path(path)

@@ -46,23 +46,19 @@ def decode(
 
 def parse(text: str, name: str = "configuration", changes: tuple[str, ...] = ()) -> Configuration:
     """The configuration written in TOML text (see `read`)."""
-    table = _toml(text, name)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > _MOST_DOTS:
+            raise ConfigurationError(f"{name}:{number}: more than {_MOST_DOTS} dots in one line")
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as fault:
+        raise ConfigurationError(f"{name}: not valid TOML: {fault}") from None
     for change in changes:
         _apply(table, change)
     try:
         return Configuration.model_validate(table)
     except ValidationError as fault:
         raise ConfigurationError(*(_explain(e, name) for e in fault.errors()[:5])) from None
-
-
-def _toml(text: str, name: str) -> dict[str, Any]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.count(".") > _MOST_DOTS:
-            raise ConfigurationError(f"{name}:{number}: more than {_MOST_DOTS} dots in one line")
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as fault:
-        raise ConfigurationError(f"{name}: not valid TOML: {fault}") from None
 
 
 def _apply(table: dict[str, Any], change: str) -> None:

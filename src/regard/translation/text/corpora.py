@@ -126,7 +126,13 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
     """The lines of an open binary stream, decoded strictly (see `read_lines`)."""
     for number, raw in enumerate(raw_lines(file, name), start=1):
         line = raw.removeprefix(BOM) if number == 1 else raw
-        yield _decode(line.removesuffix(b"\n").removesuffix(b"\r"), name, number)
+        try:
+            yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
+        except UnicodeDecodeError as fault:
+            raise DataError(
+                f"{name}:{number}: byte {fault.start + 1} of the line (0x{line[fault.start]:02x}) is not UTF-8: "
+                "convert the file to UTF-8 or mend the line"
+            ) from None
 
 
 def raw_lines(file: BinaryIO, name: str, longest: int = LONGEST_LINE) -> Iterator[bytes]:
@@ -234,13 +240,3 @@ def _refuse_foreign(raw: bytes, name: str) -> None:
 
 def _letters(text: str) -> int:
     return sum("!" <= character <= "~" for character in text)
-
-
-def _decode(raw: bytes, name: str, number: int) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as fault:
-        raise DataError(
-            f"{name}:{number}: byte {fault.start + 1} of the line (0x{raw[fault.start]:02x}) is not UTF-8: "
-            "convert the file to UTF-8 or mend the line"
-        ) from None

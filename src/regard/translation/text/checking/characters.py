@@ -41,11 +41,6 @@ def troubles(text: str) -> Iterator[tuple[str, int]]:
         yield NOT_NFC, next((place for place, (ours, its) in both if ours != its), 0)
 
 
-def precomposed(text: str) -> bool:
-    """Whether a text has characters that NFD would take apart."""
-    return not text.isascii() and not unicodedata.is_normalized("NFD", text)
-
-
 def _was_utf8(run: str) -> bool:
     """Whether characters, taken as bytes, are the UTF-8 of Latin letters or punctuation.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from array import array
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
@@ -166,6 +167,6 @@ def _decoded(raw: bytes, where: str, findings: Findings, forms: set[str]) -> str
             if kind == characters.NOT_NFC:
                 forms.add("decomposed")
             findings.add("warning", kind, f"{where}:{len(text[:place].encode()) + 1}")
-        if characters.precomposed(text):
+        if not unicodedata.is_normalized("NFD", text):
             forms.add("composed")
     return text

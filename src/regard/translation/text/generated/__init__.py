@@ -62,7 +62,9 @@ def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pai
     tries = 0
     while len(pairs) < count:
         pair = TASKS[task](dice)
-        if _twentieth(pair.source) in SPLITS[split]:
+        # The same for DIENSTAG and Dienstag.
+        digest = hashlib.sha256(pair.source.casefold().encode()).digest()
+        if int.from_bytes(digest[:8], "big") % 20 in SPLITS[split]:
             pairs.setdefault(pair.source, pair)
         tries += 1
         if tries == 100 * (count + 10):
@@ -70,9 +72,3 @@ def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pai
                 f"{task} holds too few different {split} pairs: {len(pairs)} found, {count} asked"
             )
     return list(pairs.values())
-
-
-def _twentieth(source: str) -> int:
-    """The twentieth of all sources that this one is in, from 0; the same for DIENSTAG and Dienstag."""
-    digest = hashlib.sha256(source.casefold().encode()).digest()
-    return int.from_bytes(digest[:8], "big") % 20
