@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from regard.attention.heads import Merge, Norm, group_heads, head_widths
+from regard.attention.heads import Merge, Norm, head_widths
 from regard.attention.names import unknown
 
 __all__ = ["Cost", "attention_cost"]
@@ -96,21 +96,21 @@ def attention_cost(
         >>> cost.parameters, cost.operations["score"]
         (1048576, 102400)
     """
-    width = head_widths(d_query, heads, d_key, d_value, d_head, d_head_value, d_output, merge)
+    width = head_widths(
+        d_query, heads, d_key, d_value, d_head, d_head_value, d_output, merge, key_heads
+    )
     keys = queries if keys is None else keys
     hidden = width["d_head"] if d_hidden is None else d_hidden
     if min(queries, keys, batch) < 0 or min(hidden, number_bytes) < 1:
         raise ValueError("a number of queries, keys or sequences is negative, or a width below 1")
     if score not in (names := get_args(ScoreName)):
         raise unknown("score", score, names)
-    key_heads = group_heads(heads, key_heads)
-    d_head, d_head_value = width["d_head"], width["d_head_value"]
-    d_merged = d_head_value * (heads if merge == "concat" else 1)
+    key_heads, d_head, d_head_value = (width[k] for k in ("key_heads", "d_head", "d_head_value"))
     projections = {
         "query_projection": (queries, width["d_query"], heads * d_head),
         "key_projection": (keys, width["d_key"], key_heads * d_head),
         "value_projection": (keys, width["d_value"], key_heads * d_head_value),
-        "output_projection": (queries, d_merged, width["d_output"]),
+        "output_projection": (queries, width["d_merged"], width["d_output"]),
     }
     parameters = sum((d_in + bias) * d_out for _, d_in, d_out in projections.values())
     parameters += {None: 0, "rms": 2 * d_head, "layer": 4 * d_head}[qk_norm]

@@ -91,23 +91,24 @@ class MultiHeadAttention(nn.Module):
         qk_norm: Norm | None = None,
     ) -> None:
         super().__init__()
-        widths = head_widths(d_query, heads, d_key, d_value, d_head, d_head_value, d_output, merge)
+        widths = head_widths(
+            d_query, heads, d_key, d_value, d_head, d_head_value, d_output, merge, key_heads
+        )
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout is {dropout}: pass a rate from 0 up to, but not, 1")
-        self.heads, self.key_heads = heads, group_heads(heads, key_heads)
+        self.heads, self.key_heads = heads, widths["key_heads"]
         self.group = heads // self.key_heads
         self.merge = merge
         self.dropout = dropout
         self.d_query, self.d_key, self.d_value = d_query, widths["d_key"], widths["d_value"]
         self.d_head, self.d_head_value = widths["d_head"], widths["d_head_value"]
         self.d_output = widths["d_output"]
-        merged = self.d_head_value * (heads if merge == "concat" else 1)
         self.query_projection = nn.Linear(d_query, heads * self.d_head, bias=bias)
         self.key_projection = nn.Linear(self.d_key, self.key_heads * self.d_head, bias=bias)
         self.value_projection = nn.Linear(
             self.d_value, self.key_heads * self.d_head_value, bias=bias
         )
-        self.output_projection = nn.Linear(merged, self.d_output, bias=bias)
+        self.output_projection = nn.Linear(widths["d_merged"], self.d_output, bias=bias)
         self.query_norm, self.key_norm = (
             None if qk_norm is None else new_norm(self.d_head, qk_norm) for _ in range(2)
         )
@@ -168,9 +169,8 @@ class MultiHeadAttention(nn.Module):
             ShapeError: If a width or a number of keys does not fit.
             ValueError: If both ``key`` or ``value`` and ``memory`` are given.
         """
-        projected = self._grouped(*self._project(query, key, value, memory, start))
-        reading = attend(*projected, **self._how(query, mask, bias))
-        return self._merge(reading)
+        arguments = self._arguments(query, key, value, mask, bias, memory, start)
+        return self._merge(attend(**arguments))
 
     def read(
         self,
@@ -184,8 +184,7 @@ class MultiHeadAttention(nn.Module):
         start: int | None = None,
     ) -> tuple[Float[Tensor, "*batch queries d_output"], Look]:
         """The output of `forward`, and the look over ``(*batch, heads, queries, keys)``."""
-        projected = self._grouped(*self._project(query, key, value, memory, start))
-        reading, look = read(*projected, **self._how(query, mask, bias))
+        reading, look = read(**self._arguments(query, key, value, mask, bias, memory, start))
         return self._merge(reading), look if self.group == 1 else look.merge_groups()
 
     def remember(
@@ -206,58 +205,68 @@ class MultiHeadAttention(nn.Module):
         Returns:
             ``memory``, grown, or a new one.
         """
-        first = 0 if memory is None else len(memory)
-        keys, values = self._project_memory(key, key if value is None else value, first)
+        start = 0 if memory is None else len(memory)
+        keys = self._project("key", key, start)
+        values = self._project("value", key if value is None else value)
         if memory is None:
             return HeadMemory(keys, values)
         memory.write(keys, values)
         return memory
 
-    def _project(
+    def _arguments(
         self,
         query: Tensor,
         key: Tensor | None,
         value: Tensor | None,
+        mask: Any,
+        bias: Tensor | None,
         memory: HeadMemory | None,
         start: int | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        _fits("query", query, self.d_query)
-        queries = self._split(self.query_projection(query), self.heads)
-        if self.query_norm is not None:
-            queries = self.query_norm(queries)
+    ) -> dict[str, Any]:
+        """The arguments of `attend`: what the heads read, and how."""
+        if memory is not None and not (key is None and value is None):
+            raise ValueError("got a memory and a key or value as well: pass one or the other")
+        if start is None:
+            new = query.shape[-2] if query.dim() > 1 else 0
+            start = 0 if memory is None else max(0, len(memory) - new)
+        queries = self._project("query", query, start)
         if memory is None:
             key = query if key is None else key
-            keys, values = self._project_memory(key, key if value is None else value)
-        elif key is not None or value is not None:
-            raise ValueError("got a memory and a key or value as well: pass one or the other")
+            keys = self._project("key", key)
+            values = self._project("value", key if value is None else value)
         else:
             keys, values = memory.keys, memory.values
-        if start is None:
-            start = 0 if memory is None else max(0, len(memory) - query.shape[-2])
-        return self._turn(queries, start), keys, values
+        if self.group > 1:  # keys of a group of 1 are never copied
+            queries = queries.unflatten(-3, (self.key_heads, self.group))
+            keys, values = keys.unsqueeze(-3), values.unsqueeze(-3)
+        return {
+            "query": queries,
+            "key": keys,
+            "value": values,
+            "score": self.score,
+            "bias": self._over_heads("bias", bias, query),
+            "mask": self._over_heads("mask", mask, query),
+            "normaliser": self.normaliser,
+            "dropout": self.dropout if self.training else 0.0,
+        }
 
-    def _project_memory(self, key: Tensor, value: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-        _fits("key", key, self.d_key)
-        _fits("value", value, self.d_value)
-        keys = self._split(self.key_projection(key), self.key_heads)
-        if self.key_norm is not None:
-            keys = self.key_norm(keys)
-        values = self._split(self.value_projection(value), self.key_heads)
-        return self._turn(keys, first), values
-
-    def _turn(self, projected: Tensor, start: int) -> Tensor:
+    def _project(self, name: str, sequence: Tensor, start: int = 0) -> Tensor:
+        """The queries, keys or values of all heads; queries and keys with their norm, and turned."""
+        projection: nn.Linear = getattr(self, f"{name}_projection")
+        if sequence.dim() < 2 or sequence.shape[-1] != projection.in_features:
+            raise ShapeError(
+                f"{name} has shape {tuple(sequence.shape)}: pass"
+                f" [..., length, {projection.in_features}],"
+                " the width that this attention was built for"
+            )
+        heads = self.heads if name == "query" else self.key_heads
+        projected: Tensor = projection(sequence).unflatten(-1, (heads, -1)).transpose(-2, -3)
+        if name == "value":
+            return projected
+        norm = self.query_norm if name == "query" else self.key_norm
+        if norm is not None:
+            projected = norm(projected)
         return projected if self.rotary is None else self.rotary(projected, start)
-
-    def _split(self, projected: Tensor, heads: int) -> Tensor:
-        width = projected.shape[-1] // heads
-        return projected.view(*projected.shape[:-1], heads, width).transpose(-2, -3)
-
-    def _grouped(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (..., key heads, group, queries, width) against keys of group 1, never copied."""
-        if self.group == 1:
-            return query, key, value
-        query = query.unflatten(-3, (self.key_heads, self.group))
-        return query, key.unsqueeze(-3), value.unsqueeze(-3)
 
     def _merge(self, reading: Tensor) -> Tensor:
         if self.group > 1:
@@ -268,15 +277,6 @@ class MultiHeadAttention(nn.Module):
             merged = reading.transpose(-2, -3).flatten(-2)
         output: Tensor = self.output_projection(merged)
         return output
-
-    def _how(self, query: Tensor, mask: Any, bias: Tensor | None) -> dict[str, Any]:
-        return {
-            "score": self.score,
-            "bias": self._over_heads("bias", bias, query),
-            "mask": self._over_heads("mask", mask, query),
-            "normaliser": self.normaliser,
-            "dropout": self.dropout if self.training else 0.0,
-        }
 
     def _over_heads(self, name: str, what: Any, query: Tensor) -> Any:
         """A tensor with batch axes but none for the heads gets one of size 1, in joined masks too."""
@@ -314,8 +314,9 @@ def head_widths(
     d_head_value: int | None = None,
     d_output: int | None = None,
     merge: str = "concat",
+    key_heads: int | None = None,
 ) -> dict[str, int]:
-    """Every width of a `MultiHeadAttention`, with the defaults filled in, or a ValueError."""
+    """Every width of a `MultiHeadAttention`, and its key heads, with the defaults filled in."""
     if merge not in ("concat", "sum"):
         raise ValueError(f'merge is {merge!r}: pass "concat" or "sum"')
     if heads < 1:
@@ -341,15 +342,11 @@ def head_widths(
     for name, width in widths.items():
         if width < 1:
             raise ValueError(f"{name} is {width}: pass a width of at least 1")
-    return widths
-
-
-def group_heads(heads: int, key_heads: int | None) -> int:
-    """The number of key heads, where it divides the heads."""
     key_heads = heads if key_heads is None else key_heads
     if key_heads < 1 or heads % key_heads:
         raise ValueError(f"key_heads is {key_heads}: pass a divisor of {heads}, the heads")
-    return key_heads
+    merged = widths["d_head_value"] * (heads if merge == "concat" else 1)
+    return widths | {"key_heads": key_heads, "d_merged": merged}
 
 
 def new_norm(width: int, kind: Norm = "layer") -> Any:
@@ -376,11 +373,3 @@ def _check_rows(name: str, plane: Tensor, query: Tensor) -> None:
         f"{name} has shape [{rows}, {keys}], a row for each of the {rows} batch entries{either}:"
         f" pass {padding}shape [{rows}, 1, {keys}] for the batch{otherwise}"
     )
-
-
-def _fits(name: str, sequence: Tensor, width: int) -> None:
-    if sequence.dim() < 2 or sequence.shape[-1] != width:
-        raise ShapeError(
-            f"{name} has shape {tuple(sequence.shape)}: pass [..., length, {width}], "
-            "the width that this attention was built for"
-        )

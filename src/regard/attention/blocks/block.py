@@ -114,15 +114,7 @@ class TransformerBlock(nn.Module):
         Raises:
             ValueError: A context without cross-attention, or cross-attention without a context.
         """
-        self._check(context)
-
-        def attend(
-            name: str, attention: MultiHeadAttention, q: Tensor, *of: Any, **how: Any
-        ) -> Tensor:
-            output: Tensor = attention(*_read_from(name, attention, q, of, how, memory), **how)
-            return output
-
-        return self._through(x, context, attend, mask, context_mask, bias)
+        return self._read(None, x, context, mask, context_mask, bias, memory)
 
     def read(
         self,
@@ -135,17 +127,38 @@ class TransformerBlock(nn.Module):
         memory: HeadMemory | None = None,
     ) -> tuple[Float[Tensor, "*batch queries width"], dict[str, Look]]:
         """The output of `forward`, and the looks: "self", and "cross" where there is one."""
-        self._check(context)
         looks: dict[str, Look] = {}
+        return self._read(looks, x, context, mask, context_mask, bias, memory), looks
+
+    def _read(
+        self,
+        looks: dict[str, Look] | None,
+        x: Tensor,
+        context: Tensor | HeadMemory | None,
+        mask: Any,
+        context_mask: Any,
+        bias: Tensor | None,
+        memory: HeadMemory | None,
+    ) -> Tensor:
+        if context is None and self.cross_attention is not None:
+            raise ValueError("this block has cross-attention: pass a context")
+        if context is not None and self.cross_attention is None:
+            raise ValueError("this block was built without cross=True: pass no context")
 
         def attend(
             name: str, attention: MultiHeadAttention, q: Tensor, *of: Any, **how: Any
         ) -> Tensor:
-            what = _read_from(name, attention, q, of, how, memory)
-            output, looks[name] = attention.read(*what, **how)
+            if name == "self" and memory is not None:
+                how["memory"] = attention.remember(q, memory=memory)
+            elif of and isinstance(of[0], HeadMemory):
+                how["memory"], of = of[0], ()
+            if looks is None:
+                output: Tensor = attention(q, *of, **how)
+            else:
+                output, looks[name] = attention.read(q, *of, **how)
             return output
 
-        return self._through(x, context, attend, mask, context_mask, bias), looks
+        return self._through(x, context, attend, mask, context_mask, bias)
 
     def _through(
         self, x: Tensor, context: Any, attend: Attend, mask: Any, context_mask: Any, bias: Any
@@ -160,27 +173,3 @@ class TransformerBlock(nn.Module):
             )
         output: Tensor = self.feed_forward_residual(x, self.feed_forward)
         return output
-
-    def _check(self, context: Any) -> None:
-        if (context is None) == (self.cross_attention is None):
-            return
-        if context is None:
-            raise ValueError("this block has cross-attention: pass a context")
-        raise ValueError("got a context, and this block was built without cross=True")
-
-
-def _read_from(
-    name: str,
-    attention: MultiHeadAttention,
-    query: Tensor,
-    context: tuple[Any, ...],
-    how: dict[str, Any],
-    memory: HeadMemory | None,
-) -> tuple[Any, ...]:
-    """The arguments of an attention; a memory goes into its keywords."""
-    if name == "self" and memory is not None:
-        attention.remember(query, memory=memory)
-        how["memory"] = memory
-    elif context and isinstance(context[0], HeadMemory):
-        how["memory"], context = context[0], ()
-    return (query, *context)
