@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from tests.journeys.commands import check_refused, run
 
-from regard.interop import cache as engine_cache
-
 pytest.importorskip("ctranslate2")
 
 TEXT = """El gato negro duerme en la silla.
@@ -22,20 +20,13 @@ Cuando llegué, ya se habían ido todos.
 ENGINE = ("--engine", "ctranslate2")
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of exported models for this test; that of compiled loops stays."""
-    monkeypatch.setattr(engine_cache, "_folder", lambda: tmp_path / "cache")
-    return tmp_path / "cache"
-
-
 def lines(*arguments: str | Path, text: bytes = TEXT) -> list[str]:
     result = run("translate", *arguments, stdin=text)
     assert result.code == 0, result
     return result.lines
 
 
-def test_it_says_what_our_own_search_says_and_exports_once(cache):
+def test_it_says_what_our_own_search_says():
     asked = ("--nbest", "2", "--scores", "--beam", "3", "--length-penalty", "0.8")
     own = lines(*asked)
     theirs = lines(*asked, *ENGINE)
@@ -44,22 +35,6 @@ def test_it_says_what_our_own_search_says_and_exports_once(cache):
         if other:
             found, expected = (float(line.split("\t")[1]) for line in (one, other))
             assert found == pytest.approx(expected, abs=2e-3)
-    (made,) = cache.iterdir()
-    when = (made / "model.bin").stat().st_mtime_ns
-    assert lines(*asked, *ENGINE) == theirs
-    assert (made / "model.bin").stat().st_mtime_ns == when
-
-
-def test_an_export_that_was_damaged_is_made_again(cache):
-    asked = ("--beam", "1")
-    expected = lines(*asked, *ENGINE)
-    (made,) = cache.iterdir()
-    path = made / "model.bin"
-    whole = path.read_bytes()
-    for damaged in (whole[: len(whole) // 2], whole[:-9] + bytes([whole[-9] ^ 64]) + whole[-8:]):
-        path.write_bytes(damaged)
-        assert lines(*asked, *ENGINE) == expected
-        assert path.read_bytes() == whole
 
 
 def test_an_exported_folder_that_was_damaged_is_refused(tmp_path):
@@ -135,9 +110,3 @@ def test_where_it_is_not_installed_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     refused = run("translate", *ENGINE, "Hola.")
     check_refused(refused, "pip install 'regard[ctranslate2]'", code=2)
-
-
-def test_where_nothing_can_be_kept_it_is_exported_for_once(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(engine_cache, "_folder", lambda: tmp_path / "file" / "cache")
-    assert lines("Hace frío.", *ENGINE) == ["It's cold."]

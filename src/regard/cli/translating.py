@@ -239,17 +239,17 @@ def open_engine(models: list[str], to: str | None, weights: WeightType) -> tuple
         ConfigurationError: ctranslate2 is not installed, or several models are given.
         ModelError: the model cannot be exported.
     """
-    from regard.interop import cache, ctranslate2
-    from regard.interop.engine import Engine
+    from regard.interop import ctranslate2
+    from regard.interop.engine import Engine, is_exported
 
     ctranslate2.library()
     if len(models) > 1:
         raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
-    if cache.is_exported(models[0]):
+    if is_exported(models[0]):
         if to is not None:
             raise ConfigurationError(
                 f"--to {to} and an exported folder do not go together: name the model it was made of"
             )
         return Engine(models[0]), ""
     translator = open_translator(models, "cpu", to)
-    return cache.cached_engine(translator, weights.value), translator.source_language
+    return Engine.of(translator, quantization=weights.value), translator.source_language

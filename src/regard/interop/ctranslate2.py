@@ -114,16 +114,22 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
     for layer_spec, layer in layers:
         own = model.decoder_bias if isinstance(layer, DecoderLayer) else model.encoder_bias
         if isinstance(own, RelativeBias):
-            _relative_bias(layer_spec.self_attention, own)
-        _self_attention(layer_spec.self_attention, layer.self_attention, layer.self_residual)
+            layer_spec.self_attention.relative_attention_bias = _array(own.weight)
+            furthest = np.dtype("int32").type(own.furthest)
+            layer_spec.self_attention.relative_attention_max_distance = furthest
+        _attention(layer_spec.self_attention, layer.self_attention, layer.self_residual)
         if isinstance(layer, DecoderLayer):
-            _cross_attention(layer_spec.attention, layer.cross_attention, layer.cross_residual)
+            _attention(layer_spec.attention, layer.cross_attention, layer.cross_residual)
         _feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_residual)
     if settings.norm == "pre":
         _norm(spec.encoder.layer_norm, model.encoder_norm)
         _norm(spec.decoder.layer_norm, model.decoder_norm)
     _linear(spec.decoder.projection, model.output)
-    spec.decoder.projection.bias = _output_bias(model)
+    bias = torch.zeros(model.output.out_features)
+    if model.output.bias is not None:
+        bias += model.output.bias.cpu()
+    bias[[PAD, BOS]] = _NEVER
+    spec.decoder.projection.bias = _array(bias)
     _vocabularies(spec, source, target)
     if model.longest is not None:
         spec.config.add_attribute(LONGEST, model.longest)
@@ -168,33 +174,14 @@ def _positions(model: Transformer) -> Any:
     return _array(sinusoidal(_POSITIONS, settings.width))
 
 
-def _output_bias(model: Transformer) -> Any:
-    bias = (
-        torch.zeros(model.output.out_features) if model.output.bias is None else model.output.bias
-    )
-    barred = bias.clone()
-    barred[[PAD, BOS]] = _NEVER
-    return _array(barred)
-
-
-def _relative_bias(spec: Any, bias: RelativeBias) -> None:
-    spec.relative_attention_bias = _array(bias.weight)
-    spec.relative_attention_max_distance = np.dtype("int32").type(bias.furthest)
-
-
-def _self_attention(spec: Any, attention: MultiHeadAttention, residual: Residual) -> None:
+def _attention(spec: Any, attention: MultiHeadAttention, residual: Residual) -> None:
     spec.queries_scale = attention.d_head**-0.5
-    three = attention.query_projection, attention.key_projection, attention.value_projection
-    _joined(spec.linear[0], *three)
-    _linear(spec.linear[1], attention.output_projection)
-    _norm(spec.layer_norm, residual.norm)
-
-
-def _cross_attention(spec: Any, attention: MultiHeadAttention, residual: Residual) -> None:
-    spec.queries_scale = attention.d_head**-0.5
-    _linear(spec.linear[0], attention.query_projection)
-    _joined(spec.linear[1], attention.key_projection, attention.value_projection)
-    _linear(spec.linear[2], attention.output_projection)
+    query, output = attention.query_projection, attention.output_projection
+    pair = attention.key_projection, attention.value_projection
+    # The projections of one input are one: of query, key and value, or of key and value across.
+    joined = [(query, *pair), (output,)] if len(spec.linear) == 2 else [(query,), pair, (output,)]
+    for linear, layers in zip(spec.linear, joined, strict=True):
+        _linear(linear, *layers)
     _norm(spec.layer_norm, residual.norm)
 
 
@@ -206,16 +193,12 @@ def _feed_forward(spec: Any, layer: FeedForward, residual: Residual) -> None:
     _norm(spec.layer_norm, residual.norm)
 
 
-def _joined(spec: Any, *layers: nn.Linear) -> None:
-    """Projections of one input as a single one, in this order."""
+def _linear(spec: Any, *layers: nn.Linear) -> None:
+    """One layer, or several as a single one, in this order."""
     spec.weight = _array(torch.cat([layer.weight for layer in layers]))
     biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     if biases:
         spec.bias = _array(torch.cat(biases))
-
-
-def _linear(spec: Any, layer: nn.Linear) -> None:
-    _joined(spec, layer)
 
 
 def _norm(spec: Any, norm: Any) -> None:

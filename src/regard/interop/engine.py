@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import torch
+from pydantic import BaseModel, Field
 
 from regard.errors import ModelError, one_line
 from regard.interop import ctranslate2 as exporter
@@ -38,7 +37,6 @@ class Engine:
     Args:
         folder: of an exported model.
         tokenizers: its tokenizers; those in the folder by default.
-        beam, length_penalty: defaults of `translate`; by default those that the model was configured for.
         workers: batches at a time; by default the number of cores that this process may use.
         compute_type: of CTranslate2: "default" computes as the weights are stored, "int8", "float32", ...
 
@@ -52,25 +50,24 @@ class Engine:
         folder: str | Path,
         tokenizers: Tokenizers | None = None,
         *,
-        beam: int | None = None,
-        length_penalty: float | None = None,
         workers: int | None = None,
         compute_type: str = "default",
     ) -> None:
         folder = Path(folder)
         checksums.check(folder)
-        said = _configuration(folder)
-        learned = _learned(said)
+        said = _Exported.read(folder)
+        learned = _LONGEST_SOURCE if said.learned_positions is None else said.learned_positions - 1
         self.longest = min(_LONGEST_SOURCE, learned)
-        own = _search(said)
-        self.search = _changed(
-            own.changed(max_length=min(own.max_length, learned)),
-            beam=beam,
-            length_penalty=length_penalty,
+        own = Search(
+            **{name: to for name, to in said.search.items() if name in Search.model_fields}
         )
+        self.search = own.changed(max_length=min(own.max_length, learned))
         self.workers = workers or _cores()
-        self.tokenizers = _tokenizers(folder) if tokenizers is None else tokenizers
-        target = self.tokenizers.target
+        if tokenizers is None:  # their checksums have been compared
+            joint = (folder / "tokenizer.model").is_file()
+            tokenizers = Tokenizers.open(folder, joint, sums={})
+        self.tokenizers = tokenizers
+        target = tokenizers.target
         self._ids = {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
         self._engine = _open(folder, self.workers, compute_type)
 
@@ -113,29 +110,23 @@ class Engine:
         """
         if isinstance(texts, str):
             raise TypeError("got one text: pass a list of sentences, [text]")
-        search = _changed(
-            search or self.search,
-            beam=beam,
-            length_penalty=length_penalty,
-            nbest=nbest,
-            no_repeat_ngram=no_repeat_ngram,
-        )
+        given = {
+            "beam": beam,
+            "length_penalty": length_penalty,
+            "nbest": nbest,
+            "no_repeat_ngram": no_repeat_ngram,
+        }
+        changes = {name: to for name, to in given.items() if to is not None}
+        search = (search or self.search).changed(**changes)
         source = self.tokenizers.source
         encoded = [source.encode(text) for text in texts]
         pieces = [source.pieces(ids[: self.longest]) for ids in encoded]
-        rows = [row for row, found in enumerate(pieces) if found]
-        lengths = torch.tensor([len(found) + 1 for found in pieces], dtype=torch.int64)
+        lengths = torch.tensor([len(each) + 1 for each in pieces], dtype=torch.int64)
         most = search.longest(lengths).tolist()
-        found = {
-            row: self._ranked(answer, search.length_penalty)[: search.nbest]
-            for row, answer in self._searched(pieces, rows, most, search).items()
-        }
+        rows = [row for row, each in enumerate(pieces) if each]
+        found = self._searched(pieces, rows, most, search)
         return [
-            replace(
-                self._translation(text, pieces[row], len(ids) - len(pieces[row]), found[row]),
-                repeats=loops(self._numbers(found[row][0][0]), ids),
-                unfinished=len(found[row][0][0]) >= most[row],
-            )
+            self._translation(text, ids, found[row], most[row], search)
             if row in found
             else Translation(text, "")
             for row, (text, ids) in enumerate(zip(texts, encoded, strict=True))
@@ -171,54 +162,57 @@ class Engine:
             found |= self._searched(pieces, again, most, search)
         return found
 
-    def _numbers(self, pieces: list[str]) -> list[int]:
-        return [self._ids[piece] for piece in pieces]
-
-    def _ranked(self, answer: Any, alpha: float) -> list[tuple[list[str], Candidate]]:
-        """The pieces and the text of each hypothesis, best first."""
-        target = self.tokenizers.target
-        ranked = [
-            (
-                tokens,
-                Candidate(
-                    text=target.decode(self._numbers(tokens)),
-                    score=total / penalty(len(tokens) + 1, alpha),
-                    log_probability=total,
-                ),
-            )
-            for tokens, total in zip(answer.hypotheses, answer.scores, strict=True)
-        ]
-        return sorted(ranked, key=lambda one: -one[1].score)
-
     def _translation(
-        self, text: str, source: list[str], cut: int, found: list[tuple[list[str], Candidate]]
+        self, text: str, ids: list[int], answer: Any, most: int, search: Search
     ) -> Translation:
-        end = self.tokenizers.source.pieces([EOS]), self.tokenizers.target.pieces([EOS])
-        target, best = found[0]
+        source, target = self.tokenizers.source, self.tokenizers.target
+        read = ids[: self.longest]
+        pieces = source.pieces([*read, EOS])
+        scored = [
+            (total / penalty(len(written) + 1, search.length_penalty), total, written)
+            for written, total in zip(answer.hypotheses, answer.scores, strict=True)
+        ]
+        ranked = sorted(scored, key=lambda one: -one[0])
+        spelt = [[self._ids[piece] for piece in written] for _, _, written in ranked]
+        candidates = [
+            Candidate(target.decode(tokens), score, total)
+            for tokens, (score, total, _) in zip(spelt, ranked, strict=True)
+        ][: search.nbest]
+        best = candidates[0]
         return Translation(
             source=text,
             text=best.text,
             score=best.score,
             log_probability=best.log_probability,
-            source_pieces=[*source, *end[0]],
-            target_pieces=[*target, *end[1]],
-            alternatives=[candidate for _, candidate in found],
-            cut=cut,
-            unknown=self.tokenizers.source.unknown(text),
-            unseen=[piece for piece in source if piece in self.tokenizers.unseen],
+            source_pieces=pieces,
+            target_pieces=target.pieces([*spelt[0], EOS]),
+            alternatives=candidates,
+            cut=len(ids) - len(read),
+            unknown=source.unknown(text),
+            unseen=[piece for piece in pieces if piece in self.tokenizers.unseen],
+            repeats=loops(spelt[0], ids),
+            unfinished=len(spelt[0]) >= most,
         )
 
 
-def _search(said: dict[str, Any]) -> Search:
-    """The search that the exporter wrote; keys of other versions are ignored."""
-    own = said.get(exporter.SEARCH)
-    given = own if isinstance(own, dict) else {}
-    return Search(**{name: value for name, value in given.items() if name in Search.model_fields})
+class _Exported(BaseModel):
+    """The configuration that the exporter wrote; empty where another program made the folder."""
+
+    learned_positions: int | None = Field(default=None, ge=2)
+    search: dict[str, Any] = {}
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        try:
+            return cls.model_validate_json((folder / "config.json").read_bytes())
+        except (OSError, ValueError):
+            return cls()
 
 
-def _changed(search: Search, **changes: Any) -> Search:
-    """The search with the changes that are not None."""
-    return search.changed(**{name: to for name, to in changes.items() if to is not None})
+def is_exported(folder: str | Path) -> bool:
+    """Whether a folder holds a model of CTranslate2, and not a run of ours."""
+    folder = Path(folder)
+    return (folder / "model.bin").is_file() and not (folder / "config.toml").is_file()
 
 
 def _open(folder: Path, workers: int, compute_type: str) -> Any:
@@ -238,26 +232,6 @@ def _open(folder: Path, workers: int, compute_type: str) -> Any:
         )
     except (RuntimeError, ValueError) as fault:
         raise ModelError(f"{folder}: {one_line(fault)}") from None
-
-
-def _configuration(folder: Path) -> dict[str, Any]:
-    """The configuration that the exporter wrote; empty where another program made the folder."""
-    try:
-        said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
-def _learned(said: dict[str, Any]) -> int:
-    """The most pieces of a source: learned positions less one for the end, or our own limit."""
-    learned = said.get(exporter.LONGEST)
-    return learned - 1 if type(learned) is int and learned > 1 else _LONGEST_SOURCE
-
-
-def _tokenizers(folder: Path) -> Tokenizers:
-    # Their checksums have been compared.
-    return Tokenizers.open(folder, joint=(folder / "tokenizer.model").is_file(), sums={})
 
 
 def _cores() -> int:
