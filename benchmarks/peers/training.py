@@ -41,11 +41,10 @@ from _steps import Step, joeynmt, marian, ours, parameters, plain
 from regard.translation import settings
 from regard.translation.settings import Configuration
 from regard.translation.training import memory
-from regard.translation.training.data import read_data
+from regard.translation.training.data import learn_tokenizers, read_data
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.processes import Processes
 from regard.translation.training.reporting import Observer
-from regard.translation.training.tokenizers import learn_tokenizers
 
 CHANGES = (
     *("tokenizer.vocabulary_size=8000", "tokenizer.sampling=0.0", "training.batch_tokens=2048"),

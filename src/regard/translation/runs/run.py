@@ -39,9 +39,9 @@ from regard.translation.runs.layout import (
 )
 from regard.translation.settings import Configuration
 
-# The file that marks a folder of another project, and the function that opens it as a run. The function is in a package
+# The file that marks a folder of another project, and the module that opens it as a run. That module is in a package
 # above this one, so it is imported only when such a folder is opened.
-FOREIGN = {"config.json": ("regard.interop.huggingface.opening", "open_folder")}
+FOREIGN, _OPENING = "config.json", "regard.interop.huggingface.opening"
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,9 @@ class Run:
         """
         file = folder / CONFIGURATION
         if not os.path.isfile(file):  # False, not an error, in folders that may not be searched
-            for name, (module, reader) in FOREIGN.items():
-                if os.path.isfile(folder / name):
-                    found: Run = getattr(importlib.import_module(module), reader)(folder)
-                    return found
+            if os.path.isfile(folder / FOREIGN):
+                found: Run = importlib.import_module(_OPENING).open_folder(folder)
+                return found
             raise ModelError(f"{folder}: no run folder or model: it has no {CONFIGURATION}")
         expected = folder_sums(folder).get(CONFIGURATION)
         try:
@@ -268,8 +267,6 @@ def _check_writable(folder: Path) -> None:
         raise TrainingError(
             f"{folder}: is the root of the file system: give --run a folder below it"
         )
-    if os.path.exists(folder) and not folder.is_dir():
-        raise TrainingError(f"{folder}: is a file, expected a folder for the run")
     nearest = folder
     while not os.path.exists(nearest):
         nearest = nearest.parent

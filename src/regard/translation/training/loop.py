@@ -10,12 +10,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.errors import TrainingError
+from regard.errors import DataError, TrainingError
 from regard.files import Lock
 from regard.translation import weights
-from regard.translation.models.protocol import TranslationModel
-from regard.translation.runs import Run
-from regard.translation.training import checkpoints, memory, reporting, tuning
+from regard.translation.models.building import build
+from regard.translation.runs import Run, Tokenizers
+from regard.translation.training import checkpoints, memory, pretrained, reporting, tuning
+from regard.translation.training.data import Data
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.guiding import Guide
 from regard.translation.training.processes import Processes
@@ -42,27 +43,49 @@ class Trainer:
     def __init__(
         self,
         run: Run,
-        model: TranslationModel,
-        epochs: Epochs,
-        validation: Validation,
+        tokenizers: Tokenizers,
+        data: Data,
         observer: Observer,
         processes: Processes,
-        guide: Guide | None = None,
     ) -> None:
-        self.run = run
-        self.model = model
-        self.epochs = epochs
-        self.validation = validation
-        self.observer = observer
-        self.processes = processes
-        self.configuration = run.configuration
-        self.settings = run.configuration.training
+        self.run, self.observer, self.processes = run, observer, processes
+        self.configuration = configuration = run.configuration
+        self.settings = settings = configuration.training
         self.device = processes.device
-        self.optimiser = optimiser_of(self.settings, model)
-        self.progress = Progress()
         self.lock: Lock | None = None
-        self._schedule = Schedule(self.settings, epochs)
-        self._learner = Learner(model, self.optimiser, self.settings, processes, guide)
+        self.progress = Progress()
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        torch.manual_seed(configuration.seed)
+        self.model = build(configuration, len(tokenizers.source), len(tokenizers.target))
+        if configuration.pretrained is not None and configuration.pretrained.frozen:
+            pretrained.freeze(self.model, configuration.pretrained)
+        self._sharded = settings.shard and processes.size > 1
+        if settings.shard and not self._sharded:
+            observer.note("training.shard changes nothing: one process holds all of the model")
+        if not self._sharded:  # shards are moved to the device one by one
+            self.model.to(self.device)
+        self.epochs = Epochs(
+            data.train,
+            tokenizers,
+            batch_tokens=settings.batch_tokens,
+            sampling=configuration.tokenizer.sampling,
+            seed=configuration.seed,
+            longest=configuration.data.longest,
+            rank=processes.rank,
+            size=processes.size,
+        )
+        self.validation = Validation(data.valid, tokenizers, settings, configuration.seed)
+        guide = None
+        if settings.guide is not None:
+            try:
+                guide = Guide(settings.guide, data.train, tokenizers)
+            except DataError as fault:
+                names = [str(each.links) for each in configuration.data.training if each.links]
+                raise DataError(f"{' or '.join(names)}: {fault}") from None
+        self.optimiser = optimiser_of(settings, self.model)
+        self._schedule = Schedule(settings, self.epochs)
+        self._learner = Learner(self.model, self.optimiser, settings, processes, guide)
 
     @property
     def total(self) -> int:
@@ -179,7 +202,7 @@ class Trainer:
     def _begin(self) -> SlowWatch:
         """Shard the model, if it is to be, and choose the arithmetic."""
         settings, progress = self.settings, self.progress
-        if settings.shard and self.processes.size > 1:
+        if self._sharded:
             from regard.translation.training.sharding import ShardedLearner  # loads much of torch
 
             if not isinstance(self._learner, ShardedLearner):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,23 +22,6 @@ from regard.translation.training.vectors import Vectors, read_vectors
 
 _SPACE = "▁"
 _LETTERS = re.compile(r"[^\W_]+")
-
-
-@dataclass(frozen=True)
-class Matched:
-    """Vectors of pieces.
-
-    Attributes:
-        ids: the pieces that have a vector, ascending.
-        vectors: of these pieces (pieces x width).
-        pieces: the number of pieces that are text, with or without a vector.
-        words: the share of the words of the text that have a vector.
-    """
-
-    ids: NDArray[np.int64]
-    vectors: NDArray[np.float64]
-    pieces: int
-    words: float
 
 
 def set_embeddings(
@@ -61,10 +43,15 @@ def set_embeddings(
         path, weight = (folder or Path()) / name, _embedding(model, side)
         counts = Counter(words_of(getattr(pair, side) for pair in pairs))
         found = read_vectors(path, _forms(tokenizer, counts))
-        matched = match(tokenizer, counts, found)
-        observer.note(_told(path, matched, found, weight.shape[1]))
-        fitted = fit(matched.vectors, weight.detach())
-        tables.setdefault(weight, []).append((matched.ids, fitted))
+        ids, vectors = match(tokenizer, counts, found)
+        known = sum(count for word, count in counts.items() if found.vector(word) is not None)
+        pieces = sum(tokenizer.is_text(i) for i in range(len(tokenizer)))
+        observer.note(
+            f"{path}: vectors of {len(ids):,} of {pieces:,} pieces ({len(ids) / max(1, pieces):.1%}), "
+            f"known are {known / max(1, counts.total()):.1%} of the words of the text"
+            + _differences(found, weight.shape[1])
+        )
+        tables.setdefault(weight, []).append((ids, fit(vectors, weight.detach())))
     with torch.no_grad():
         for weight, rows in tables.items():
             _set(weight, rows)
@@ -76,39 +63,32 @@ def freeze(model: TranslationModel, section: PretrainedSettings) -> None:
         _embedding(model, side).requires_grad_(False)
 
 
-def match(tokenizer: Tokenizer, counts: Counter[str], found: Vectors) -> Matched:
-    """Vectors for pieces.
+def match(
+    tokenizer: Tokenizer, counts: Counter[str], found: Vectors
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The pieces that have a vector, ascending, and their vectors (pieces x width).
 
     A piece that is a whole word or punctuation gets the vector of that word. Any other piece gets the mean vector of
     the words of the text that contain it, weighted by their counts (Minixhofer et al. 2022, WECHSEL, arXiv 2112.06598).
-    A word that has no vector as it is written is looked up in lower case.
     """
-
-    def vector(word: str) -> NDArray[np.float32] | None:
-        own = found.words.get(word)
-        return found.words.get(word.lower()) if own is None else own
-
     size = len(tokenizer)
     sums, mass = np.zeros((size, found.width)), np.zeros(size)
-    known = 0
     for word, count in counts.items():
-        own = vector(word)
-        if own is None:
-            continue
-        known += count
-        for piece in tokenizer.encode(word):
-            sums[piece] += count * own.astype(np.float64)
-            mass[piece] += count
+        own = found.vector(word)
+        if own is not None:
+            for piece in tokenizer.encode(word):
+                sums[piece] += count * own.astype(np.float64)
+                mass[piece] += count
     names = tokenizer.pieces(range(size))
     texts = [i for i in range(size) if tokenizer.is_text(i)]
     for i in texts:
         whole = names[i].removeprefix(_SPACE)
         if names[i].startswith(_SPACE) or not _LETTERS.search(whole):
-            own = vector(whole)
+            own = found.vector(whole)
             if own is not None:
                 sums[i], mass[i] = own, 1.0
     ids = np.array([i for i in texts if mass[i] > 0], dtype=np.int64)
-    return Matched(ids, sums[ids] / mass[ids, None], len(texts), known / max(1, counts.total()))
+    return ids, sums[ids] / mass[ids, None]
 
 
 def fit(vectors: NDArray[np.float64], table: torch.Tensor) -> torch.Tensor:
@@ -169,14 +149,10 @@ def _set(weight: torch.Tensor, tables: list[tuple[NDArray[np.int64], torch.Tenso
     weight[:, :narrow] = new[:, :narrow]
 
 
-def _told(path: Path, matched: Matched, found: Vectors, width: int) -> str:
-    share = len(matched.ids) / max(1, matched.pieces)
-    text = (
-        f"{path}: vectors of {len(matched.ids):,} of {matched.pieces:,} pieces ({share:.1%}), "
-        f"known are {matched.words:.1%} of the words of the text"
-    )
+def _differences(found: Vectors, width: int) -> str:
+    text = ""
     if found.width > width:
-        text += f"; width {found.width} projected to {width}"
+        text = f"; width {found.width} projected to {width}"
     elif found.width < width:
-        text += f"; width {found.width} in the first columns of {width}"
+        text = f"; width {found.width} in the first columns of {width}"
     return text + (f"; {found.repeated:,} words came again" if found.repeated else "")

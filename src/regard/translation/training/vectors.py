@@ -35,6 +35,11 @@ class Vectors:
     read: int = 0
     repeated: int = 0
 
+    def vector(self, word: str) -> NDArray[np.float32] | None:
+        """The vector of a word as it is written, or else in lower case."""
+        own = self.words.get(word)
+        return self.words.get(word.lower()) if own is None else own
+
     def add(self, word: str, vector: NDArray[np.floating], where: str) -> None:
         """Add a vector, unless its word has one already. Raises `DataError` if it is not finite in float32."""
         if word in self.words:
