@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -12,14 +12,15 @@ from torch import Tensor
 from regard.attention.attend import look
 from regard.attention.kernels.request import Request
 from regard.attention.looks import Look
-from regard.attention.looks.entries import ChangedScore, merge
-from regard.attention.masks import Mask, MaskLike, as_mask
-from regard.attention.masks.mask import Both, Either, Given, pick
+from regard.attention.looks.entries import Change, ChangedMask, ChangedScore, merge
+from regard.attention.masks import MaskLike, as_mask
+from regard.attention.masks.mask import pick
+from regard.attention.masks.positions import Band
 from regard.attention.normalisers import Normaliser
 from regard.attention.scores import DotLike, Score
 from regard.attention.shapes import Frame, broadcast
 from regard.watching.errors import WatchError
-from regard.watching.flex import FlexMask, FlexScore, with_positions
+from regard.watching.flex import FlexScore, with_positions
 from regard.watching.masks import SelectedQueries, is_shut, looks_back, mask_or_bias, narrowed
 
 RowIndex = slice | Iterable[int]
@@ -96,7 +97,7 @@ class CapturedCall:
             key = key.repeat_interleave(heads // own, -3)
         joint = torch.promote_types(query.dtype, key.dtype)
         query, key = query.to(joint), key.to(joint)
-        if isinstance(score, FlexScore):
+        if isinstance(getattr(score, "score", score), FlexScore):
             query, key = with_positions(query, self.rows), with_positions(key)
         mask, bias = self.mask, self.bias
         if isinstance(mask, Tensor):
@@ -168,19 +169,22 @@ class CapturedCall:
                 return plane.index_select(-3, chosen.to(plane.device))
             return plane
 
-        mask = self.mask
+        mask, score = self.mask, self.score
         if isinstance(mask, Tensor):
             mask = some(mask)
-        elif isinstance(mask, Mask):
-            mask = _mask_of(mask, chosen, some)
+        elif mask is not None and not isinstance(mask, Band):
+            front, (queries, keys) = self.shape[:-2], self.shape[-2:]
+            frame = Frame(front, queries, keys, self.query.device)
+            mask = ChangedMask(as_mask(mask), frame, Change(front, front, some))
+        choose = getattr(self.normaliser, "of_heads", None)
         return replace(
             self,
             query=self.query.index_select(-3, chosen),
             key=self.key if own == 1 else self.key.index_select(-3, chosen * own // count),
-            score=_score_of(self.score, chosen, count),
+            score=score if is_dot_product(score) else ScoreOfHeads(score, chosen, count),
             bias=None if self.bias is None else some(self.bias),
             mask=mask,
-            normaliser=_of_heads(self.normaliser, chosen),
+            normaliser=self.normaliser if choose is None else choose(chosen),
             witness=None if self.witness is None else some(self.witness),
         )
 
@@ -216,19 +220,24 @@ def freed(tensor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ScoreOfHeads:
-    """A score with parameters for each head, applied to some of the heads."""
+    """A score of all heads of which some are kept. The others are computed from the first of these."""
 
     score: Score
     heads: Tensor
     count: int
 
     def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
-        whole = (self._spread(each) for each in (query, key))
-        return self.score(*whole).index_select(-3, self.heads.to(query.device))
+        heads = self.heads.to(query.device)
+        places = torch.arange(len(heads), device=query.device)
+        among = heads.new_zeros(self.count).index_copy(0, heads, places)
+        whole = self.score(query.index_select(-3, among), pick(key, -3, among))
+        return whole.index_select(-3, heads)
 
-    def _spread(self, some: Tensor) -> Tensor:
-        whole = some.new_zeros(*some.shape[:-3], self.count, *some.shape[-2:])
-        return whole.index_copy(-3, self.heads.to(some.device), some)
+
+def is_dot_product(score: Score | None) -> TypeGuard[DotLike | None]:
+    """Whether a score, perhaps in a soft cap, is a dot product, which is the same for every head."""
+    inner = getattr(score, "score", score)
+    return inner is None or isinstance(inner, DotLike)
 
 
 def from_request(request: Request) -> CapturedCall:
@@ -246,27 +255,3 @@ def from_request(request: Request) -> CapturedCall:
         mask=request.mask,
         normaliser=request.normaliser,
     )
-
-
-def _score_of(score: Score | None, heads: Tensor, count: int) -> Score | None:
-    if isinstance(score, FlexScore):
-        return replace(score, heads=heads)
-    inner = getattr(score, "score", score)  # a SoftCap's
-    if score is None or isinstance(inner, DotLike):
-        return score
-    return ScoreOfHeads(score, heads, count)
-
-
-def _mask_of(mask: Mask, heads: Tensor, some: Callable[[Tensor], Tensor]) -> Mask:
-    if isinstance(mask, FlexMask):
-        return replace(mask, heads=heads)
-    if isinstance(mask, Given):
-        return Given(some(mask.tensor))
-    if isinstance(mask, Both | Either):
-        return type(mask)(_mask_of(mask.left, heads, some), _mask_of(mask.right, heads, some))
-    return mask
-
-
-def _of_heads(normaliser: Any, heads: Tensor) -> Any:
-    choose = getattr(normaliser, "of_heads", None)
-    return normaliser if choose is None else choose(heads)

@@ -17,13 +17,9 @@ class FlexMask(Mask):
     """flex_attention's mask_mod: a function of one batch entry, head, query and key."""
 
     function: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-    heads: Tensor | None = None  # the numbers of the kept heads; None for all
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
-        entries = torch.arange(frame.batch[0], device=rows.device)
-        heads = torch.arange(frame.batch[1], device=rows.device)
-        if self.heads is not None:
-            heads = self.heads.to(rows.device)
+        entries, heads = (torch.arange(n, device=rows.device) for n in frame.batch[:2])
         if not (len(rows) and len(columns)):
             return rows.new_empty(*frame.batch[:2], len(rows), len(columns), dtype=torch.bool)
         return over_all(self.function)(entries, heads, rows, columns)
@@ -39,15 +35,12 @@ class FlexScore:
 
     function: Callable[..., Tensor]
     scale: float
-    heads: Tensor | None = None
 
     def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
         query, rows = query[..., :-1], query[..., -1].reshape(-1, query.shape[-2])[0].long()
         key, columns = key[..., :-1], key[..., -1].reshape(-1, key.shape[-2])[0].long()
         scores = (query * self.scale) @ key.mT
         entries, heads = (torch.arange(n, device=scores.device) for n in scores.shape[:2])
-        if self.heads is not None:
-            heads = self.heads.to(scores.device)
         return over_all(self.function, scored=True)(scores, entries, heads, rows, columns)
 
 
@@ -62,11 +55,7 @@ def with_positions(vectors: Tensor, positions: Tensor | None = None) -> Tensor:
 def over_all(function: Callable[..., Tensor], scored: bool = False) -> Callable[..., Tensor]:
     """Vectorise a function of (score,) entry, head, query and key over all of them."""
     first = (0,) if scored else ()
-    for axes in (
-        (None,) * 3 + (0,),
-        (None, None, 0, None),
-        (None, 0, None, None),
-        (0,) + (None,) * 3,
-    ):
+    for axis in (3, 2, 1, 0):
+        axes = [0 if each == axis else None for each in range(4)]
         function = torch.vmap(function, in_dims=(*first, *axes))
     return function

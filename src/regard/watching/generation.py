@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.masks import MaskLike
-from regard.attention.scores import DotLike
+from regard.attention.masks import MaskLike, as_mask, causal
 from regard.attention.shapes import broadcast
-from regard.watching.captured import CapturedCall
+from regard.watching.captured import CapturedCall, Selection, is_dot_product
 from regard.watching.errors import WatchError
-from regard.watching.masks import KeyRanges
 
 Plane = TypeVar("Plane", MaskLike | None, Tensor | None)
 REWRITTEN = (
@@ -25,15 +23,17 @@ REWRITTEN = (
 
 
 class CachedGeneration:
-    """Consecutive one-token calls that share a key cache.
+    """Consecutive one-token calls that share a key cache, recorded as one call.
 
     The cache may grow by one key a call, possibly reordered by a beam search, or be a sliding
     window: then the new key of each call and the last cache are kept. Or it is one tensor, filled in
     place or constant like the states of a source sentence: then this tensor is kept.
     """
 
-    def __init__(self, first: CapturedCall, prompt: CapturedCall | None = None) -> None:
-        self._prompt = prompt
+    def __init__(
+        self, first: CapturedCall, prompt: CapturedCall | None, selection: Selection
+    ) -> None:
+        self._prompt, self._selection = prompt, selection
         self._steps = [first]
         self._latest = self._base = first.key
         self._new = [first.key[..., -1:, :].clone()]
@@ -42,15 +42,19 @@ class CachedGeneration:
         self._base_version = -1 if first.key.is_inference() else first.key._version
         # A call, and a copy of the cache that it read.
         self._filled: tuple[CapturedCall, Tensor] | None = None
+        self._sealed: CapturedCall | WatchError | None = None
 
-    def __len__(self) -> int:
+    @property
+    def tokens(self) -> int:
         return len(self._steps)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the look, if the keys of the prompt are unknown."""
-        more = self._counts[0] - 1 + len(self) if self._grows else self._counts[-1]
-        return (*self._steps[0].query.shape[:-2], len(self), more)
+        """The shape of the look, if the keys of the prompt are unknown and the watch is open."""
+        if isinstance(self._sealed, CapturedCall):
+            return self._sealed.shape
+        keys = self._counts[0] - 1 + self.tokens if self._grows else self._counts[-1]
+        return (*self._steps[0].query.shape[:-2], self.tokens, keys)
 
     @property
     def repeats(self) -> bool:
@@ -60,13 +64,11 @@ class CachedGeneration:
     @staticmethod
     def begins(call: CapturedCall) -> bool:
         """Whether this can be a step of a generation: one query, with a dot product score."""
-        score = getattr(call.score, "score", call.score)
-        plain = score is None or isinstance(score, DotLike)
-        return plain and call.query.ndim > 2 and call.query.shape[-2] == 1
+        return is_dot_product(call.score) and call.query.ndim > 2 and call.query.shape[-2] == 1
 
     def takes(self, call: CapturedCall) -> bool:
         """Add the call and return True, if it is the next step."""
-        if not self.begins(call) or call.query.shape != self._steps[0].query.shape:
+        if call.query.shape != self._steps[0].query.shape:
             return False
         grows = self._follows(call.key)
         if grows is None or self._grows not in (None, grows):
@@ -82,34 +84,53 @@ class CachedGeneration:
         self._steps.append(replace(call, key=call.key.new_empty(0)))
         return True
 
+    def seal(self) -> None:
+        """Keep only the selected part, when no further token can follow."""
+        try:
+            self._sealed = self.captured()
+        except WatchError as fault:
+            self._sealed = fault
+
     def tensors(self) -> list[Tensor]:
+        if isinstance(self._sealed, CapturedCall):
+            return self._sealed.tensors()
         held = [each for step in self._steps for each in step.tensors()]
         filled = [] if self._filled is None else [self._filled[1]]
         return [*held, *self._new, *filled, self._latest, self._base]
 
     def captured(self) -> CapturedCall:
-        """All steps as one call, with a query for each step."""
-        if len(self) == 1:
-            return self._steps[0]
-        query = torch.cat([step.query for step in self._steps], -2)
-        if not self._grows:
+        """The selected part of all steps as one call, with a query for each step.
+
+        Raises:
+            WatchError: keys that a step read were overwritten.
+        """
+        if isinstance(self._sealed, WatchError):
+            raise self._sealed
+        return self._sealed or self._joined().selected(self._selection)
+
+    def _joined(self) -> CapturedCall:
+        steps, keys, low = self._steps, self._latest, [0] * self.tokens
+        if len(steps) == 1:
+            return steps[0]
+        readable: MaskLike | None = None
+        if self._grows:
+            base = self._before()
+            keys = torch.cat([base, *self._new], -2)
+            if not torch.equal(keys[..., -self._counts[-1] :, :], self._latest):
+                parents, keys = self._lineage(keys.shape[-2]), self._latest
+                steps = [_reordered(*each) for each in zip(steps, parents, strict=True)]
+            low = [base.shape[-2] + 1 + at - count for at, count in enumerate(self._counts)]
+            readable = _since(low)
+        else:
             self._check_filled()
-            masks, biases = self._planes([0] * len(self), self._latest.shape[-2])
-            return self._joined(query, self._latest, masks, biases)
-        base = self._before()
-        keys, total = torch.cat([base, *self._new], -2), base.shape[-2] + len(self)
-        parents = None
-        if not torch.equal(keys[..., total - self._counts[-1] :, :], self._latest):
-            keys, parents = self._latest, self._lineage(total)
-            own = zip(self._steps, parents, strict=True)
-            query = torch.cat([step.query[entries] for step, entries in own], -2)
-        high = [base.shape[-2] + step + 1 for step in range(len(self))]
-        low = [end - count for end, count in zip(high, self._counts, strict=True)]
-        masks, biases = self._planes(low, total, parents)
-        joined = self._joined(query, keys, masks, biases)
-        spans = KeyRanges(torch.tensor(low), torch.tensor(high))
-        mask = spans if joined.mask is None else spans & joined.mask
-        return replace(joined, mask=mask)
+        mask, bias = self._planes(steps, low, keys.shape[-2])
+        if mask is not None:
+            readable = mask if readable is None else as_mask(readable) & mask
+        witness = steps[-1].witness
+        if witness is not None:
+            witness = F.pad(witness, (keys.shape[-2] - witness.shape[-1], 0))
+        query = torch.cat([step.query for step in steps], -2)
+        return replace(steps[0], query=query, key=keys, mask=readable, bias=bias, witness=witness)
 
     def _follows(self, key: Tensor) -> bool | None:
         """True if the cache gained a key, False if it is the same, None if it is another one."""
@@ -117,7 +138,9 @@ class CachedGeneration:
         if key.shape[:-2] != last.shape[:-2] or key.shape[-1] != last.shape[-1]:
             return None
         if more == count + 1:
-            return True if _descends(key[..., -2:-1, :], self._new[-1]) else None
+            # The last key but one of each entry is the newest key of some entry before.
+            same = key[..., -2:-1, :][:, None] == self._new[-1][None]
+            return True if bool(same.flatten(2).all(-1).any(1).all()) else None
         if more != count:
             return None
         if key.data_ptr() == last.data_ptr() or torch.equal(key, last):
@@ -152,12 +175,10 @@ class CachedGeneration:
 
     def _lineage(self, total: int) -> list[Tensor]:
         """For each step, the batch entries from which the entries of the last cache descend."""
-        steps, count = len(self), self._counts[-1]
+        count, parents, last = self._counts[-1], [], self._latest
         if count != total:
             raise WatchError(REWRITTEN)
-        parents, last = [], self._latest
-        for step, new in enumerate(self._new):
-            at = count - steps + step
+        for at, new in enumerate(self._new, start=count - self.tokens):
             same = (last[:, None, ..., at : at + 1, :] == new[None]).flatten(2).all(-1)
             if not bool(same.any(1).all()):
                 raise WatchError(REWRITTEN)
@@ -165,37 +186,26 @@ class CachedGeneration:
         return parents
 
     def _planes(
-        self, low: Sequence[int], keys: int, parents: list[Tensor] | None = None
+        self, steps: Sequence[CapturedCall], low: Sequence[int], keys: int
     ) -> tuple[Tensor | None, Tensor | None]:
         """The masks and biases of the steps, stacked along the queries; None if no step has any."""
         masks, biases = [], []
-        for number, step in enumerate(self._steps):
-            count, start = self._counts[number], low[number]
-            mask, bias = step.mask, step.bias
-            if parents is not None:
-                own, size = parents[number], step.query.shape[0]
-                mask, bias = _chosen(mask, own, size), _chosen(bias, own, size)
+        for step, count, start in zip(steps, self._counts, low, strict=True):
             room = (start, keys - start - count)
-            row = None if mask is None else _row(replace(step, mask=mask, bias=None), count)
+            row = None if step.mask is None else _row(replace(step, bias=None), count)
             masks.append(None if row is None else F.pad(row, room, value=False))
-            bias = None if bias is None else bias.expand(*bias.shape[:-1], count)
+            bias = None if step.bias is None else step.bias.expand(*step.bias.shape[:-1], count)
             biases.append(None if bias is None else F.pad(bias, room))
         return _stacked(masks, True, keys), _stacked(biases, 0.0, keys)
 
-    def _joined(
-        self, query: Tensor, key: Tensor, mask: Tensor | None, bias: Tensor | None
-    ) -> CapturedCall:
-        last = self._steps[-1]
-        witness = last.witness
-        if witness is not None:
-            witness = F.pad(witness, (key.shape[-2] - witness.shape[-1], 0))
-        return replace(self._steps[0], query=query, key=key, mask=mask, bias=bias, witness=witness)
 
-
-def _descends(previous: Tensor, new: Tensor) -> bool:
-    """Whether the last key but one of each entry is the newest key of an entry one step before."""
-    same = previous[:, None] == new[None]
-    return bool(same.flatten(2).all(-1).any(1).all())
+def _since(low: Sequence[int]) -> MaskLike:
+    """Each query reads the keys from `low` to its own."""
+    rule = causal(align="end")
+    if not any(low):
+        return rule
+    first = torch.tensor(low)
+    return rule & (lambda rows, columns: columns >= first.to(rows.device)[rows])
 
 
 def _row(step: CapturedCall, keys: int) -> Tensor:
@@ -206,11 +216,15 @@ def _row(step: CapturedCall, keys: int) -> Tensor:
     return row[(None,) * (4 - row.ndim)]
 
 
-def _chosen(plane: Plane, entries: Tensor, size: int) -> Plane:
-    """These batch entries of a mask or bias, if it has an axis of batch entries."""
-    if isinstance(plane, Tensor) and plane.ndim > 3 and plane.shape[0] == size:
-        return plane[entries]
-    return plane
+def _reordered(step: CapturedCall, entries: Tensor) -> CapturedCall:
+    """A step with other batch entries."""
+
+    def chosen(plane: Plane) -> Plane:
+        batched = isinstance(plane, Tensor) and plane.ndim > 3
+        return plane[entries] if batched and len(plane) == len(step.query) else plane
+
+    query = step.query[entries]
+    return replace(step, query=query, mask=chosen(step.mask), bias=chosen(step.bias))
 
 
 def _stacked(rows: Sequence[Tensor | None], neutral: float, keys: int) -> Tensor | None:

@@ -8,24 +8,11 @@ import torch
 from torch import Tensor
 
 from regard.attention.masks import Mask, MaskLike, as_mask, causal
-from regard.attention.masks.mask import Reach, SpanMask
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
 
 SHUT = 0.25  # of the lowest finite number: a smaller bias masks its key
 LARGEST = 1 << 26  # largest number of pairs for which a mask is computed to classify it
-
-
-@dataclass(frozen=True, eq=False)
-class KeyRanges(SpanMask):
-    """Query i may read the keys from low_i to high_i - 1."""
-
-    low: Tensor
-    high: Tensor
-
-    def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        low, high = self.low.to(frame.device), self.high.to(frame.device)
-        return (low, high) if rows is None else (low[rows], high[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +24,8 @@ class SelectedQueries(Mask):
     queries: int
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
-        return self.mask.window(self.rows.to(rows.device)[rows], columns, self._whole(frame))
-
-    def reach(self, rows: range, frame: Frame) -> Reach:
-        if not rows:
-            return Reach(range(0), range(0))
-        own = self.rows[rows.start : rows.stop]
-        return self.mask.reach(range(int(own.min()), int(own.max()) + 1), self._whole(frame))
-
-    def _whole(self, frame: Frame) -> Frame:
-        return frame._replace(queries=self.queries)
+        whole = frame._replace(queries=self.queries)
+        return self.mask.window(self.rows.to(rows.device)[rows], columns, whole)
 
 
 def is_shut(bias: Tensor) -> Tensor:

@@ -48,9 +48,8 @@ class RecordedCall:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        if isinstance(self._call, CapturedCall):
-            return self._call.shape
-        return self._call.shape or self._call.captured().shape
+        call = self._call
+        return call.shape if isinstance(call, CapturedCall) else call.captured().shape
 
     def captured(self) -> CapturedCall:
         """The captured call, computed if it was deferred.
@@ -66,44 +65,7 @@ class RecordedCall:
             return self._call.captured()
 
 
-class RecordedGeneration:
-    """The one-token calls of a cached generation, recorded as one call."""
-
-    def __init__(self, generation: CachedGeneration, selection: Selection) -> None:
-        self.generation, self._selection = generation, selection
-        self._sealed: CapturedCall | WatchError | None = None
-
-    @property
-    def tokens(self) -> int:
-        return len(self.generation)
-
-    @property
-    def _kept(self) -> CapturedCall | CachedGeneration:
-        return self._sealed if isinstance(self._sealed, CapturedCall) else self.generation
-
-    def tensors(self) -> list[Tensor]:
-        return self._kept.tensors()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._kept.shape
-
-    def seal(self) -> None:
-        """Keep only the selected part, when no further token can follow."""
-        try:
-            self._sealed = self.generation.captured().selected(self._selection)
-        except WatchError as fault:
-            self._sealed = fault
-
-    def captured(self) -> CapturedCall:
-        if self._sealed is None:
-            return self.generation.captured().selected(self._selection)
-        if isinstance(self._sealed, WatchError):
-            raise self._sealed
-        return self._sealed
-
-
-Record = RecordedCall | RecordedGeneration
+Record = RecordedCall | CachedGeneration
 
 
 @dataclass(eq=False)
@@ -155,22 +117,21 @@ class AttentionRecord:
         """Whether the last batch axis of a look holds heads. A single axis holds batch entries."""
         return len(shape) > 3 or (len(shape) == 3 and self.unbatched)
 
-    def keep(self, call: Captured, selection: Selection, group: bool) -> Record:
+    def keep(self, call: Captured, selection: Selection, group: bool) -> None:
         """Add a call, or a token to the last generation."""
         if isinstance(call, DeferredCall) and call.crossing:
             self.reads_two = True
         if not group or isinstance(call, DeferredCall) or not CachedGeneration.begins(call):
             self.calls.append(RecordedCall(call, selection))
-            return self.calls[-1]
-        captured = call.selected(Selection(gradients=selection.gradients))
+            return
+        call = call.selected(Selection(gradients=selection.gradients))
         last = self.calls[-1] if self.calls else None
-        if isinstance(last, RecordedGeneration) and last.generation.takes(captured):
-            return last
-        if isinstance(last, RecordedGeneration):
+        if isinstance(last, CachedGeneration):
+            if last.takes(call):
+                return
             last.seal()
         prompt = last.given if isinstance(last, RecordedCall) and not selection.changes else None
-        self.calls.append(RecordedGeneration(CachedGeneration(captured, prompt), selection))
-        return self.calls[-1]
+        self.calls.append(CachedGeneration(call, prompt, selection))
 
 
 def _reads_another(call: Record, reads_two: bool | None) -> bool:
@@ -180,8 +141,8 @@ def _reads_another(call: Record, reads_two: bool | None) -> bool:
     they are of another one if projections read two tensors or, without projections, if the lengths
     differ.
     """
-    if isinstance(call, RecordedGeneration) and call.tokens > 1:
-        return call.generation.repeats
+    if isinstance(call, CachedGeneration) and call.tokens > 1:
+        return call.repeats
     try:
         captured = call.captured()
     except WatchError:

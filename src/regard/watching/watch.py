@@ -15,9 +15,10 @@ from regard.loops.availability import transformed
 from regard.watching import names, running
 from regard.watching.captured import CapturedCall, RowIndex, Selection
 from regard.watching.errors import WatchError
+from regard.watching.generation import CachedGeneration
 from regard.watching.interception import INTERCEPTION
 from regard.watching.paths import Paths
-from regard.watching.records import AttentionRecord, MemoryUse, RecordedGeneration
+from regard.watching.records import AttentionRecord, MemoryUse
 from regard.watching.running import Stack
 from regard.watching.seen import Seen
 from regard.watching.softmaxes import weighs_keys
@@ -132,7 +133,7 @@ class Watch:
         INTERCEPTION.shut(self._model)
         for record in self._seen._records.values():
             last = record.calls[-1]
-            if isinstance(last, RecordedGeneration):
+            if isinstance(last, CachedGeneration):
                 last.seal()
         modules = dict(self._model.named_modules()) | self._called
         add_compiled(self._seen.unseen, modules, self._seen._records)
