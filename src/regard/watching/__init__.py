@@ -2,8 +2,8 @@
 
 from regard.watching import edits
 from regard.watching.change import change
-from regard.watching.declaring import declare
 from regard.watching.errors import WatchError
+from regard.watching.functions import declare
 from regard.watching.seen import Seen
 from regard.watching.watch import watch
 

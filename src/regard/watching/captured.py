@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -170,6 +170,8 @@ class CapturedCall:
             return plane
 
         mask, score = self.mask, self.score
+        if score is not None and not is_dot_product(score):
+            score = ScoreOfHeads(score, chosen, count)
         if isinstance(mask, Tensor):
             mask = some(mask)
         elif mask is not None and not isinstance(mask, Band):
@@ -181,7 +183,7 @@ class CapturedCall:
             self,
             query=self.query.index_select(-3, chosen),
             key=self.key if own == 1 else self.key.index_select(-3, chosen * own // count),
-            score=score if is_dot_product(score) else ScoreOfHeads(score, chosen, count),
+            score=score,
             bias=None if self.bias is None else some(self.bias),
             mask=mask,
             normaliser=self.normaliser if choose is None else choose(chosen),
@@ -234,7 +236,7 @@ class ScoreOfHeads:
         return whole.index_select(-3, heads)
 
 
-def is_dot_product(score: Score | None) -> TypeGuard[DotLike | None]:
+def is_dot_product(score: Score | None) -> bool:
     """Whether a score, perhaps in a soft cap, is a dot product, which is the same for every head."""
     inner = getattr(score, "score", score)
     return inner is None or isinstance(inner, DotLike)

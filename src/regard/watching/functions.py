@@ -1,15 +1,18 @@
-"""The arguments of attention functions, as captured calls."""
+"""The arguments of attention functions as captured calls, and `regard.declare`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.kernels.request import ask
 from regard.attention.masks import MaskLike, causal
-from regard.attention.scores import ScaledDot
+from regard.attention.normalisers import Normaliser
+from regard.attention.scores import ScaledDot, Score
+from regard.watching import running
 from regard.watching.captured import CapturedCall, from_request
 from regard.watching.flex import FlexMask, FlexScore
 
@@ -31,25 +34,10 @@ def fused_call(
 
     Its causal mask is aligned at the first key, for any lengths.
     """
-    mask = causal(align="start") if is_causal else None
-    return scaled(query, key, scale, attn_mask, mask)
-
-
-def scaled(
-    query: Tensor,
-    key: Tensor,
-    scale: float | None,
-    plane: Tensor | None,
-    mask: MaskLike | None = None,
-) -> CapturedCall:
-    """A scaled dot product under a boolean or additive mask."""
-    bias = None
-    if plane is not None:
-        if plane.is_floating_point():
-            bias = plane
-        else:
-            mask = plane
-    return CapturedCall(query, key, score=ScaledDot(scale), bias=bias, mask=mask)
+    mask: MaskLike | None = causal(align="start") if is_causal else None
+    if attn_mask is not None and not attn_mask.is_floating_point():
+        mask, attn_mask = attn_mask, None
+    return CapturedCall(query, key, score=ScaledDot(scale), bias=attn_mask, mask=mask)
 
 
 def flex_call(
@@ -76,3 +64,37 @@ def flex_call(
 def regard_call(query: Tensor, key: Tensor, value: Tensor, **how: Any) -> CapturedCall:
     """`regard.attend` and `regard.read`."""
     return from_request(ask(query, key, value, **how))
+
+
+def declare(
+    query: Float[Tensor, "*#batch queries d_query"],
+    key: Float[Tensor, "*#batch keys d_key"],
+    *,
+    score: Score | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    mask: MaskLike | None = None,
+    normaliser: Normaliser | Callable[[Tensor], Tensor] | None = None,
+) -> None:
+    """Report the arguments of an attention to the open watches, if there are any.
+
+    Call it in a module whose own code computes softmax(Q K^T / sqrt(d)) V, which a watch cannot
+    detect. The output of the module does not change.
+
+    The arguments are those of `regard.look`. The score is the scaled dot product by default. In the
+    mask, True = may be read.
+
+    Example:
+        >>> import torch, regard
+        >>> class ByHand(torch.nn.Module):
+        ...     def forward(self, x):
+        ...         regard.declare(x, x)
+        ...         return torch.softmax(x @ x.mT / x.shape[-1] ** 0.5, -1) @ x
+        >>> model = ByHand()
+        >>> with regard.watch(model) as seen:
+        ...     output = model(torch.eye(2))
+        >>> torch.equal(seen["self"].weights() @ torch.eye(2), output)
+        True
+    """
+    if running.is_observed():
+        how = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
+        running.report_attention(lambda: from_request(ask(query, key, **how)))  # type: ignore[arg-type]

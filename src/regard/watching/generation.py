@@ -220,8 +220,9 @@ def _reordered(step: CapturedCall, entries: Tensor) -> CapturedCall:
     """A step with other batch entries."""
 
     def chosen(plane: Plane) -> Plane:
-        batched = isinstance(plane, Tensor) and plane.ndim > 3
-        return plane[entries] if batched and len(plane) == len(step.query) else plane
+        if isinstance(plane, Tensor) and plane.ndim > 3 and len(plane) == len(step.query):
+            return plane[entries]
+        return plane
 
     query = step.query[entries]
     return replace(step, query=query, mask=chosen(step.mask), bias=chosen(step.bias))

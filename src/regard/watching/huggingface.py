@@ -10,20 +10,17 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.masks import causal
+from regard.attention.masks import MaskLike, causal
 from regard.attention.scores import ScaledDot, Score, SoftCap
 from regard.watching import edited, running
 from regard.watching.captured import CapturedCall
 from regard.watching.flex import FlexMask
-
-if TYPE_CHECKING:
-    from torch.nn.attention.flex_attention import BlockMask
 
 MODULE, CLASS = "transformers.modeling_utils", "AttentionInterface"
 OWN = {
@@ -49,35 +46,20 @@ class Sinks:
         return Sinks(self.sinks.reshape(-1)[heads.to(self.sinks.device)])
 
 
-def hooks() -> list[_Interface]:
-    """Intercept the interface, if `transformers` is imported."""
-    found = getattr(sys.modules.get(MODULE), CLASS, None)
-    return [] if found is None else [_Interface(found)]
+def replacements() -> list[tuple[Any, str, Callable[..., Any]]]:
+    """The two methods of the interface that return functions, if `transformers` is imported."""
+    owner = getattr(sys.modules.get(MODULE), CLASS, None)
+    if owner is None:
+        return []
+    asked, got = owner.get_interface, owner.__getitem__
 
+    def get_interface(interface: Any, name: str, default: Callable[..., Any]) -> Any:
+        return _intercepted(asked(interface, name, default), name)
 
-class _Interface:
-    """Replaces the two methods of the interface that return functions, until `remove`."""
+    def getitem(interface: Any, name: str) -> Any:
+        return _intercepted(got(interface, name), name)
 
-    def __init__(self, owner: Any) -> None:
-        self._owner = owner
-        self._own = {name: vars(owner).get(name) for name in ("get_interface", "__getitem__")}
-        asked, got = owner.get_interface, owner.__getitem__
-
-        def get_interface(interface: Any, name: str, default: Callable[..., Any]) -> Any:
-            return _intercepted(asked(interface, name, default), name)
-
-        def getitem(interface: Any, name: str) -> Any:
-            return _intercepted(got(interface, name), name)
-
-        owner.get_interface = get_interface
-        owner.__getitem__ = getitem
-
-    def remove(self) -> None:
-        for name, method in self._own.items():
-            if method is None:
-                delattr(self._owner, name)
-            else:
-                setattr(self._owner, name, method)
+    return [(owner, "get_interface", get_interface), (owner, "__getitem__", getitem)]
 
 
 def _intercepted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -122,82 +104,52 @@ def _known(function: Callable[..., Any], name: str) -> Callable[..., CapturedCal
 
 
 def _eager(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    mask: Tensor | None,
-    how: dict[str, Any],
-    weights: object,
+    module: nn.Module, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: object
 ) -> CapturedCall:
     """The eager implementation returns weights. Their last row is kept as the witness."""
-    sinks = how.get("s_aux")
-    if sinks is None:
-        sinks = getattr(module, "sinks", None)
-    witness = None
+    if how.get("s_aux") is None:
+        how = how | {"s_aux": getattr(module, "sinks", None)}
+    call = _flex(module, query, key, mask, how, weights)
     if isinstance(weights, Tensor) and weights.ndim == 4 and not how.get("dropout"):
-        witness = weights[..., -1:, :].detach().clone()
-    return CapturedCall(
-        query,
-        key,
-        score=_score(how),
-        bias=_bias(mask, how.get("position_bias"), key.shape[-2]),
-        normaliser=None if sinks is None else Sinks(sinks),
-        witness=witness,
-    )
+        return replace(call, witness=weights[..., -1:, :].detach().clone())
+    return call
 
 
 def _sdpa(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    mask: Tensor | None,
-    how: dict[str, Any],
-    weights: object,
+    module: nn.Module, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: object
 ) -> CapturedCall:
     """Without a mask, several queries of a causal module read the keys up to their own position."""
-    causal_argument = how.get("is_causal")
-    is_causal = getattr(module, "is_causal", True) if causal_argument is None else causal_argument
-    triangle = mask is None and query.shape[-2] > 1 and bool(is_causal)
-    if triangle and key.shape[-2] > query.shape[-2]:
-        key = key[..., : query.shape[-2], :]
-    readable = causal(align="start") if triangle else None
-    if isinstance(mask, Tensor) and mask.dtype == torch.bool:
+    is_causal = how.get("is_causal")
+    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    readable: MaskLike | None = None
+    if mask is None and query.shape[-2] > 1 and is_causal:
+        key, readable = key[..., : query.shape[-2], :], causal(align="start")
+    elif mask is not None and mask.dtype == torch.bool:
         mask, readable = None, mask
     bias = _bias(mask, how.get("position_bias"), key.shape[-2])
     return CapturedCall(query, key, score=ScaledDot(how.get("scaling")), bias=bias, mask=readable)
 
 
 def _flex(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    mask: Tensor | BlockMask | None,
-    how: dict[str, Any],
-    weights: object,
+    module: nn.Module, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: object
 ) -> CapturedCall:
     """The soft cap is part of the score. The mask is a function of positions or a bias."""
+    score: Score = ScaledDot(how.get("scaling"))
+    cap, sinks = how.get("softcap"), how.get("s_aux")
     added = mask if isinstance(mask, Tensor) else None
-    rule = None if mask is None or isinstance(mask, Tensor) else FlexMask(mask.mask_mod)
-    sinks = how.get("s_aux")
     return CapturedCall(
         query,
         key,
-        score=_score(how),
+        score=score if cap is None else SoftCap(score, cap),
         bias=_bias(added, how.get("position_bias"), key.shape[-2]),
-        mask=rule,
+        mask=None if mask is added else FlexMask(mask.mask_mod),
         normaliser=None if sinks is None else Sinks(sinks),
     )
-
-
-def _score(how: dict[str, Any]) -> Score:
-    score: Score = ScaledDot(how.get("scaling"))
-    cap = how.get("softcap")
-    return score if cap is None else SoftCap(score, cap)
 
 
 def _bias(mask: Tensor | None, positions: Tensor | None, keys: int) -> Tensor | None:
     """The sum of mask and position bias. A mask may be longer than the keys."""
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
-    both = [each[..., :keys] for each in (mask, positions) if each is not None]
-    return both[0] + both[1] if len(both) == 2 else both[0] if both else None
+    planes = [each[..., :keys] for each in (mask, positions) if each is not None]
+    return functools.reduce(torch.add, planes) if planes else None

@@ -11,44 +11,34 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
 import torch
 from torch import nn
 
-from regard.watching import edited, functions, huggingface, running, softmaxes, torch_layers
+from regard.watching import edited, functions, huggingface, running, torch_layers
 
-Capture = Callable[..., Any]
+Function = Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class InterceptedFunction:
-    """A function of a module, and the function that captures its arguments."""
+def attention(
+    capture: Function, edited: Function | None = None, when: Function | None = None
+) -> Callable[[Function], Function]:
+    """Make the wrapper of a function that computes attention.
 
-    module: str
-    name: str
-    capture: Capture | None  # None for a softmax
-    when: Callable[..., bool] | None = None
-    edited: Callable[..., Any] | None = (
-        None  # the function with edited weights; None if it cannot be
-    )
+    `capture` takes its arguments; `edited` is the function with edited weights, None if it cannot be.
+    """
 
-    def wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that replaces the original."""
-        capture, when = self.capture, self.when
-        if capture is None:
-            return softmaxes.reporting(original)
-
+    def wrapper(original: Function) -> Function:
         @functools.wraps(original)
         def through(*arguments: Any, **named: Any) -> Any:
             observed = not torch.compiler.is_compiling() and running.is_observed()
             if not observed or (when is not None and not when(*arguments, **named)):
                 return original(*arguments, **named)
-            edit = self.edited and running.edit()
-            if self.edited and edit:
-                result = self.edited(original, edit, *arguments, **named)
+            edit = edited and running.edit()
+            if edited and edit:
+                result = edited(original, edit, *arguments, **named)
             else:
                 with running.reports_suppressed():
                     result = original(*arguments, **named)
@@ -57,37 +47,50 @@ class InterceptedFunction:
 
         return through
 
+    return wrapper
 
-FUNCTIONS = (
-    InterceptedFunction(
-        "torch.nn.functional",
-        "scaled_dot_product_attention",
-        functions.fused_call,
-        edited=edited.fused,
+
+def softmax(original: Function) -> Function:
+    """The wrapper of a softmax, which suggests attention in the model's own code."""
+
+    @functools.wraps(original)
+    def through(*arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
+        if not torch.compiler.is_compiling() and running.is_observed():
+            running.report_softmax(result, arguments[1] if len(arguments) > 1 else named.get("dim"))
+        return result
+
+    return through
+
+
+FUNCTIONS = {
+    "torch.nn.functional.scaled_dot_product_attention": attention(
+        functions.fused_call, edited.fused
     ),
-    InterceptedFunction("torch", "_native_multi_head_attention", torch_layers.native_call),
-    InterceptedFunction("torch", "_transformer_encoder_layer_fwd", torch_layers.encoder_layer_call),
-    InterceptedFunction(
-        "torch.nn.functional",
-        "multi_head_attention_forward",
-        torch_layers.weighted_call,
-        torch_layers.weighs,
-        edited.weighed,
+    "torch._native_multi_head_attention": attention(torch_layers.native_call),
+    "torch._transformer_encoder_layer_fwd": attention(torch_layers.encoder_layer_call),
+    "torch.nn.functional.multi_head_attention_forward": attention(
+        torch_layers.weighted_call, edited.weighed, torch_layers.weighs
     ),
-    InterceptedFunction(
-        "torch.nn.attention.flex_attention",
-        "flex_attention",
-        functions.flex_call,
-        edited=edited.flex,
-    ),
-    InterceptedFunction(
-        "regard.attention.attend", "attend", functions.regard_call, edited=edited.attend
-    ),
-    InterceptedFunction(
-        "regard.attention.attend", "read", functions.regard_call, edited=edited.read
-    ),
-    InterceptedFunction("torch", "softmax", None),
-)
+    "torch.nn.attention.flex_attention.flex_attention": attention(functions.flex_call, edited.flex),
+    "regard.attention.attend.attend": attention(functions.regard_call, edited.attend),
+    "regard.attention.attend.read": attention(functions.regard_call, edited.read),
+    "torch.softmax": softmax,
+}
+
+
+class ReplacedMethod:
+    """A method of a class, replaced until `remove`."""
+
+    def __init__(self, owner: Any, name: str, method: Function) -> None:
+        self._owner, self._name, self._own = owner, name, vars(owner).get(name)
+        setattr(owner, name, method)
+
+    def remove(self) -> None:
+        if self._own is None:  # it was inherited
+            delattr(self._owner, self._name)
+        else:
+            setattr(self._owner, self._name, self._own)
 
 
 class Interception:
@@ -96,20 +99,27 @@ class Interception:
     def __init__(self) -> None:
         self._lock = RLock()
         self._models: list[nn.Module] = []
-        self._open: dict[InterceptedFunction, tuple[Any, Any]] = {}
+        self._open: dict[str, tuple[Any, Any]] = {}
         self._handles: list[Any] = []
-        self._interfaces: list[Any] = []
+        self._interfaces: list[ReplacedMethod] = []
 
     def open(self, model: nn.Module) -> None:
         with self._lock:
             self._models.append(model)
-            self._handles = self._handles or [*running.hooks(), softmaxes.SoftmaxReports()]
+            # F.softmax and nn.Softmax call Tensor.softmax.
+            self._handles = self._handles or [
+                *running.hooks(),
+                ReplacedMethod(torch.Tensor, "softmax", softmax(torch.Tensor.softmax)),
+            ]
             # `transformers` may have been imported after the first watch was opened.
-            self._interfaces = self._interfaces or huggingface.hooks()
-            for function in FUNCTIONS:
-                if function not in self._open and function.module in sys.modules:
-                    original = getattr(sys.modules[function.module], function.name)
-                    self._open[function] = original, function.wrapper(original)
+            self._interfaces = self._interfaces or [
+                ReplacedMethod(*each) for each in huggingface.replacements()
+            ]
+            for path, wrapper in FUNCTIONS.items():
+                module, _, name = path.rpartition(".")
+                if path not in self._open and module in sys.modules:
+                    original = getattr(sys.modules[module], name)
+                    self._open[path] = original, wrapper(original)
             swap(list(self._open.values()), [model])
 
     def shut(self, model: nn.Module) -> None:

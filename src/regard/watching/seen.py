@@ -17,10 +17,9 @@ from regard.attention.looks import Look
 from regard.attention.looks.caption import Caption
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
-from regard.watching.notebook import html
 from regard.watching.pages import Tokens, write
 from regard.watching.records import AttentionRecord, MemoryUse
-from regard.watching.table import HeadTable, Subject, table
+from regard.watching.table import HeadTable, Subject, html, table
 from regard.watching.tokens import EmbeddingCall
 
 CLOSE, CLOSE_IN_HALF = 1e-4, 3e-2

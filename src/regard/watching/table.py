@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
+from html import escape
 from math import nan, prod
 from typing import NamedTuple
 
@@ -12,9 +13,9 @@ from torch import Tensor
 
 from regard.attention.looks import Look
 from regard.watching.captured import CapturedCall
-from regard.watching.notebook import html
 from regard.watching.tokens import EmbeddingCall, tokens_of
 
+MOST = 200  # rows of a table in a notebook
 BLOCK = 1 << 22  # weights computed at a time
 
 
@@ -200,3 +201,15 @@ def tokens_read(
     if query is None or key is None or {len(query), len(key)} != {subject.entries}:
         return None
     return query.to(look.device), key.to(look.device)
+
+
+def html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """An HTML table. Rows after the 200th are only counted."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    lines = [line("th", header), *(line("td", row) for row in rows[:MOST])]
+    hidden = len(rows) - MOST
+    more = f"<div>{hidden} more rows: print() shows all</div>" if hidden > 0 else ""
+    return f"<table>{''.join(lines)}</table>{more}"

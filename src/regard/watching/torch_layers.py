@@ -6,9 +6,10 @@ queries and keys are computed from it when a look is requested. So a watch adds 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -20,29 +21,31 @@ from regard.attention.masks.mask import MaskLike
 from regard.loops.availability import transformed
 from regard.watching import running
 from regard.watching.captured import CapturedCall
-from regard.watching.functions import scaled
 
 KEYS = 1  # torch's mask_type of a mask (batch, keys); with 0 and 2 it has queries too
+
+
+SIGNATURE = inspect.signature(F.multi_head_attention_forward)
 
 
 @dataclass(frozen=True, eq=False)
 class DeferredCall:
     """A call whose queries and keys are computed later, and the tensors they are computed from."""
 
-    held: dict[str, Tensor | None]
     make: Callable[..., CapturedCall]
-    shape: tuple[int, ...] | None = None  # the shape of the look, if known
+    held: dict[str, Tensor | None]
     crossing: bool = False  # whether the keys come from another sequence
     within: str = ""  # the submodule that this attention belongs to
 
     def tensors(self) -> list[Tensor]:
-        """The distinct tensors that are kept."""
-        return list({id(each): each for each in self.held.values() if each is not None}.values())
+        return [each for each in self.held.values() if each is not None]
 
     def detached(self) -> DeferredCall:
-        """The same call without gradients. Equal tensors stay one tensor."""
-        free = {id(each): each.detach() if each.grad_fn else each for each in self.tensors()}
-        held = {name: None if one is None else free[id(one)] for name, one in self.held.items()}
+        """The same call without gradients. Parameters are not detached, so no operator runs for them."""
+        held = self.held.copy()
+        for name, each in held.items():
+            if each is not None and each.grad_fn:
+                held[name] = each.detach()
         return replace(self, held=held)
 
     def captured(self) -> CapturedCall:
@@ -52,57 +55,22 @@ class DeferredCall:
 Captured = CapturedCall | DeferredCall
 
 
-def native_call(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    embed_dim: int,
-    num_head: int,
-    qkv_weight: Tensor,
-    qkv_bias: Tensor,
-    proj_weight: Tensor,
-    proj_bias: Tensor,
-    mask: Tensor | None = None,
-    need_weights: bool = True,
-    average_attn_weights: bool = True,
-    mask_type: int | None = None,
-) -> DeferredCall:
+def native_call(*arguments: Any) -> DeferredCall:
     """nn.MultiheadAttention's fast path."""
-    held = {"states": query, "weight": qkv_weight, "bias": qkv_bias, "mask": mask}
-    return DeferredCall(
-        held, partial(_fast, heads=num_head, mask_type=mask_type), _square(query, num_head)
-    )
+    states, _, _, _, heads, weight, bias, _, _, mask, _, _, mask_type = arguments
+    held = {"states": states, "weight": weight, "bias": bias, "mask": mask}
+    return DeferredCall(partial(_fast, heads=heads, mask_type=mask_type), held)
 
 
-def encoder_layer_call(
-    src: Tensor,
-    embed_dim: int,
-    num_heads: int,
-    qkv_weight: Tensor,
-    qkv_bias: Tensor,
-    proj_weight: Tensor,
-    proj_bias: Tensor,
-    use_gelu: bool,
-    norm_first: bool,
-    eps: float,
-    norm_weight_1: Tensor,
-    norm_bias_1: Tensor,
-    *others: Any,
-) -> DeferredCall:
+def encoder_layer_call(*arguments: Any) -> DeferredCall:
     """nn.TransformerEncoderLayer's fast path: the whole layer in one operator."""
-    *_, mask, mask_type = others
-    held = {"states": src, "weight": qkv_weight, "bias": qkv_bias, "mask": mask}
+    states, _, heads, weight, bias, _, _, _, norm_first, eps, *norm = arguments[:12]
+    mask, mask_type = arguments[-2:]
+    held = {"states": states, "weight": weight, "bias": bias, "mask": mask}
     if norm_first:
-        held |= {"norm_weight": norm_weight_1, "norm_bias": norm_bias_1}
-    make = partial(_fast, heads=num_heads, mask_type=mask_type, eps=eps)
-    return DeferredCall(held, make, _square(src, num_heads), within="self_attn")
-
-
-def _square(states: Tensor, heads: int) -> tuple[int, ...] | None:
-    if states.is_nested:
-        return None
-    batch, length, _ = states.shape
-    return batch, heads, length, length
+        held |= {"norm_weight": norm[0], "norm_bias": norm[1]}
+    make = partial(_fast, heads=heads, mask_type=mask_type, eps=eps)
+    return DeferredCall(make, held, within="self_attn")
 
 
 def _fast(
@@ -127,12 +95,10 @@ def _fast(
         states = torch.nested.to_padded_tensor(states, 0.0)
     if norm_weight is not None:
         states = F.layer_norm(states, (states.shape[-1],), norm_weight, norm_bias, eps)
-    weights, biases = weight.chunk(3), bias.chunk(3)
-    query, key = (
-        _split(F.linear(states, *each), heads)
-        for each in list(zip(weights, biases, strict=True))[:2]
-    )
-    return scaled(query, key, None, None, readable)
+    both = 2 * len(weight) // 3
+    projected = F.linear(states, weight[:both], bias[:both])
+    query, key = (_split(each, heads) for each in projected.chunk(2, -1))
+    return CapturedCall(query, key, mask=readable)
 
 
 def weighs(
@@ -150,59 +116,37 @@ def _crosses(query: Tensor, key: Tensor) -> bool:
     return (query.data_ptr(), query.shape) != (key.data_ptr(), key.shape)
 
 
-def weighted_call(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    embed_dim_to_check: int,
-    num_heads: int,
-    in_proj_weight: Tensor | None,
-    in_proj_bias: Tensor | None,
-    bias_k: Tensor | None,
-    bias_v: Tensor | None,
-    add_zero_attn: bool,
-    dropout_p: float,
-    out_proj_weight: Tensor,
-    out_proj_bias: Tensor | None,
-    training: bool = True,
-    key_padding_mask: Tensor | None = None,
-    need_weights: bool = True,
-    attn_mask: Tensor | None = None,
-    use_separate_proj_weight: bool = False,
-    q_proj_weight: Tensor | None = None,
-    k_proj_weight: Tensor | None = None,
-    *_: Any,
-    **__: Any,
-) -> DeferredCall:
+def weighted_call(*arguments: Any, **named: Any) -> DeferredCall:
     """nn.MultiheadAttention with need_weights."""
-    packed = None if use_separate_proj_weight else in_proj_weight
-    held = {"query": query, "key": key, "packed": packed, "biases": in_proj_bias}
-    held |= {"key_bias": bias_k, "plane": attn_mask, "shut": key_padding_mask}
-    if packed is None:
-        held |= {"query_weight": q_proj_weight, "key_weight": k_proj_weight}
-    make = partial(_weighed, heads=num_heads, zero=add_zero_attn)
-    return DeferredCall(held, make, crossing=_crosses(query, key))
+    bound = SIGNATURE.bind(*arguments, **named)
+    bound.apply_defaults()
+    of = bound.arguments
+    held = {"query": of["query"], "key": of["key"], "biases": of["in_proj_bias"]}
+    held |= {"key_bias": of["bias_k"], "plane": of["attn_mask"], "shut": of["key_padding_mask"]}
+    packed = not of["use_separate_proj_weight"]
+    names = ("in_proj_weight",) * 2 if packed else ("q_proj_weight", "k_proj_weight")
+    held |= {"query_weight": of[names[0]], "key_weight": of[names[1]]}
+    make = partial(_weighed, heads=of["num_heads"], zero=of["add_zero_attn"], packed=packed)
+    return DeferredCall(make, held, crossing=_crosses(of["query"], of["key"]))
 
 
 def _weighed(
     query: Tensor,
     key: Tensor,
-    packed: Tensor | None,
+    query_weight: Tensor,
+    key_weight: Tensor,
     biases: Tensor | None,
     key_bias: Tensor | None,
     plane: Tensor | None,
     shut: Tensor | None,
-    query_weight: Tensor | None = None,
-    key_weight: Tensor | None = None,
     *,
     heads: int,
     zero: bool,
+    packed: bool,
 ) -> CapturedCall:
     """Inputs are (length, batch, width) or (length, width). All queries may read appended keys."""
-    if packed is not None:
-        query_weight, key_weight, _ = packed.chunk(3)
-    if query_weight is None or key_weight is None:
-        raise TypeError("nn.MultiheadAttention was called without projections")
+    if packed:
+        query_weight, key_weight, _ = query_weight.chunk(3)
     query_bias, own_bias, _ = (None,) * 3 if biases is None else biases.chunk(3)
     states, memory = (x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(0) for x in (query, key))
     queries = _split(F.linear(states, query_weight, query_bias), heads)
@@ -213,7 +157,7 @@ def _weighed(
     bias = _added(plane, shut, heads, queries.dtype)
     if bias is not None:
         bias = F.pad(bias, (0, len(appended)))
-    return scaled(queries, keys, None, bias)
+    return CapturedCall(queries, keys, bias=bias)
 
 
 def _split(projected: Tensor, heads: int) -> Tensor:
@@ -225,15 +169,14 @@ def _added(
     plane: Tensor | None, shut: Tensor | None, heads: int, dtype: torch.dtype
 ) -> Tensor | None:
     """Both masks, in which True = may not be read, as one bias (batch, heads, queries, keys)."""
+    biases = []
     if plane is not None:
         plane = _floating(plane, dtype)
-        plane = plane.unflatten(0, (-1, heads)) if plane.ndim == 3 else plane
+        biases.append(plane.unflatten(0, (-1, heads)) if plane.ndim == 3 else plane)
     if shut is not None:
         shut = _floating(shut, dtype)
-        shut = shut[:, None, None] if shut.ndim == 2 else shut
-    return (
-        plane + shut if plane is not None and shut is not None else shut if plane is None else plane
-    )
+        biases.append(shut[:, None, None] if shut.ndim == 2 else shut)
+    return reduce(torch.add, biases) if biases else None
 
 
 def _floating(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import TypeGuard
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.watching import names
+from regard.watching.running import Stack
 
 COMPILED = (
     "is compiled: its attention runs inside a graph and cannot be observed;"
@@ -17,6 +19,10 @@ SCRIPTED = "is TorchScript, which calls no Python functions: watch the model it 
 UNKNOWN = (
     "computes attention in its own code or in an unknown kernel:"
     " add regard.declare(query, key, ...) to it"
+)
+SOFTMAX = (
+    "computed a softmax of shape {}, which may be attention in its own code: if it is,"
+    " add regard.declare(query, key, ...) there"
 )
 OPAQUE = 'its attention implementation {!r} cannot be observed: load the model with "sdpa"'
 
@@ -63,6 +69,23 @@ def add_softmaxes(
         attended = path in own or ("." in path and path.rpartition(".")[0] in own)
         if not attended and not _is_within_any(path, unseen):
             unseen[path] = why
+
+
+def weighs_keys(weights: object, axis: object, stack: Stack) -> TypeGuard[Tensor]:
+    """Whether the shapes are those of attention weights.
+
+    Either they are (..., length, length), or the normalised axis is as long as a sequence (batch,
+    length, width) that was the input of a projection in the module or in its parent.
+    """
+    if not (isinstance(weights, Tensor) and isinstance(axis, int)) or weights.ndim < 2:
+        return False
+    count, shape = weights.shape[axis], weights.shape
+    if count < 2:
+        return False
+    if weights.ndim > 2 and axis % weights.ndim == weights.ndim - 1 and shape[-2] == count:
+        return True
+    read = [each[1] for frame in stack[-2:] for each in frame.read if isinstance(each, tuple)]
+    return any(len(of) > 2 and (of[0], of[-2]) == (shape[0], count) for of in read)
 
 
 def _saw(seen: Collection[str], path: str) -> bool:

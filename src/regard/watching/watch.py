@@ -21,17 +21,12 @@ from regard.watching.paths import Paths
 from regard.watching.records import AttentionRecord, MemoryUse
 from regard.watching.running import Stack
 from regard.watching.seen import Seen
-from regard.watching.softmaxes import weighs_keys
 from regard.watching.tokens import EmbeddingCall
 from regard.watching.torch_layers import Captured, DeferredCall
-from regard.watching.unseen import add_attentive, add_compiled, add_softmaxes
+from regard.watching.unseen import SOFTMAX, add_attentive, add_compiled, add_softmaxes, weighs_keys
 
 Capture = Callable[[], Captured]
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
-SOFTMAX = (
-    "computed a softmax of shape {}, which may be attention in its own code: if it is,"
-    " add regard.declare(query, key, ...) there"
-)
 
 
 def watch(
