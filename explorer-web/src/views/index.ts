@@ -2,6 +2,7 @@
 
 import type { FunctionComponent } from "preact";
 import type { App } from "../app";
+import { Change } from "./change";
 import { Heads } from "./heads";
 import { Map } from "./map";
 import { Translate } from "./translate";
@@ -17,4 +18,5 @@ export const VIEWS: View[] = [
   { name: "translate", title: "Translate", when: (app) => app.live || Boolean(app.header?.translation), Show: Translate },
   { name: "heads", title: "Heads", when: (app) => Boolean(app.header?.attentions.length), Show: Heads },
   { name: "map", title: "Map", when: (app) => Boolean(app.header?.attentions.length), Show: Map },
+  { name: "change", title: "Change", when: (app) => app.live && Boolean(app.header?.translation), Show: Change },
 ];

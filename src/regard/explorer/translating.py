@@ -1,61 +1,104 @@
-"""Scenes of a translator: one sentence, its translation and every look."""
+"""Scenes of a translator: one sentence, its translation and every attention, with or without edits."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from regard.explorer.contract import Attention, Kind, Scene, Sequence
-from regard.translation.settings import Search
+from regard.attention.looks import StoredLook
+from regard.explorer.contract import Attention, Scene, Sequence
 from regard.translation.text.batches import sources, targets
+from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Translation, Translator
+from regard.watching import Seen, change, watch
+from regard.watching.change import Change, Edits
 
 OTHERS = 6  # pieces that are listed for each place of a translation
+NO_EDITS: Mapping[str, Edits] = {}
 
 
-def explore(translator: Translator, text: str, prefix: str = "", model: str = "") -> Scene:
-    """Translate a sentence and look at it.
+def explore(
+    translator: Translator,
+    text: str,
+    prefix: str = "",
+    model: str = "",
+    edits: Mapping[str, Edits] = NO_EDITS,
+) -> tuple[Scene, Translation]:
+    """Translate a sentence, and look at all attentions while the model writes that translation.
 
     Args:
         translator: the model.
         text: one sentence.
         prefix: the beginning of the translation; "" for any.
         model: the name to show.
+        edits: of attentions, as `regard.change` takes them.
 
     Raises:
         ConfigurationError: a prefix that is too long.
+        WatchError: edits of attentions or heads that do not exist.
     """
     own = translator.search
-    search = Search(**{**dict(own), "nbest": own.beam})
-    (translation,) = translator.translate([text], search=search, prefix=prefix or None, looks=True)
-    return scene(translator, translation, model)
+    search = own.changed(nbest=own.beam)
+    with change(translator.model, edits) if edits else nullcontext():
+        (translation,) = translator.translate([text], search=search, prefix=prefix or None)
+    sequences = [
+        Sequence.of_pieces("source", translation.source_pieces),
+        Sequence.of_pieces("target", translation.target_pieces),
+        Sequence.of_pieces("target, read", ["<s>", *translation.target_pieces[:-1]]),
+    ]
+    attentions: list[Attention] = []
+    more: dict[str, Any] = {}
+    if translation.source_ids:
+        logits, attentions = _forced(translator, translation, edits)
+        more = {"alternatives": _alternatives(translator, translation, logits)}
+    title = f"{translation.source} → {translation.text}"
+    scene = Scene(title, sequences, attentions, model, _translation(translation), more)
+    return scene, translation
 
 
-def scene(translator: Translator, translation: Translation, model: str = "") -> Scene:
-    """The scene of a translation that keeps its looks."""
-    source = Sequence.of_pieces("source", translation.source_pieces)
-    target = Sequence.of_pieces("target", translation.target_pieces)
-    read = Sequence.of_pieces("target, read", ["<s>", *translation.target_pieces[:-1]])
-    attentions = []
-    for name, look in translation.looks.items():
-        kind, rows, columns = _sides(name)
-        attentions.append(Attention(name, kind, look[0], rows, columns))
-    return Scene(
-        title=f"{translation.source} → {translation.text}",
-        sequences=[source, target, read],
-        attentions=attentions,
-        model=model,
-        translation=_translation(translation),
-        more={"alternatives": _alternatives(translator, translation)} if target.tokens else {},
-    )
+@torch.no_grad()
+def log_probability(
+    translator: Translator, translation: Translation, edits: Mapping[str, Edits] = NO_EDITS
+) -> float:
+    """The log-probability of a translation and its end, by the model with these edits."""
+    logits, _ = _forced(translator, translation, edits)
+    words = torch.tensor([*translation.target_ids, EOS], device=logits.device)
+    return float(logits.log_softmax(-1).gather(-1, words[:, None]).sum())
 
 
-def _sides(name: str) -> tuple[Kind, int, int]:
-    """The kind of an attention, and the sequences of its rows and columns."""
-    if "encoder." in name:
-        return "self", 0, 0
-    return ("cross", 1, 0) if name.endswith("cross") else ("causal", 2, 2)
+@torch.no_grad()
+def _forced(
+    translator: Translator, translation: Translation, edits: Mapping[str, Edits]
+) -> tuple[Tensor, list[Attention]]:
+    """The logits of each step of a given translation, and the attentions of this pass."""
+    model = translator.model
+    device = next(model.parameters()).device
+    source, lengths = sources([translation.source_ids])
+    read, _ = targets([translation.target_ids])
+    with watch(model) as seen, change(model, edits) as changed:
+        logits = model(source.to(device), lengths.to(device), read.to(device))[0].float()
+    return logits, [_attention(seen, changed, name) for name in seen]
+
+
+def _attention(seen: Seen, changed: Change, name: str) -> Attention:
+    """An attention of one sentence, with its edited weights where it was edited."""
+    steps = seen.steps(name)
+    look = seen[name]
+    if name in changed:
+        look = StoredLook(changed.weights(name))
+    elif len(steps) > 1:  # a recurrent decoder reads once for each word
+        look = StoredLook(torch.cat([seen[name, step.number].weights() for step in steps], -2))
+    while len(look.shape) > 3:
+        look = look[0]
+    kind = seen.kind(name)
+    if kind == "cross":
+        return Attention(name, "cross", look, 1, 0)
+    side = 2 if "decoder" in name else 0
+    return Attention(name, "causal" if kind == "causal" else "self", look, side, side)
 
 
 def _translation(one: Translation) -> dict[str, Any]:
@@ -85,19 +128,16 @@ def _candidates(one: Translation) -> list[dict[str, Any]]:
     return list(best.values())
 
 
-@torch.no_grad()
-def _alternatives(translator: Translator, one: Translation) -> list[list[dict[str, Any]]]:
+def _alternatives(
+    translator: Translator, one: Translation, logits: Tensor
+) -> list[list[dict[str, Any]]]:
     """For each place of the translation the likeliest pieces, and the prefix that begins with each."""
-    pieces, tokenizer = translator.tokenizers.target, translator.tokenizers.target
-    device = next(translator.model.parameters()).device
-    source, lengths = sources([one.source_ids])
-    read, _ = targets([one.target_ids])
-    logits = translator.model(source.to(device), lengths.to(device), read.to(device))[0]
-    probabilities, ids = logits.float().softmax(-1).topk(OTHERS, -1)
+    tokenizer = translator.tokenizers.target
+    probabilities, ids = logits.softmax(-1).topk(min(OTHERS, logits.shape[-1]), -1)
     return [
         [
             {
-                "piece": pieces.pieces([token])[0],
+                "piece": tokenizer.pieces([token])[0],
                 "probability": probability,
                 "prefix": tokenizer.decode([*one.target_ids[:place], token]),
             }

@@ -347,6 +347,8 @@ class Translator:
             **vars(candidates[0]),
             source_pieces=pieces,
             target_pieces=target.pieces([*best.tokens, EOS]),
+            source_ids=kept,
+            target_ids=list(best.tokens),
             probabilities=torch.tensor(best.token_log_probabilities).exp().tolist(),
             looks=seen,
             alternatives=candidates,

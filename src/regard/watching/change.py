@@ -109,7 +109,11 @@ class Change:
         asked = [] if path is None else self._asked(path, stack)
         if path is None or not asked:
             return None
-        return self._running.setdefault(path, _Edited(asked, _kinds(path, stack)))
+        return self._running.setdefault(path, _Edited(asked, _names(path, stack)))
+
+    def __contains__(self, name: object) -> bool:
+        """Whether an attention of this name, or path, was edited."""
+        return any(name in edited.names for edited in self._running.values())
 
     def weights(self, name: str) -> Tensor:
         """The edited weights of an attention, (*batch, heads, queries, keys), those of several calls one below another.
@@ -117,14 +121,14 @@ class Change:
         Raises:
             KeyError: no attention of this name, or path, was edited.
         """
-        for path, edited in self._running.items():
-            if name in (path, *(names.short(path, kind) for kind in edited.kinds)):
+        for edited in self._running.values():
+            if name in edited.names:
                 return torch.cat(edited.weights, -2)
         raise KeyError(f"no attention {name!r} was edited; edited were {list(self._running)}")
 
     def _asked(self, path: str, stack: Stack) -> list[Edit | OnWeights]:
-        own = [names.short(path, kind) for kind in _kinds(path, stack)]
-        self._known.add(own[0])
+        own = _names(path, stack)
+        self._known.add(own[1])
         found: list[Edit | OnWeights] = []
         for pattern, edits in self._edits.items():
             if any(names.chosen(path, name, pattern) for name in own):
@@ -133,15 +137,17 @@ class Change:
         return found
 
 
-def _kinds(path: str, stack: Stack) -> tuple[str, ...]:
-    return ("cross",) if running.crosses(path, stack) else ("self", "causal")
+def _names(path: str, stack: Stack) -> list[str]:
+    """The path of an attention, and its short names."""
+    kinds = ("cross",) if running.crosses(path, stack) else ("self", "causal")
+    return [path, *(names.short(path, kind) for kind in kinds)]
 
 
 class _Edited:
     """The edits of one attention, and the weights that they gave."""
 
-    def __init__(self, edits: Sequence[Edit | OnWeights], kinds: tuple[str, ...]) -> None:
-        self._edits, self._first, self.kinds = edits, 0, kinds
+    def __init__(self, edits: Sequence[Edit | OnWeights], names: list[str]) -> None:
+        self._edits, self._first, self.names = edits, 0, names
         self.weights: list[Tensor] = []
 
     def __call__(self, weights: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,9 +67,30 @@ class Explorer:
         prefix = fields.text(given, "prefix", TEXT, "")
 
         def call(check: Callable[[], None]) -> bytes:
-            scene = translating.explore(self.models.open(model), text, prefix, model)
+            scene, made = translating.explore(self.models.open(model), text, prefix, model)
             check()
-            return pack(scene, self.runs.add(Run(scene, model)))
+            return pack(scene, self.runs.add(Run(scene, model, made)))
+
+        return await self._binary(request, call)
+
+    async def change(self, request: Request) -> Response:
+        """Translate with edited attention, and say how likely the model now finds the translation that it had."""
+        given = fields.parse(await request.body())
+        fields.known(given, "run", "prefix", "edits")
+        run = self.runs[fields.text(given, "run", 100)]
+        if run.translation is None:
+            raise Refused(400, "run: this run is not a translation")
+        before, model = run.translation, run.model
+        prefix = fields.text(given, "prefix", TEXT, "")
+        edits = fields.edits(given.get("edits"))
+
+        def call(check: Callable[[], None]) -> bytes:
+            translator = self.models.open(model)
+            scene, _ = translating.explore(translator, before.source, prefix, model, edits)
+            check()
+            now = translating.log_probability(translator, before, edits)
+            more = {**scene.more, "before": {"text": before.text, "log_probability": now}}
+            return pack(replace(scene, more=more), self.runs.add(Run(scene)))
 
         return await self._binary(request, call)
 
@@ -167,6 +189,7 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/healthz", explorer.health),
             Route("/api/scene", explorer.start),
             Route("/api/translate", explorer.translate, methods=["POST"]),
+            Route("/api/change", explorer.change, methods=["POST"]),
             Route("/api/row", explorer.row),
             Route("/api/received", explorer.received),
             Route("/api/levels", explorer.levels),

@@ -8,7 +8,9 @@ from typing import Any
 
 from regard.explorer.server.errors import Refused
 from regard.explorer.tiles import Reduce
+from regard.watching.edits import Cell, Edit, Hard, Scale, Temperature
 
+EDITS = 100
 DEEPEST = 32  # levels of nested lists and objects
 
 
@@ -94,3 +96,40 @@ def reduction(fields: Mapping[str, Any]) -> Reduce:
         case "mean":
             return "mean"
     raise Refused(400, "reduce: pass max or mean")
+
+
+def edits(value: Any) -> dict[str, list[Edit]]:
+    """Edits by the name of the attention, from a list of objects with a `kind` and its numbers."""
+    if not isinstance(value, list) or len(value) > EDITS:
+        raise Refused(400, f"edits: pass a list of at most {EDITS} objects")
+    made: dict[str, list[Edit]] = {}
+    for each in value:
+        if not isinstance(each, dict):
+            raise Refused(400, "edits: each must be an object")
+        made.setdefault(text(each, "attention", 200), []).append(_edit(each))
+    return made
+
+
+def _edit(given: Mapping[str, Any]) -> Edit:
+    heads = None
+    if given.get("head") is not None:
+        heads = whole(given, "head", 0, 10_000)
+    match given.get("kind"):
+        case "scale":
+            return Scale(number(given, "factor", -100, 100), heads=heads)
+        case "temperature":
+            return Temperature(number(given, "temperature", 0.01, 100), heads=heads)
+        case "hard":
+            return Hard(heads=heads)
+        case "cell":
+            query, key = (whole(given, name, 0, 1 << 31) for name in ("query", "key"))
+            return Cell(query, key, number(given, "weight", 0, 1), heads=heads)
+    raise Refused(400, "kind: pass scale, temperature, hard or cell")
+
+
+def number(fields: Mapping[str, Any], name: str, low: float, high: float) -> float:
+    """A number from `low` to `high`."""
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise Refused(400, f"{name}: pass a number from {low} to {high}")
+    return float(value)

@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 from regard.explorer.contract import Attention, Scene
 from regard.explorer.server.errors import Refused
 from regard.explorer.tiles import Tiles
+from regard.translation.results import Translation
 
 KEPT = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A scene whose looks can be asked, and the name of its model; "" if it is not a translator's."""
+    """A scene whose looks can be asked; of a translation also the name of its model, and itself."""
 
     scene: Scene
     model: str = ""
+    translation: Translation | None = None
     _tiles: dict[tuple[str, int], Tiles] = field(default_factory=dict)
 
     def attention(self, name: str) -> Attention:

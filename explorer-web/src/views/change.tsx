@@ -1,0 +1,292 @@
+// Change: edit attentions and see at once what the model does then; or look at two runs side by side.
+
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { App, post, useApp } from "../app";
+import { AttentionChoice } from "../choices";
+import type { Attention } from "../contract";
+import { changed, described, Edit, Edits, headOf } from "../edits";
+import { labelled } from "../labels";
+import { Matrix } from "../matrix";
+import { difference, fixed, peak, roundTop } from "../numbers";
+import { MEAN, Source } from "../source";
+
+export function Change() {
+  const app = useApp();
+  const source = app.scene.value;
+  if (!source?.header.translation || source.header.run === null) return <p class="hint">Translate a sentence first.</p>;
+  return <Editor key={source.header.run} app={app} source={source} run={source.header.run} />;
+}
+
+function Editor({ app, source, run }: { app: App; source: Source; run: string }) {
+  const edits = useMemo(() => new Edits(app), []);
+  const [after, setAfter] = useState<Source | null>(null);
+  const now = edits.now.value;
+  const asked = JSON.stringify(now);
+  useEffect(() => {
+    if (!now.length) {
+      setAfter(null);
+      return;
+    }
+    changed(app, run, now, app.prefix.value).then((bundle) => bundle && setAfter(new Source(bundle)));
+  }, [asked, run]);
+  const { attentions } = source.header;
+  const attention = attentions.find((one) => one.name === app.attention.value) ?? attentions[attentions.length - 1];
+  const head = app.head.value < attention.heads.length ? app.head.value : MEAN;
+  const add = (edit: Omit<Edit, "attention" | "head">) => edits.set([...now, { attention: attention.name, head: headOf(head), ...edit }]);
+  const step = (event: KeyboardEvent) => {
+    if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "z") return;
+    event.preventDefault();
+    if (event.shiftKey) edits.redo();
+    else edits.undo();
+  };
+  return (
+    <div onKeyDown={step}>
+      <div class="tools">
+        <AttentionChoice app={app} attentions={attentions} now={attention} head={head} />
+      </div>
+      <div class="tools" role="group" aria-label="Edits">
+        <button type="button" onClick={() => add({ kind: "scale", factor: 0 })}>
+          Off
+        </button>
+        <Amount name="Scale" start={0.5} low={-10} high={10} act={(factor) => add({ kind: "scale", factor })} />
+        <Amount name="Temperature" start={0.5} low={0.01} high={100} act={(temperature) => add({ kind: "temperature", temperature })} />
+        <button type="button" onClick={() => add({ kind: "hard" })}>
+          Hard
+        </button>
+        <CellEdit app={app} attention={attention} add={add} />
+        <span class="tools">
+          <button type="button" id="undo" disabled={!edits.canUndo} onClick={() => edits.undo()}>
+            Undo
+          </button>
+          <button type="button" id="redo" disabled={!edits.canRedo} onClick={() => edits.redo()}>
+            Redo
+          </button>
+        </span>
+      </div>
+      <ul class="edits" aria-label="Edits made">
+        {now.map((edit, place) => (
+          <li key={place}>
+            {described(edit)}{" "}
+            <button type="button" aria-label={`Remove ${described(edit)}`} onClick={() => edits.set(now.filter((_, i) => i !== place))}>
+              ×
+            </button>
+          </li>
+        ))}
+      </ul>
+      <Outcome app={app} before={source} after={now.length ? after : null} attention={attention} head={head} />
+      <Beside app={app} source={source} attention={attention} head={head} />
+    </div>
+  );
+}
+
+function Amount({ name, start, low, high, act }: { name: string; start: number; low: number; high: number; act: (value: number) => void }) {
+  const [value, setValue] = useState(start);
+  return (
+    <form
+      class="amount"
+      onSubmit={(event) => {
+        event.preventDefault();
+        act(value);
+      }}
+    >
+      <button type="submit">{name}</button>
+      <input type="number" aria-label={name} min={low} max={high} step="any" value={value} required onInput={(event) => setValue(event.currentTarget.valueAsNumber)} />
+    </form>
+  );
+}
+
+function CellEdit({ app, attention, add }: { app: App; attention: Attention; add: (edit: Omit<Edit, "attention" | "head">) => void }) {
+  const [row, column] = [app.row.value, app.column.value];
+  const [, queries, keys] = attention.shape;
+  const ready = app.pieces.value && row !== null && column !== null && row < queries && column < keys;
+  return (
+    <>
+      <Amount
+        name="Set cell"
+        start={1}
+        low={0}
+        high={1}
+        act={(weight) => {
+          if (ready) add({ kind: "cell", query: row, key: column, weight });
+          else app.pieces.value = true;
+        }}
+      />
+      {!ready && <span class="hint">to set a cell, show pieces and click it</span>}
+    </>
+  );
+}
+
+interface OutcomeProps {
+  app: App;
+  before: Source;
+  after: Source | null;
+  attention: Attention;
+  head: number;
+}
+
+function Outcome({ app, before, after, attention, head }: OutcomeProps) {
+  const [first, second] = [before.header.translation!, after?.header.translation];
+  const forced = after?.header.before as { text: string; log_probability: number } | undefined;
+  return (
+    <section aria-label="Outcome">
+      <table class="outcome">
+        <thead>
+          <tr>
+            <th scope="col" />
+            <th scope="col">translation</th>
+            <th scope="col">log-probability</th>
+          </tr>
+        </thead>
+        <tbody>
+          <tr>
+            <th scope="row">before</th>
+            <td dir="auto" id="text-before">
+              {first.translation}
+            </td>
+            <td>{fixed(first.log_probability)}</td>
+          </tr>
+          <tr>
+            <th scope="row">with the edits</th>
+            <td dir="auto" id="text-after">
+              {second ? <Compared before={first.translation} after={second.translation} /> : "–"}
+            </td>
+            <td>{fixed(second?.log_probability)}</td>
+          </tr>
+          <tr>
+            <th scope="row">the one before, with the edits</th>
+            <td dir="auto">{forced ? forced.text : "–"}</td>
+            <td id="forced">{forced ? `${fixed(forced.log_probability)} (${fixed(forced.log_probability - first.log_probability)})` : "–"}</td>
+          </tr>
+        </tbody>
+      </table>
+      <Pair app={app} left={before} right={after} attention={attention} head={head} names={["before", "with the edits"]} />
+    </section>
+  );
+}
+
+/** The words of `after`; those that are not in `before` are marked. */
+function Compared({ before, after }: { before: string; after: string }) {
+  const known = new Set(before.split(" "));
+  return (
+    <>
+      {after.split(" ").map((word, i) => (
+        <>
+          {i > 0 && " "}
+          {known.has(word) ? word : <mark>{word}</mark>}
+        </>
+      ))}
+    </>
+  );
+}
+
+/** One attention of two runs: their difference where their words agree in number, else both. */
+function Pair({ app, left, right, attention, head, names }: { app: App; left: Source; right: Source | null; attention: Attention; head: number; names: [string, string] }) {
+  const other = right?.attention(attention.name);
+  const whole = !app.pieces.value;
+  const first = useMemo(() => labelled(left, attention, head, whole && hasWords(left, attention)), [left, attention, head, whole]);
+  const second = useMemo(() => (right && other ? labelled(right, other, Math.min(head, other.heads.length - 1), whole && hasWords(right, other)) : null), [right, other, head, whole]);
+  const apart = second && difference(first.plane, second.plane);
+  const choose = (row: number | null, column: number | null) => {
+    app.row.value = row;
+    app.column.value = column;
+  };
+  const chosen = { row: within(app.row.value, first.plane.rows), column: within(app.column.value, first.plane.columns), choose };
+  return (
+    <div class="pair">
+      <section>
+        <h2>{names[0]}</h2>
+        <Matrix name={`${attention.name} ${names[0]}`} {...first} top={roundTop(peak(first.plane))} {...chosen} />
+      </section>
+      {second && (
+        <section>
+          <h2>{names[1]}</h2>
+          <Matrix name={`${attention.name} ${names[1]}`} {...second} top={roundTop(peak(second.plane))} />
+        </section>
+      )}
+      {apart && (
+        <section>
+          <h2>difference</h2>
+          <Matrix name={`${attention.name} difference`} {...second} plane={apart} top={roundTop(Math.max(1e-6, ...apart.data.map((x) => Math.abs(x) || 0)))} diverging />
+        </section>
+      )}
+    </div>
+  );
+}
+
+const hasWords = (source: Source, attention: Attention) => [attention.rows, attention.columns].every((index) => source.header.sequences[index].words.length > 0);
+const within = (place: number | null, count: number) => (place !== null && place < count ? place : null);
+
+/** Another sentence, or another model, beside this one. */
+function Beside({ app, source, attention, head }: { app: App; source: Source; attention: Attention; head: number }) {
+  const text = useMemo(() => app.address.text("beside"), []);
+  const model = useMemo(() => app.address.text("other", app.model.value), []);
+  const [given, setGiven] = useState(text.value || app.text.value);
+  const [other, setOther] = useState<Source | null>(null);
+  const show = async () => {
+    text.value = given;
+    try {
+      setOther(new Source(await post("api/translate", { model: model.value, text: given, prefix: "" })));
+    } catch (fault) {
+      app.error.value = (fault as Error).message;
+    }
+  };
+  useEffect(() => {
+    if (text.value) void show();
+  }, []);
+  const twin = other && (other.attention(attention.name) ?? other.header.attentions.filter((one) => one.kind === attention.kind).at(-1));
+  return (
+    <details class="beside-runs" open={Boolean(text.value)}>
+      <summary>Side by side: another sentence or model</summary>
+      <form
+        class="input"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void show();
+        }}
+      >
+        <label>
+          Model{" "}
+          <select value={model.value} onChange={(event) => (model.value = event.currentTarget.value)}>
+            {app.models.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+        <label class="wide">
+          <span class="hidden">The other sentence</span>
+          <input type="text" dir="auto" maxLength={4000} value={given} onInput={(event) => setGiven(event.currentTarget.value)} />
+        </label>
+        <button type="submit">Show beside</button>
+      </form>
+      {other && twin && (
+        <>
+          <p dir="auto">{other.header.title}</p>
+          <Twins app={app} left={source} right={other} attention={attention} twin={twin} head={head} />
+        </>
+      )}
+    </details>
+  );
+}
+
+function Twins({ app, left, right, attention, twin, head }: { app: App; left: Source; right: Source; attention: Attention; twin: Attention; head: number }) {
+  const whole = !app.pieces.value;
+  const sides = [
+    { source: left, of: attention },
+    { source: right, of: twin },
+  ];
+  return (
+    <div class="pair">
+      {sides.map(({ source, of }) => {
+        const shown = labelled(source, of, Math.min(head, of.heads.length - 1), whole && hasWords(source, of));
+        return (
+          <section key={source.header.run}>
+            <h2>
+              {source.header.model}: {of.name}
+            </h2>
+            <Matrix name={`${source.header.model} ${of.name}`} {...shown} top={roundTop(peak(shown.plane))} />
+          </section>
+        );
+      })}
+    </div>
+  );
+}
