@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from regard.cli.options.checks import check_writable
-from regard.cli.output import drawing, report, streams
+from regard.cli.options.checks import check_parent, check_writable
+from regard.cli.output import drawing, report
 from regard.errors import ConfigurationError, DataError, RegardError
 
 if TYPE_CHECKING:
@@ -39,12 +39,10 @@ def show(asked: str, layer: int | None, head: int | None, out: Path | None, them
         seen = _watched(model, run, layer, head)
     report.say(str(seen.table()))
     for path, why in seen.unseen.items():
-        print(streams.printable(f"not seen: {path or 'the model'}: {why}"), file=sys.stderr)
-    if out is None:
-        return
-    if _is_page(out):
+        report.say(f"not seen: {path or 'the model'}: {why}", file=sys.stderr)
+    if out is not None and _is_page(out):
         _write(seen, out, words, asked)
-    else:
+    elif out is not None:
         _save(seen, out, theme)
 
 
@@ -65,21 +63,22 @@ def _model(asked: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[st
     from torch import Tensor, nn
 
     if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module)):
-        raise DataError(f"--watch {asked}: returned {_kind(made)}; {WANTED}")
+        raise DataError(f"--watch {asked}: returned {type(made).__name__}; {WANTED}")
     model, inputs, *given = made
     words = {
         "tokens" if isinstance(each, list | tuple | dict) else "tokenizer": each for each in given
     }
-    if isinstance(inputs, Mapping):
-        return model, lambda: model(**inputs), words
-    if isinstance(inputs, Tensor):
-        return model, lambda: model(inputs), words
-    if isinstance(inputs, tuple | list):
-        return model, lambda: model(*inputs), words
-    if callable(inputs):
-        return model, lambda: inputs(model), words
+    match inputs:
+        case Mapping():
+            return model, lambda: model(**inputs), words
+        case Tensor():
+            return model, lambda: model(inputs), words
+        case tuple() | list():
+            return model, lambda: model(*inputs), words
+        case _ if callable(inputs):
+            return model, lambda: inputs(model), words
     raise DataError(
-        f"--watch {asked}: returned inputs of type {_kind(inputs)}: pass a tensor, a tuple of"
+        f"--watch {asked}: returned inputs of type {type(inputs).__name__}: pass a tensor, a tuple of"
         " arguments, a mapping of names to arguments, or a function of the model"
     )
 
@@ -101,8 +100,7 @@ def _function(asked: str) -> Callable[[], Any]:
         found = getattr(found, part, None)
     if not callable(found):
         raise ConfigurationError(f"--watch {asked}: {name} has no function {call}")
-    function: Callable[[], Any] = found
-    return function
+    return cast("Callable[[], Any]", found)
 
 
 def _watched(model: nn.Module, run: Callable[[], Any], layer: int | None, head: int | None) -> Seen:
@@ -112,9 +110,8 @@ def _watched(model: nn.Module, run: Callable[[], Any], layer: int | None, head: 
 
     heads = None if head is None else (head,)
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", RuntimeWarning
-        )  # the command prints unseen attentions itself
+        # The command prints unseen attentions itself.
+        warnings.simplefilter("ignore", RuntimeWarning)
         with watch(model.eval(), layers=layer, heads=heads) as seen:
             run()
     return seen
@@ -138,10 +135,7 @@ def _check(out: Path) -> None:
         )
     if out.exists() and not out.is_dir():
         raise RegardError(f"{out}: is a file, expected the name of a folder for the pictures")
-    if not out.parent.is_dir():
-        raise RegardError(f"{out}: cannot be made: there is no folder {out.parent}")
-    if not os.access(out if out.exists() else out.parent, os.W_OK | os.X_OK):
-        raise RegardError(f"{out}: cannot be written: permission denied")
+    check_parent(out / "picture" if out.exists() else out)
 
 
 def _write(seen: Seen, out: Path, words: dict[str, Any], title: str) -> None:
@@ -150,7 +144,7 @@ def _write(seen: Seen, out: Path, words: dict[str, Any], title: str) -> None:
         warnings.simplefilter("always", RuntimeWarning)
         seen.page(out, title=title, **words)
     for each in told:
-        print(streams.printable(str(each.message)), file=sys.stderr)
+        report.say(str(each.message), file=sys.stderr)
     report.say(f"wrote {out}")
 
 
@@ -169,7 +163,3 @@ def _save(seen: Seen, out: Path, theme: str) -> None:
             path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
             drawing.save(look.plot(SIDE, SIDE, entry=entry, theme=theme), path)
             report.say(f"wrote {path}")
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__

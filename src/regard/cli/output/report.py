@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from regard.cli.output import streams
 
@@ -28,32 +28,30 @@ def as_json(value: Any, *, indent: int | None = 1) -> str:
     return streams.printable(text)
 
 
-def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """A table: the first column is aligned to the left, the others to the right.
+def table(rows: Iterable[Sequence[str | float]]) -> str:
+    """A table: the first column is aligned to the left, the others to the right; numbers with commas.
 
-    >>> print(table([["", "AER"], ["head 0", "47.4"], ["mean", "9.0"]]))
-            AER
-    head 0 47.4
-    mean    9.0
+    >>> print(table([["", "AER"], ["head 0", "47.4"], ["mean", 9000]]))
+             AER
+    head 0  47.4
+    mean   9,000
     """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append((indent + " ".join(cells)).rstrip())
-    return "\n".join(lines)
+    texts = [[cell if isinstance(cell, str) else f"{cell:,}" for cell in row] for row in rows]
+    first, *widths = (max(map(len, column)) for column in zip(*texts, strict=True))
+    return "\n".join(
+        " ".join([row[0].ljust(first), *map(str.rjust, row[1:], widths)]).rstrip() for row in texts
+    )
 
 
-def say(text: str, *, now: bool = False) -> None:
-    """Print lines for people; `now` flushes the stream."""
-    print(streams.printable(text), flush=now)
+def say(text: str, *, now: bool = False, file: TextIO | None = None) -> None:
+    """Print lines for people, on standard output unless `file` is given; `now` flushes the stream."""
+    print(streams.printable(text), file=file, flush=now)
 
 
 def note(text: str) -> None:
     """Print a note on standard error."""
     if sys.stderr is not None:
-        print(streams.printable(f"note: {text}"), file=sys.stderr)
+        say(f"note: {text}", file=sys.stderr)
 
 
 def bar(console: Console, unit: str, *more: ProgressColumn, **settings: Any) -> Progress:

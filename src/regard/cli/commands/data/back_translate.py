@@ -77,7 +77,7 @@ def back_translate(
     from regard.translation.settings.data import check_tag
     from regard.translation.text.corpora import opened
 
-    PairFilter(longest, ratio)
+    PairFilter(longest, ratio)  # refuses what is out of range
     try:
         check_tag(tag)
     except ValueError as fault:
@@ -103,15 +103,6 @@ def back_translate(
         again = launched.command([*arguments, "--resume"])
         report.say(f"stopped after {tally.read:,} lines; go on with: {again}", now=True)
         raise typer.Exit(128 + (signals.received or signal.SIGTERM))
-    _report(tally, out, tag)
-
-
-def _is_read_once(text: Path) -> bool:
-    """Whether to open it is to use it up: a pipe, a terminal."""
-    return os.path.exists(text) and not os.path.isfile(text) and not os.path.isdir(text)
-
-
-def _report(tally: Tally, out: Path, tag: str) -> None:
     report.say(
         f"{out}: {tally.written:,} sentence pairs of {tally.read:,} lines\n"
         f"left out: {tally.left_out() or 'none'}\n"
@@ -122,6 +113,11 @@ def _report(tally: Tally, out: Path, tag: str) -> None:
     )
 
 
+def _is_read_once(text: Path) -> bool:
+    """Whether to open it is to use it up: a pipe, a terminal."""
+    return os.path.exists(text) and not os.path.isfile(text) and not os.path.isdir(text)
+
+
 @contextmanager
 def _progress(text: Path) -> Iterator[Callable[[Tally], None]]:
     """A bar where a person watches, and a line now and then where a file does; both on standard error."""
@@ -129,36 +125,27 @@ def _progress(text: Path) -> Iterator[Callable[[Tally], None]]:
         yield lambda tally: None
         return
     total = _lines(text)
-    if not sys.stderr.isatty():
-        yield _Lines(total)
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        with report.bar(Console(stderr=True), "lines", transient=True) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda tally: bar.update(task, completed=tally.read)
         return
-    from rich.console import Console
+    of = "" if total is None else f" of {total:,}"
+    began = last = time.monotonic()
+    first: int | None = None
 
-    with report.bar(Console(stderr=True), "lines", transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda tally: bar.update(task, completed=tally.read)
-
-
-class _Lines:
-    """How far the work is, at most every so many seconds."""
-
-    def __init__(self, total: int | None) -> None:
-        self._of = "" if total is None else f" of {total:,}"
-        self._began = self._last = time.monotonic()
-        self._first: int | None = None
-
-    def __call__(self, tally: Tally) -> None:
+    def line(tally: Tally) -> None:
+        nonlocal last, first
+        first = tally.read if first is None else first
         now = time.monotonic()
-        self._first = tally.read if self._first is None else self._first
-        if now - self._last < _EVERY:
-            return
-        self._last = now
-        speed = (tally.read - self._first) / (now - self._began)
-        print(
-            f"{tally.read:,}{self._of} lines, {tally.written:,} pairs, {speed:.1f} lines/s",
-            file=sys.stderr,
-            flush=True,
-        )
+        if now - last >= _EVERY:
+            last, speed = now, (tally.read - first) / (now - began)
+            told = f"{tally.read:,}{of} lines, {tally.written:,} pairs, {speed:.1f} lines/s"
+            report.say(told, file=sys.stderr, now=True)
+
+    yield line
 
 
 def _lines(text: Path) -> int | None:

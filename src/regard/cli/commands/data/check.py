@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,19 @@ from regard.errors import ConfigurationError
 if TYPE_CHECKING:
     from regard.translation.text.checking.corpus import Report
     from regard.translation.text.tokenizer import Tokenizer
+
+_KINDS = ("pairs", "sources", "targets")
+_LENGTHS = ("mean", "median", "p95", "p99", "longest", "total")
+_VOCABULARY = {
+    "size": "size",
+    "pieces": "pieces in the text",
+    "pieces_per_word": "pieces a word",
+    "used": "different pieces used",
+    "usable": "  of those that are no bytes",
+    "byte_pieces": "byte pieces",
+    "byte_share": "  their share",
+    "unknown_characters": "characters not known",
+}
 
 
 def check(
@@ -89,88 +102,51 @@ def _tokenizers(model: str | None, path: Path | None) -> tuple[Tokenizer, Tokeni
 
 
 def _text(found: Report) -> str:
-    object_, short = found.as_object(), _Short.of(found)
-    rows = [[short.folder, "lines", "pairs", "empty side", "repeated", "out of proportion"]]
+    folder, short = _shortened(found)
+    object_ = found.as_object()
+    rows = [[folder, "lines", "pairs", "empty side", "repeated", "out of proportion"]]
+    lengths = [["lengths", "", "", *_LENGTHS]]
     for split in object_["splits"]:
         numbers = split["lines"], split["pairs"], split["empty"]
-        counts = (*numbers, split["repeated"]["pairs"], split["outliers"])
-        rows.append([short(split["name"]), *(f"{count:,}" for count in counts)])
-    parts = [report.table(rows), _lengths(object_["splits"], short)]
+        rows.append([short(split["name"]), *numbers, split["repeated"]["pairs"], split["outliers"]])
+        for side, by_unit in split["lengths"].items():
+            for unit, each in by_unit.items():
+                lengths.append([short(split["name"]), side, unit, *map(each.get, _LENGTHS)])
+    parts = [report.table(rows), report.table(lengths)]
     if found.overlaps:
-        parts.append(_overlaps(found, short))
+        rows = [["lines of a split that are in an earlier one", *_KINDS]]
+        for one in found.overlaps:
+            counts = [f"{one.exact[kind]:,} ({one.folded[kind]:,})" for kind in _KINDS]
+            rows.append([short(f"{one.later} in {one.earlier}"), *counts])
+        parts.append(report.table(rows) + "\n(in brackets: but for case and punctuation)")
     if found.vocabularies:
         parts.append(_vocabulary(object_["vocabulary"]))
     problems = [*found.findings.of("error"), *found.findings.of("warning")]
-    parts.append(
-        "\n".join(short(str(problem)) for problem in problems)
-        if problems
-        else "nothing to object to"
-    )
+    parts.append("\n".join(map(short, problems)) or "nothing to object to")
     return "\n\n".join(parts)
 
 
-@dataclass(frozen=True)
-class _Short:
-    """Names without the folder that all of them begin with."""
-
-    folder: str
-    names: re.Pattern[str]
-
-    @classmethod
-    def of(cls, found: Report) -> _Short:
-        files = sorted({name for split in found.splits for name in split.files}, reverse=True)
-        names = re.compile("|".join(map(re.escape, files)))
-        # Some names may begin at the root and others here: those have no folder in common.
-        if not files[1:] or len({os.path.isabs(name) for name in files}) > 1:
-            return cls("", names)
-        folder = os.path.commonpath([os.path.dirname(name) for name in files]).rstrip("/")
-        return cls(f"{folder}/" if folder else "", names)
-
-    def __call__(self, text: object) -> str:
-        return self.names.sub(lambda name: name[0].removeprefix(self.folder), str(text))
+def _shortened(found: Report) -> tuple[str, Callable[[object], str]]:
+    """The folder that all names of files begin with, and a function that leaves it out of a text."""
+    files = sorted({name for split in found.splits for name in split.files}, reverse=True)
+    names = re.compile("|".join(map(re.escape, files)))
+    folder = ""
+    # Some names may begin at the root and others here: those have no folder in common.
+    if len(files) > 1 and len({os.path.isabs(name) for name in files}) == 1:
+        common = os.path.commonpath([os.path.dirname(name) for name in files]).rstrip("/")
+        folder = common and f"{common}/"
+    return folder, lambda text: names.sub(lambda name: name[0].removeprefix(folder), str(text))
 
 
-def _lengths(splits: list[dict[str, Any]], short: _Short) -> str:
-    names = ("mean", "median", "p95", "p99", "longest", "total")
-    rows = [["lengths", "", "", *names]]
-    for split in splits:
-        for side, by_unit in split["lengths"].items():
-            for unit, numbers in by_unit.items():
-                cells = [f"{numbers[name]:,}" for name in names]
-                rows.append([short(split["name"]), side, unit, *cells])
-    return report.table(rows)
-
-
-def _overlaps(found: Report, short: _Short) -> str:
-    rows = [["lines of a split that are in an earlier one", "pairs", "sources", "targets"]]
-    for one in found.overlaps:
-        cells = [
-            f"{one.exact[kind]:,} ({one.folded[kind]:,})"
-            for kind in ("pairs", "sources", "targets")
-        ]
-        rows.append([short(f"{one.later} in {one.earlier}"), *cells])
-    return report.table(rows) + "\n(in brackets: but for case and punctuation)"
-
-
-def _vocabulary(sides: dict[str, dict[str, object]]) -> str:
+def _vocabulary(sides: dict[str, dict[str, Any]]) -> str:
     rows = [["vocabulary", *sides]]
-    for title, name, shape in (
-        ("size", "size", "{:,}"),
-        ("pieces in the text", "pieces", "{:,}"),
-        ("pieces a word", "pieces_per_word", "{:.3f}"),
-        ("different pieces used", "used", "{:,}"),
-        ("  of those that are no bytes", "usable", "{:,}"),
-        ("byte pieces", "byte_pieces", "{:,}"),
-        ("  their share", "byte_share", "{:.4%}"),
-        ("characters not known", "unknown_characters", "{:,}"),
-    ):
-        rows.append([title, *(shape.format(each[name]) for each in sides.values())])
+    for name, title in _VOCABULARY.items():
+        shape = {"pieces_per_word": ".3f", "byte_share": ".4%"}.get(name, ",")
+        rows.append([title, *(f"{each[name]:{shape}}" for each in sides.values())])
     lines = [report.table(rows)]
     for side, each in sides.items():
-        most = each["most_unknown"]
-        if isinstance(most, list) and most:
-            named = (f"{m['character']} {m['code']} {m['count']}" for m in most)
-            lines.append(f"not known, {side}: {', '.join(named)}")
+        named = [f"{m['character']} {m['code']} {m['count']}" for m in each["most_unknown"]]
+        lines += [f"not known, {side}: {', '.join(named)}"] if named else []
     return "\n".join(lines)
 
 
@@ -178,12 +154,6 @@ def _draw(found: Report, out: Path) -> None:
     from regard.viewing.lengths import histograms
 
     unit = "pieces" if found.vocabularies else "words"
-    short = _Short.of(found)
-    splits = [
-        (
-            short(split.name),
-            getattr(split, unit),
-        )
-        for split in found.splits
-    ]
+    _, short = _shortened(found)
+    splits = [(short(split.name), getattr(split, unit)) for split in found.splits]
     drawing.save(histograms(splits, unit=unit), out)

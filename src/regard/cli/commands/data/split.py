@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from regard import files as file_writing
 from regard.cli.options.checks import check_parent, check_whole
 from regard.cli.options.corpora import CorpusOptions
 from regard.cli.output import report
-from regard.errors import DataError, RegardError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from regard.translation.text.corpora import Pair
+from regard.errors import DataError, RegardError, raised_as
 
 
 def split(
@@ -49,45 +45,31 @@ def split(
     for name, count in (("--valid", valid), ("--test", test)):
         check_whole(name, count, 0, 10_000_000)
     check_whole("--seed", seed, 0, 2**63 - 1)
-    _check_new(out)
+    if os.path.lexists(out):
+        raise RegardError(f"{out}: is there already: choose a new folder")
+    check_parent(out)
 
     from regard.translation.text import splitting
     from regard.translation.text.corpora import read_pairs
 
-    found: list[Pair] = []
-    empty = 0
-    for one in corpus.corpora(files):
-        own = read_pairs(one)
-        found += own.pairs
-        empty += own.skipped
+    read = [read_pairs(one) for one in corpus.corpora(files)]
+    found = [pair for own in read for pair in own.pairs]
+    empty = sum(own.skipped for own in read)
     if not found:
         raise DataError(f"no usable sentence pairs ({empty} with an empty side)")
     parts = splitting.split(found, valid=valid, test=test, seed=seed)
-    made = {"train": parts.train, "valid": parts.valid, "test": parts.test}
-    _write(out, {f"{name}.tsv": pairs for name, pairs in made.items() if pairs})
-    rows = [["", "pairs"], *([f"{name}.tsv", f"{len(p):,}"] for name, p in made.items() if p)]
+    made = {"train.tsv": parts.train, "valid.tsv": parts.valid, "test.tsv": parts.test}
+    made = {name: pairs for name, pairs in made.items() if pairs}
+    with (
+        raised_as(RegardError, f"{out}: cannot be written"),
+        file_writing.new_folder(out) as folder,
+    ):
+        for name, pairs in made.items():
+            text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+            file_writing.write(folder / name, text.encode())
+    rows = [["", "pairs"], *([name, f"{len(pairs):,}"] for name, pairs in made.items())]
     report.say(
         f"{report.table(rows)}\n\nleft out: {empty:,} with an empty side, {parts.repeated:,} repeated\n"
         f"{parts.families:,} families of pairs that share a sentence, the largest of {parts.largest:,}\n"
         f"wrote {out}"
     )
-
-
-def _check_new(out: Path) -> None:
-    """Raises `RegardError` when no new folder can be made there: before the work, not after it."""
-    if os.path.lexists(out):
-        raise RegardError(f"{out}: is there already: choose a new folder")
-    check_parent(out)
-
-
-def _write(out: Path, parts: dict[str, Sequence[Pair]]) -> None:
-    """All parts or none."""
-    from regard import files
-
-    try:
-        with files.new_folder(out) as unfinished:
-            for name, pairs in parts.items():
-                text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
-                files.write(unfinished / name, text.encode())
-    except OSError as fault:
-        raise RegardError(f"{out}: cannot be written: {fault.strerror}") from None
