@@ -15,8 +15,7 @@ from regard.errors import ModelError, one_line
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums
-from regard.translation.decoding.hypothesis import penalty
-from regard.translation.decoding.repetition import loops
+from regard.translation.decoding.hypothesis import loops, penalty
 from regard.translation.decoding.search import Search
 from regard.translation.runs import Tokenizers
 from regard.translation.text.tokenizer import EOS

@@ -74,7 +74,7 @@ class Translation:
             order. The model reads them as bytes or as one unknown piece.
         unseen: those of `source_pieces` that occurred in no training source. Empty for models that have no
             record of that.
-        repeats: whether the translation repeats itself and the source does not (see `decoding.repetition.loops`).
+        repeats: whether the translation repeats itself and the source does not (see `decoding.hypothesis.loops`).
         unfinished: whether the search ended it because it had the most pieces allowed.
     """
 

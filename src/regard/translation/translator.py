@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain, islice, repeat
 from pathlib import Path
 
@@ -12,12 +13,11 @@ from torch import Tensor
 from regard.errors import ConfigurationError
 from regard.translation.decoding import forced
 from regard.translation.decoding.forced import cross
-from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.decoding.hypothesis import Hypothesis, loops
 from regard.translation.decoding.prefix import Prefixes
-from regard.translation.decoding.repetition import loops
 from regard.translation.decoding.search import Search, bounds, translate_batch
 from regard.translation.engines import SearchEngine, choose
-from regard.translation.engines.availability import hooked
+from regard.translation.engines.engine import hooked
 from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.opening import bundled, find, open_runs
@@ -112,7 +112,7 @@ class Translator:
         self.engine = choose(self.model, rounded=rounded, avoid_loops=avoid_loops)
         self.rounded = rounded
 
-    @property
+    @cached_property
     def search(self) -> Search:
         """The search this model was configured for."""
         return Search(**dict(self.run.configuration.search))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.translation.decoding.toy import Toy, beam, every_translation, greedy, some_sources
 
 from regard.errors import ConfigurationError
-from regard.translation.decoding.repetition import completing, loops
+from regard.translation.decoding.hypothesis import completing, loops
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.models.ensemble import Ensemble
 from regard.translation.text.tokenizer import BOS, EOS, PAD

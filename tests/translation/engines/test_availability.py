@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from regard.loops import cache
-from regard.translation.engines import availability
+from regard.translation.engines import engine
 
 
 def test_nobody_without_a_home_is_stopped(monkeypatch):
@@ -17,8 +17,8 @@ def test_nobody_without_a_home_is_stopped(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(cache.config, "CACHE_DIR", "")
     monkeypatch.setattr(Path, "home", nowhere)
-    availability._can_be_kept.cache_clear()
+    engine._can_be_kept.cache_clear()
     try:
-        assert "cannot be written" in str(availability.why_not(torch.device("cpu")))
+        assert "cannot be written" in str(engine.why_not(torch.device("cpu")))
     finally:
-        availability._can_be_kept.cache_clear()
+        engine._can_be_kept.cache_clear()

@@ -7,14 +7,13 @@ from tests.translation.engines.test_compiled import small
 
 from regard.errors import ConfigurationError
 from regard.loops import availability as loops
-from regard.translation.engines import availability, choose
-from regard.translation.engines.compiled.engine import CompiledEngine
+from regard.translation.engines import choose, engine
 
 
 def test_a_transformer_is_rounded():
-    engine = choose(small(), rounded=True)
-    assert isinstance(engine, CompiledEngine)
-    assert engine.rounded
+    chosen = choose(small(), rounded=True)
+    assert isinstance(chosen, engine.CompiledEngine)
+    assert chosen.rounded
 
 
 def test_other_precisions_are_refused():
@@ -39,6 +38,6 @@ def test_hooks_and_unknown_layers_are_refused():
 
 
 def test_where_nothing_can_be_kept_it_says_so(monkeypatch):
-    monkeypatch.setattr(availability, "_can_be_kept", lambda: False)
+    monkeypatch.setattr(engine, "_can_be_kept", lambda: False)
     with pytest.raises(ConfigurationError, match="XDG_CACHE_HOME"):
         choose(small(), rounded=True)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 import regard
 from regard.translation.engines import choose
-from regard.translation.engines.compiled.engine import CompiledEngine
-from regard.translation.engines.compiled.state import CompiledState
+from regard.translation.engines.compiled.model import CompiledState
+from regard.translation.engines.engine import CompiledEngine
 from regard.translation.models.transformer import (
     Transformer,
     TransformerSettings,

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from regard.translation.engines.availability import hooked
+from regard.translation.engines.engine import hooked
 
 
 def layers() -> nn.Module:

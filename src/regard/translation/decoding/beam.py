@@ -13,8 +13,8 @@ from torch import Tensor
 from regard.errors import ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
-from regard.translation.engines import SearchEngine
-from regard.translation.models.protocol import State, evaluating
+from regard.translation.engines import SearchEngine, evaluating
+from regard.translation.models.protocol import State
 from regard.translation.settings import Search
 from regard.translation.text.tokenizer import BOS, EOS
 

@@ -12,12 +12,8 @@ from torch import Tensor
 
 from regard.errors import ConfigurationError
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.models.protocol import (
-    Looks,
-    TranslationModel,
-    evaluating,
-    log_probabilities,
-)
+from regard.translation.engines import evaluating
+from regard.translation.models.protocol import Looks, TranslationModel, log_probabilities
 from regard.translation.text.batches import targets
 from regard.translation.text.tokenizer import EOS
 

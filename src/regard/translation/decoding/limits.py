@@ -13,8 +13,8 @@ from torch import Tensor
 
 from regard.attention.ranking import top
 from regard.errors import ConfigurationError, ModelError
+from regard.translation.decoding.hypothesis import completing
 from regard.translation.decoding.prefix import Prefixes
-from regard.translation.decoding.repetition import completing
 from regard.translation.models.protocol import DAMAGED, log_probabilities
 from regard.translation.settings import Search
 from regard.translation.text.tokenizer import BOS, EOS, PAD

@@ -13,8 +13,8 @@ from regard.attention.ranking import top
 from regard.errors import ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
-from regard.translation.engines import SearchEngine
-from regard.translation.models.protocol import evaluating, log_probabilities
+from regard.translation.engines import SearchEngine, evaluating
+from regard.translation.models.protocol import log_probabilities
 from regard.translation.settings import Search
 from regard.translation.text.tokenizer import BOS, EOS
 

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard.attention.blocks import ACTIVATIONS, FeedForward, Residual
+from regard.attention.dropout import Dropout
+from regard.attention.heads import MultiHeadAttention
+from regard.attention.normalisers import Softmax
+from regard.attention.scores import ScaledDot
 from regard.errors import ConfigurationError
-from regard.translation.engines import availability
-from regard.translation.engines.compiled.engine import CompiledEngine, unsupported
-from regard.translation.engines.engine import SearchEngine
+from regard.translation.engines.engine import (
+    CompiledEngine,
+    SearchEngine,
+    device_of,
+    hooked,
+    why_not,
+)
 from regard.translation.models.ensemble import Ensemble, EnsembleState, step_all
 from regard.translation.models.protocol import State, TranslationModel
-from regard.translation.models.transformer import Transformer
+from regard.translation.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from regard.translation.settings import TransformerSettings
+
+_KINDS = {
+    *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, Residual, Dropout),
+    *(nn.ModuleList, nn.Embedding, nn.Linear, nn.LayerNorm, nn.Identity),
+}
+_ACTIVATIONS = ("relu", "gelu", "silu")
 
 
 def choose(
@@ -30,7 +47,7 @@ def choose(
     """
     if isinstance(model, Ensemble) and not rounded:
         return EnsembleEngine(model, [choose(each, avoid_loops=avoid_loops) for each in model])
-    reason = avoid_loops or availability.why_not(availability.device_of(model))
+    reason = avoid_loops or why_not(device_of(model))
     if not reason and not isinstance(model, Transformer):
         reason = (
             f"compiled search is for a single Transformer, and this is a {type(model).__name__}"
@@ -62,3 +79,49 @@ class EnsembleEngine(SearchEngine):
         self, words: Int[Tensor, " rows"], state: State
     ) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
         return step_all(self.engines, words, state)
+
+
+def unsupported(model: Transformer) -> str | None:
+    """What of this model the compiled loops do not compute; None where they compute all of it.
+
+    They add positions to the words, so scores have neither biases nor rotations; they call no hooks and no layers of
+    other kinds, such as adapted or quantized ones.
+    """
+    precisions = {weight.dtype for weight in model.parameters()} - {torch.float32}
+    if precisions:
+        return f"compiled search computes in float32, and this model is in another precision: {precisions.pop()}"
+    if not model.adds_positions:
+        return f"compiled search has no {model.settings.positions} positions"
+    if hooked(model):
+        return "compiled search calls no hooks, and this model has some"
+    for name, module in model.named_modules():
+        if module is not model and not _is_known(module, model.settings):
+            return f"compiled search does not compute {name} ({type(module).__name__}) as it is set"
+    return None
+
+
+def _is_known(module: nn.Module, settings: TransformerSettings) -> bool:
+    """Whether it is of a kind that the loops have, and still what the settings say, which the loops go by."""
+    if type(module) not in _KINDS:
+        return False
+    if isinstance(module, MultiHeadAttention):  # softmax of scaled dot products, and nothing more
+        return (
+            (module.score is None or module.score == ScaledDot())
+            and (module.normaliser is None or module.normaliser == Softmax())
+            and module.merge == "concat"
+            and module.dropout == 0
+            and module.rotary is None
+            and module.query_norm is None
+            and module.group == 1
+            and module.heads * module.d_head == module.d_query
+        )
+    if isinstance(module, FeedForward):
+        return (
+            module.gate is None
+            and module.inner.bias is not None
+            and settings.activation in _ACTIVATIONS
+            and module.activation is ACTIVATIONS[settings.activation]
+        )
+    if isinstance(module, Residual):
+        return module.before == (settings.norm == "pre")
+    return not isinstance(module, Dropout) or module.rate == settings.dropout

@@ -64,14 +64,10 @@ class Ensemble(TranslationModel):
             raise ConfigurationError(f"the models are on {names}: put them on one device")
         self.models = nn.ModuleList(models)
         self.padding = models[0].padding
+        self.longest = min((m.longest for m in models if m.longest is not None), default=None)
 
     def __iter__(self) -> Iterator[TranslationModel]:
         return (model for model in self.models if isinstance(model, TranslationModel))
-
-    @property
-    def longest(self) -> int | None:
-        """The smallest `longest` of the models."""
-        return min((m.longest for m in self if m.longest is not None), default=None)
 
     def begin(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol, Self, TypeVar
 
 import torch
@@ -39,15 +37,12 @@ class TranslationModel(nn.Module, ABC):
     Attributes:
         padding: the id of padding.
         output: the output layer, from hidden states to logits; an ensemble has none.
+        longest: the most positions of a sentence that it can number; None where any length goes.
     """
 
     padding: int
     output: nn.Linear
-
-    @property
-    def longest(self) -> int | None:
-        """The most positions of a sentence that it can number; None where any length goes."""
-        return None
+    longest: int | None = None
 
     @abstractmethod
     def hidden(
@@ -117,24 +112,6 @@ def own(kind: type[T], given: object) -> T:
     if not isinstance(given, kind):
         raise TypeError(f"expected the model's own {kind.__name__}, got a {type(given).__name__}")
     return given
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without gradients and without dropout; every module is put back as it was.
-
-    Not inference mode: tensors that a model caches meanwhile (a table of positions, say) must serve
-    training too.
-    """
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def log_probabilities(

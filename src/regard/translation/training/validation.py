@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.engines import SearchEngine, choose
+from regard.translation.engines import SearchEngine, choose, evaluating
 from regard.translation.evaluation.scores import measure
-from regard.translation.models.protocol import TranslationModel, evaluating
+from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
 from regard.translation.settings import TrainingSettings
 from regard.translation.text.batches import Batch, collate, plan

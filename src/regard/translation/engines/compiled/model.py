@@ -1,21 +1,21 @@
-"""A Transformer as the compiled loops read it, and its encoder."""
+"""Compiled search: a Transformer as the loops read it, its encoder, and the state of its decoder."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import sinusoidal
 from regard.translation.engines.compiled import forward_loops as loops
 from regard.translation.engines.compiled import products, row_loops
-from regard.translation.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from regard.translation.engines.compiled.weights import Array, Packing
+from regard.translation.models.transformer import Transformer
 
-Array = np.ndarray[Any, Any]
-_LINE = 16  # numbers: each part begins on a cache line
+_STEPS = 32  # room for so many words at first
+_NO_LISTS = np.empty((1, 0), np.int64)
 _ACTIVATIONS = {"relu": row_loops.RELU, "gelu": row_loops.GELU, "silu": row_loops.SILU}
 
 
@@ -25,8 +25,8 @@ class CompiledModel:
     def __init__(self, model: Transformer, *, rounded: bool = False) -> None:
         settings = model.settings
         self.width, self.heads, self.rounded = settings.width, settings.heads, rounded
-        self.encoder = _Packing(rounded).side(model.encoder, model.encoder_norm, None)
-        self.decoder = _Packing(rounded).side(model.decoder, model.decoder_norm, model.output)
+        self.encoder = Packing(rounded).side(model.encoder, model.encoder_norm, None)
+        self.decoder = Packing(rounded).side(model.decoder, model.decoder_norm, model.output)
         # Of rows that lie otherwise numba would compile all of it once more.
         self.reads = model.source_embedding.weight.detach().contiguous().numpy()
         self.writes = model.target_embedding.weight.detach().contiguous().numpy()
@@ -120,80 +120,62 @@ def ids(words: Tensor, table: Array) -> Array:
     return found
 
 
-class PackedWeights(NamedTuple):
-    """All weights of one side of a Transformer in one flat array.
+class CompiledState:
+    """The decoder after some words; `first` and `last` say where each row's source lies.
 
-    Attributes:
-        places: of each layer's weights, by `forward_loops.PLACES`.
-        end: of those behind the last layer.
+    Keys and values of every layer are not moved: a beam's rows are reordered at each step, and only `came`
+    changes then. For each row and step it has the row in which its entry was written.
     """
 
-    weights: Array
-    places: Array
-    end: Array
+    def __init__(self, model: CompiledModel, source: Tensor, lengths: Tensor) -> None:
+        self.model, self.steps, rows = model, 0, len(source)
+        self.sources, self.first, self.last = model.encode(source, lengths)
+        layers = len(model.decoder.places)
+        self.entries: Array = np.empty((layers, _STEPS, rows, 2 * model.width), np.float32)
+        self.came: Array = np.zeros((rows, _STEPS), np.int64)
+        self._logits = torch.empty(0, 0)
+        self._workspace = model.workspace(rows, max(_STEPS, source.shape[1]))
 
+    def select(self, rows: Tensor) -> Self:
+        """These rows; like a step, it uses the state up."""
+        chosen = rows.numpy()
+        self.came, self.first, self.last = self.came[chosen], self.first[chosen], self.last[chosen]
+        return self
 
-class _Packing:
-    """Puts weights one after the other."""
+    def step(self, words: Tensor, lists: Array = _NO_LISTS, own: Array = _NO_LISTS[0]) -> Tensor:
+        """The logits of the next word, which are good until the next step.
 
-    def __init__(self, rounded: bool) -> None:
-        self._packed = products.packed_rounded if rounded else products.packed
-        self._parts: list[Tensor] = []
-        self._size = 0
+        With lists, those of the words of each row's own list; -inf for -1, no word.
+        """
+        model, rows = self.model, len(words)
+        read = ids(words, model.writes)
+        self._grow(rows)
+        columns = lists.shape[1] or model.shape.vocabulary
+        if rows > len(self._logits) or columns != self._logits.shape[1]:
+            self._logits = torch.empty(rows, columns)
+        logits = self._logits[:rows]
+        loops.step(
+            *(read, np.full(rows, self.steps - 1), self.first, self.last, self.sources),
+            (self.entries, self.steps, self.came),
+            (model.writes, model.positions(self.steps)),
+            tuple(model.decoder),
+            (lists, own, *model.output),
+            (tuple(model.shape), tuple(self._workspace)),
+            logits.view(-1).numpy(),
+        )
+        return logits
 
-    def side(
-        self, layers: nn.ModuleList, last: nn.Module, output: nn.Linear | None
-    ) -> PackedWeights:
-        """The weights of the layers, of the norm behind them, if it is one, and of an output layer."""
-        places: Array = np.full((len(layers), loops.PLACES), -1, np.int64)
-        end: Array = np.full(3, -1, np.int64)
-        for own, layer in zip(places, layers, strict=True):
-            if not isinstance(layer, EncoderLayer | DecoderLayer):
-                raise TypeError(f"a {type(layer).__name__} is no layer of a Transformer")
-            self._layer(own, layer)
-        if isinstance(last, nn.LayerNorm):
-            end[loops.LAST_NORM] = self._norm(last)
-        if output is not None:
-            self._product(end, loops.LOGITS, output)
-        # torch starts its memory on a cache line.
-        return PackedWeights(torch.cat([*self._parts, torch.zeros(1)]).numpy(), places, end)
-
-    def _layer(self, at: Array, layer: EncoderLayer | DecoderLayer) -> None:
-        self._product(at, loops.JOINED, *_inputs(layer.self_attention))
-        self._product(at, loops.OUTPUT, layer.self_attention.output_projection, bias=True)
-        self._product(at, loops.INNER, layer.feed_forward.inner, bias=True)
-        self._product(at, loops.OUTER, layer.feed_forward.outer, bias=True)
-        at[loops.SELF_NORM] = self._norm(layer.self_residual.norm)
-        at[loops.FORWARD_NORM] = self._norm(layer.feed_forward_residual.norm)
-        if isinstance(layer, DecoderLayer):
-            query, *source = _inputs(layer.cross_attention)
-            self._product(at, loops.QUERY, query)
-            self._product(at, loops.SOURCE, *source)
-            self._product(at, loops.CROSS, layer.cross_attention.output_projection, bias=True)
-            at[loops.CROSS_NORM] = self._norm(layer.cross_residual.norm)
-
-    def _product(self, at: Array, place: int, *layers: nn.Linear, bias: bool = False) -> None:
-        """Layers of one input, side by side, and their bias, which may be left out where `bias` is False."""
-        at[place] = self._put(self._packed(torch.cat([layer.weight.detach() for layer in layers])))
-        if bias or any(layer.bias is not None for layer in layers):
-            each = [
-                layer.weight.new_zeros(layer.out_features)
-                if layer.bias is None
-                else layer.bias.detach()
-                for layer in layers
-            ]
-            at[place + 1] = self._put(torch.cat(each))
-
-    def _norm(self, norm: nn.LayerNorm) -> int:
-        weight, bias = norm.weight.detach(), norm.bias.detach()
-        return self._put(torch.cat([weight, bias, weight.new_tensor([norm.eps])]))
-
-    def _put(self, part: Tensor) -> int:
-        at, gap = self._size, -len(part) % _LINE
-        self._parts += [part, part.new_zeros(gap)]
-        self._size += len(part) + gap
-        return at
-
-
-def _inputs(attention: MultiHeadAttention) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
-    return attention.query_projection, attention.key_projection, attention.value_projection
+    def _grow(self, rows: int) -> None:
+        """One step more, of so many rows."""
+        self.steps += 1
+        layers, steps, slots, width = self.entries.shape
+        read = self._workspace.scores.shape[1]
+        if rows * self.model.width > len(self._workspace.x) or self.steps > read:
+            self._workspace = self.model.workspace(rows, max(2 * self.steps, read))
+        if self.steps > steps or rows > slots:
+            room = 2 * steps if self.steps > steps else steps
+            entries = np.empty((layers, room, max(slots, rows), width), np.float32)
+            entries[:, :steps, :slots] = self.entries
+            came = np.zeros((len(self.came), room), np.int64)
+            came[:, :steps] = self.came
+            self.entries, self.came = entries, came

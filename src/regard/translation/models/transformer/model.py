@@ -47,6 +47,7 @@ class Transformer(TranslationModel):
             self.target_embedding if shared else nn.Embedding(source_vocabulary, width)
         )
         if settings.positions == "learned":
+            self.longest = settings.longest
             self.positions = nn.Parameter(torch.empty(settings.longest, width))
         self.encoder_bias = _bias_of(settings, bidirectional=True)
         self.decoder_bias = _bias_of(settings, bidirectional=False)
@@ -74,11 +75,6 @@ class Transformer(TranslationModel):
                 nn.init.xavier_uniform_(parameter)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
-
-    @property
-    def longest(self) -> int | None:
-        """The longest sentence learned positions allow; None where any length goes."""
-        return self.settings.longest if self.settings.positions == "learned" else None
 
     @property
     def adds_positions(self) -> bool:

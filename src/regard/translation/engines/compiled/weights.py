@@ -1,0 +1,96 @@
+"""All weights of one side of a Transformer in one flat array."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.attention.heads import MultiHeadAttention
+from regard.translation.engines.compiled import forward_loops as loops
+from regard.translation.engines.compiled import products
+from regard.translation.models.transformer import DecoderLayer, EncoderLayer
+
+Array = np.ndarray[Any, Any]
+_LINE = 16  # numbers: each part begins on a cache line
+
+
+class PackedWeights(NamedTuple):
+    """The array, and where it has what.
+
+    Attributes:
+        places: of each layer's weights, by `forward_loops.PLACES`.
+        end: of those behind the last layer.
+    """
+
+    weights: Array
+    places: Array
+    end: Array
+
+
+class Packing:
+    """Puts weights one after the other."""
+
+    def __init__(self, rounded: bool) -> None:
+        self._packed = products.packed_rounded if rounded else products.packed
+        self._parts: list[Tensor] = []
+        self._size = 0
+
+    def side(
+        self, layers: nn.ModuleList, last: nn.Module, output: nn.Linear | None
+    ) -> PackedWeights:
+        """The weights of the layers, of the norm behind them, if it is one, and of an output layer."""
+        places: Array = np.full((len(layers), loops.PLACES), -1, np.int64)
+        end: Array = np.full(3, -1, np.int64)
+        for own, layer in zip(places, layers, strict=True):
+            if not isinstance(layer, EncoderLayer | DecoderLayer):
+                raise TypeError(f"a {type(layer).__name__} is no layer of a Transformer")
+            self._layer(own, layer)
+        if isinstance(last, nn.LayerNorm):
+            end[loops.LAST_NORM] = self._norm(last)
+        if output is not None:
+            self._product(end, loops.LOGITS, output)
+        # torch starts its memory on a cache line.
+        return PackedWeights(torch.cat([*self._parts, torch.zeros(1)]).numpy(), places, end)
+
+    def _layer(self, at: Array, layer: EncoderLayer | DecoderLayer) -> None:
+        self._product(at, loops.JOINED, *_inputs(layer.self_attention))
+        self._product(at, loops.OUTPUT, layer.self_attention.output_projection, bias=True)
+        self._product(at, loops.INNER, layer.feed_forward.inner, bias=True)
+        self._product(at, loops.OUTER, layer.feed_forward.outer, bias=True)
+        at[loops.SELF_NORM] = self._norm(layer.self_residual.norm)
+        at[loops.FORWARD_NORM] = self._norm(layer.feed_forward_residual.norm)
+        if isinstance(layer, DecoderLayer):
+            query, *source = _inputs(layer.cross_attention)
+            self._product(at, loops.QUERY, query)
+            self._product(at, loops.SOURCE, *source)
+            self._product(at, loops.CROSS, layer.cross_attention.output_projection, bias=True)
+            at[loops.CROSS_NORM] = self._norm(layer.cross_residual.norm)
+
+    def _product(self, at: Array, place: int, *layers: nn.Linear, bias: bool = False) -> None:
+        """Layers of one input, side by side, and their bias, which may be left out where `bias` is False."""
+        at[place] = self._put(self._packed(torch.cat([layer.weight.detach() for layer in layers])))
+        if bias or any(layer.bias is not None for layer in layers):
+            each = [
+                layer.weight.new_zeros(layer.out_features)
+                if layer.bias is None
+                else layer.bias.detach()
+                for layer in layers
+            ]
+            at[place + 1] = self._put(torch.cat(each))
+
+    def _norm(self, norm: nn.LayerNorm) -> int:
+        weight, bias = norm.weight.detach(), norm.bias.detach()
+        return self._put(torch.cat([weight, bias, weight.new_tensor([norm.eps])]))
+
+    def _put(self, part: Tensor) -> int:
+        at, gap = self._size, -len(part) % _LINE
+        self._parts += [part, part.new_zeros(gap)]
+        self._size += len(part) + gap
+        return at
+
+
+def _inputs(attention: MultiHeadAttention) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+    return attention.query_projection, attention.key_projection, attention.value_projection
