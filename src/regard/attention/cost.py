@@ -8,8 +8,6 @@ from typing import Literal, get_args
 from regard.attention.heads import Merge, Norm, head_widths
 from regard.attention.names import unknown
 
-__all__ = ["Cost", "attention_cost"]
-
 ScoreName = Literal["dot", "scaled_dot", "cosine", "general", "additive", "concat"]
 
 

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from regard.attention.memory.heads import GrowingTensor
 from regard.attention.shapes import ShapeError
 
-__all__ = ["Entries", "Trainable"]
-
 Trainable = bool | Literal["keys", "values"]
 
 

@@ -22,26 +22,19 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard import files
-from regard.attention import normalisers, scores
 from regard.attention.memory.ngrams import CharacterNgrams
-
-__all__ = ["Contents", "MemoryFileError", "read_memory", "write_memory"]
+from regard.attention.normalisers.named import NAMES
+from regard.attention.scores.named import PLAIN, build
 
 FORMAT, VERSION = "regard.memory", "1"
 LARGEST_HEADER = 1 << 20
 PARTS: dict[str, dict[str, Any]] = {
-    "score": {kind.__name__: kind for kind in (scores.Dot, scores.ScaledDot, scores.Cosine)},
-    "normaliser": {
-        kind.__name__: kind
-        for kind in (
-            normalisers.Softmax,
-            normalisers.Hard,
-            normalisers.Sparsemax,
-            normalisers.Entmax,
-            normalisers.Identity,
-        )
-    },
-    "encoder": {"CharacterNgrams": CharacterNgrams},
+    part: {kind.__name__: kind for kind in kinds}
+    for part, kinds in {
+        "score": PLAIN.values(),
+        "normaliser": NAMES.values(),
+        "encoder": [CharacterNgrams],
+    }.items()
 }
 
 
@@ -65,7 +58,11 @@ def write_memory(path: str | os.PathLike[str], contents: Contents) -> None:
     """Write a file that appears under its name as a whole, or not at all."""
     tensors = {"key": contents.key, "value": contents.value}
     if contents.payloads is not None:
-        tensors["payloads"] = _json_bytes(contents.payloads)
+        try:
+            text = json.dumps(contents.payloads, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise ValueError(f"payloads cannot be saved as JSON: {problem}") from problem
+        tensors["payloads"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
     if isinstance(contents.score, nn.Module):
         tensors |= {f"score.{name}": part for name, part in contents.score.state_dict().items()}
     kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items() if t is not None}
@@ -104,6 +101,9 @@ def read_memory(
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         given = {"score": score, "normaliser": normaliser, "encoder": encoder}
         parts = {name: _part(name, metadata.get(name), given[name]) for name in PARTS}
+        for name, tensor in tensors.items():
+            if not torch.isfinite(tensor).all():
+                _refuse(f"tensor {name!r} holds infinities or NaN")
         payloads = tensors.pop("payloads", None)
         parameters = {
             name.removeprefix("score."): tensors.pop(name)
@@ -122,8 +122,11 @@ def read_memory(
             )
         if isinstance(parts["score"], str):
             width = None if key is None else key.shape[-1]
-            parts["score"] = scores.build(parts["score"], width, width)
-        _load_score(parts["score"], parameters)
+            parts["score"] = build(parts["score"], width, width)
+        if parameters:
+            if not isinstance(parts["score"], nn.Module):
+                _refuse("saved with a score that has parameters: pass score= to open it")
+            parts["score"].load_state_dict(parameters)
         return Contents(key, value, _payloads(payloads, key), **parts)
 
 
@@ -165,8 +168,6 @@ def _check_entries(key: Tensor | None, value: Tensor | None) -> None:
             _refuse(f"tensor {name!r} has type {tensor.dtype}")
         if tensor.dim() < 2 or tensor.shape[-1] < 1 or tensor.shape[:-1] != key.shape[:-1]:
             _refuse(f"tensor {name!r} has shape {tuple(tensor.shape)}, keys {tuple(key.shape)}")
-        if not torch.isfinite(tensor).all():
-            _refuse(f"tensor {name!r} holds infinities or NaN")
 
 
 def _payloads(stored: Tensor | None, key: Tensor | None) -> list[Any] | None:
@@ -181,14 +182,6 @@ def _payloads(stored: Tensor | None, key: Tensor | None) -> list[Any] | None:
     return payloads
 
 
-def _json_bytes(payloads: list[Any]) -> Tensor:
-    try:
-        text = json.dumps(payloads, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise ValueError(f"payloads cannot be saved as JSON: {problem}") from problem
-    return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-
-
 def _describe(part: str, used: Any) -> dict[str, Any] | None:
     """None for the default, the name and fields of one of ours, or only that it is another."""
     if used is None:
@@ -200,40 +193,26 @@ def _describe(part: str, used: Any) -> dict[str, Any] | None:
 
 
 def _part(part: str, stored: str | None, given: Any) -> Any:
+    """The score, normaliser or encoder: the one that the caller passed, or as it was described."""
     if given is not None or stored is None:
         return given
     described = json.loads(stored, parse_constant=_no_constant)
-    if described is None:
+    if described is None or (part == "encoder" and described == {"name": "custom"}):
         return None
     if not isinstance(described, dict):
         _refuse(f"its {part} is not described")
     name, options = described.get("name"), described.get("fields", {})
     if name == "custom":
-        if part == "encoder":
-            return None
         _refuse(f"saved with a {part} of its own: pass {part}= to open it")
     kind = PARTS[part].get(name) if isinstance(name, str) else None
     if kind is None:
         _refuse(f"unknown {part} {name!r}")
     if not isinstance(options, dict) or set(options) != {field.name for field in fields(kind)}:
         _refuse(f"its {part} {name} has other settings than this Regard's")
-    for field in fields(kind):
-        if field.name != "gradient" and not isinstance(
-            options[field.name], (int, float, None.__class__)
-        ):
-            _refuse(f"its {part} {name} has {field.name} {options[field.name]!r}")
+    for field, value in options.items():
+        if field != "gradient" and not isinstance(value, int | float | None):
+            _refuse(f"its {part} {name} has {field} {value!r}")
     return kind(**options)
-
-
-def _load_score(score: Any, parameters: dict[str, Tensor]) -> None:
-    if not parameters:
-        return
-    if not isinstance(score, nn.Module):
-        _refuse("saved with a score that has parameters: pass score= to open it")
-    for name, tensor in parameters.items():
-        if not torch.isfinite(tensor).all():
-            _refuse(f"tensor 'score.{name}' holds infinities or NaN")
-    score.load_state_dict(parameters)
 
 
 def _no_constant(name: str) -> NoReturn:

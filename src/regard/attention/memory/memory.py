@@ -18,8 +18,6 @@ from regard.attention.memory.file import Contents, read_memory, write_memory
 from regard.attention.normalisers import Hard, NormaliserLike, as_normaliser
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
 
-__all__ = ["EmptyMemoryError", "Found", "Memory"]
-
 Strings = str | Sequence[str]
 SHARPNESS = 20.0  # weights of 0.99 for an exact key among hundreds of strings
 
@@ -163,11 +161,7 @@ class Memory(nn.Module):
             return query.new_zeros((*query.shape[:-1], width))
         return attend(query, self.keys, self.values, mask=mask, **self._how())
 
-    def forward(
-        self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
-    ) -> Float[Tensor, "*batch queries d_value"]:
-        """The same as `read`."""
-        return self.read(queries, mask=mask)
+    forward = read
 
     def look(
         self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
@@ -184,8 +178,7 @@ class Memory(nn.Module):
         Raises:
             EmptyMemoryError: If nothing was written yet.
         """
-        vectors, keys = self._vectors(query), self._filled_keys()
-        alone = _alone(query)
+        vectors, keys, alone = self._vectors(query), self._filled_keys(), _alone(query)
         if self.entries.payloads is None or not isinstance(self.normaliser, Hard):
             reading = self.read(vectors)
             return reading[..., 0, :] if alone else reading
@@ -232,7 +225,9 @@ class Memory(nn.Module):
             ValueError: If a payload cannot be written as JSON, or a key or value is not finite.
             OSError: If the file cannot be written.
         """
-        write_memory(path, self._contents())
+        kept = self.entries
+        parts = (self.score, self.normaliser, self.encoder)
+        write_memory(path, Contents(kept.key, kept.value, kept.payloads, *parts))
 
     @classmethod
     def open(
@@ -268,16 +263,6 @@ class Memory(nn.Module):
             memory.entries.append(contents.key, contents.value, contents.payloads)
         return memory
 
-    def _contents(self) -> Contents:
-        return Contents(
-            self.entries.key,
-            self.entries.value,
-            self.entries.payloads,
-            self.score,
-            self.normaliser,
-            self.encoder,
-        )
-
     def _how(self) -> dict[str, Any]:
         return {"score": self.score, "normaliser": self.normaliser}
 
@@ -287,12 +272,10 @@ class Memory(nn.Module):
         return self.keys
 
     def _payloads_at(self, positions: Tensor) -> list[Any]:
-        stored = self.entries.payloads
+        stored = self.payloads
 
         def pick(nested: Any) -> Any:
-            if isinstance(nested, list):
-                return [pick(one) for one in nested]
-            return None if stored is None else stored[nested]
+            return [pick(one) for one in nested] if isinstance(nested, list) else stored[nested]
 
         picked: list[Any] = pick(positions.tolist())
         return picked

@@ -12,8 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["CharacterNgrams"]
-
 START, END = "\x02", "\x03"
 
 

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from regard.attention.shapes import ShapeError
 
-__all__ = ["Rotary", "rotate"]
-
 Pairing = Literal["halves", "interleaved"]
 
 

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from regard.attention.shapes import ShapeError
 
-__all__ = ["Learned", "sinusoidal"]
-
 
 def sinusoidal(
     length: int,
