@@ -97,10 +97,8 @@ def _channels(score: Score, request: Request) -> int:
     match score:
         case SoftCap():
             return _channels(score.score, request)
-        case Additive():
+        case Additive() | PreparedAdditive():
             return score.d_hidden
-        case PreparedAdditive():
-            return score.score.d_hidden
         case DotLike():
             return 4  # scores, weights, and the numbers between them
     return max(request.query.shape[-1], request.key.shape[-1])

@@ -22,7 +22,6 @@ from regard.attention.masks.sequences import Packed
 from regard.attention.scores import Additive, General, Score, SoftCap
 from regard.attention.scores.prepare import (
     PreparedAdditive,
-    Projected,
     is_additive,
     is_cap,
     is_dots,
@@ -172,12 +171,9 @@ def with_parameters(score: Score, of: Callable[[Tensor, int], Tensor]) -> Score 
     if type(score) is SoftCap and is_cap(score):
         inner = with_parameters(score.score, of)
         return None if inner is None else SoftCap(inner, score.cap)
-    if type(score) is PreparedAdditive:
-        left = score.score
-        if isinstance(left, Projected) and type(left.score) is Additive:
-            return PreparedAdditive(Projected(_twin(left.score, of, 1, ("weight",))))
-        if type(left) is Additive:
-            return PreparedAdditive(_twin(left, of, 1, ("query_weight", "weight", "bias")))
+    if type(score) is PreparedAdditive and type(score.score) is Additive:
+        used = ("weight",) if score.projected else ("query_weight", "weight", "bias")
+        return PreparedAdditive(_twin(score.score, of, 1, used), score.projected)
     if type(score) is Additive and is_additive(score):
         return _twin(score, of, 1)
     if type(score) is General and is_dots(score):

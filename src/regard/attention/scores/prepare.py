@@ -38,10 +38,16 @@ def unchanged(score: object, kind: type, *methods: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Projected:
-    """An additive score whose queries are W_q q + b already."""
+class PreparedAdditive:
+    """An additive score whose keys are W_k k already.
+
+    Args:
+        score: the score.
+        projected: whether the queries are W_q q + b already too.
+    """
 
     score: Additive
+    projected: bool = False
 
     @property
     def d_hidden(self) -> int:
@@ -52,20 +58,13 @@ class Projected:
         return self.score.weight
 
     def query_features(self, query: Tensor) -> Tensor:
-        return query
+        return query if self.projected else self.score.query_features(query)
 
-    def combine(self, query_features: Tensor, key_features: Tensor) -> Tensor:
-        return self.score.combine(query_features, key_features)
+    def key_features(self, key: Tensor) -> Tensor:
+        return key
 
-
-@dataclass(frozen=True)
-class PreparedAdditive:
-    """An additive score whose keys are W_k k already."""
-
-    score: Additive | Projected
-
-    def __call__(self, query: Tensor, key_features: Tensor, /) -> Tensor:
-        return self.score.combine(self.score.query_features(query), key_features)
+    def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
+        return self.score.combine(self.query_features(query), key)
 
 
 @dataclass(frozen=True)
@@ -169,8 +168,8 @@ def prepare_both(
             query, key, scale = score.factors(query, key)
             return ScaledDot(scale), query, key
         case Additive() if is_additive(score):
-            features = score.query_features(query)
-            return PreparedAdditive(Projected(score)), features, score.key_features(key)
+            query, key = score.query_features(query), score.key_features(key)
+            return PreparedAdditive(score, projected=True), query, key
         case SoftCap() if is_cap(score):
             inner, query, key = prepare_both(score.score, query, key)
             return SoftCap(inner, score.cap), query, key

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from regard.attention.kernels.request import Request, name_of
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import Additive, SoftCap
-from regard.attention.scores.prepare import PreparedAdditive, Projected, is_additive, is_cap
+from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap
 from regard.loops.availability import differentiated
 
 
@@ -25,27 +27,22 @@ def refuse(request: Request, value: Tensor) -> str | None:
         return "it has no dropout"
     if differentiated():
         return "it has gradients for torch.autograd only: pin regard.kernel('blocked')"
-    sizes = (request.query, request.key, value, parts(score).weight)
+    sizes = (request.query, request.key, value, score.weight)
     if not all(tensor.numel() for tensor in sizes):
         return "an axis has size 0"
     return None
 
 
-def within(score: object) -> object:
+def within(score: object) -> Any:
     """The score that is capped, or the score itself."""
     return score.score if isinstance(score, SoftCap) and is_cap(score) else score
 
 
-def parts(score: object) -> Additive | Projected:
-    """The object with the features and the weight of an additive score."""
-    return score.score if isinstance(score, PreparedAdditive) else score  # type: ignore[return-value]
-
-
-def features(score: object, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def features(
+    score: Additive | PreparedAdditive, query: Tensor, key: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """a, c and w of an additive score: the features of the queries and keys, and the weight."""
-    own = parts(score)
-    c = key if isinstance(score, PreparedAdditive) else own.key_features(key)  # type: ignore[union-attr]
-    return own.query_features(query), c, own.weight
+    return score.query_features(query), score.key_features(key), score.weight
 
 
 def cap_of(score: object) -> float:

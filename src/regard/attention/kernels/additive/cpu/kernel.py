@@ -7,7 +7,7 @@ from typing import cast
 
 from torch import Tensor
 
-from regard.attention.kernels.additive.requests import cap_of, features, parts, refuse, within
+from regard.attention.kernels.additive.requests import cap_of, features, refuse, within
 from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.rules import rules_of
@@ -32,7 +32,7 @@ class Cpu:
 
     def pays(self, request: Request) -> bool:
         """Whether this is faster than the equations as they stand, compiling aside."""
-        channels = parts(within(request.score)).weight.shape[-1]
+        channels = within(request.score).d_hidden
         pairs = prod(request.frame.batch) * request.queries * request.keys
         return request.queries >= FEW and pairs * channels >= ENOUGH
 
