@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -121,26 +122,13 @@ def candidate(
     weights: Float[Tensor, "written source"] | None = None,
 ) -> Candidate:
     """A hypothesis in words; with `weights`, the attention of each piece, also its alignment."""
-    pieces = target.pieces(hypothesis.tokens)
-    spans = words_of(pieces)
-    texts = [target.decode(hypothesis.tokens[start:stop]) for start, stop in spans]
-    log_p = hypothesis.token_log_probabilities
-    words = [
-        Word(text, math.exp(math.fsum(log_p[start:stop])))
-        for text, (start, stop) in zip(texts, spans, strict=True)
-        if text
-    ]
-    alignment: list[Link] = []
-    if weights is not None:
-        said = [span for span, text in zip(spans, texts, strict=True) if text]
-        alignment = align(weights, said, words_of(source_pieces))
-    return Candidate(
-        target.decode(hypothesis.tokens),
-        hypothesis.score,
-        hypothesis.log_probability,
-        words,
-        alignment,
-    )
+    tokens, log_p = hypothesis.tokens, hypothesis.token_log_probabilities
+    spans = {span: target.decode(tokens[slice(*span)]) for span in words_of(target.pieces(tokens))}
+    said = [span for span, text in spans.items() if text]
+    words = [Word(spans[span], math.exp(math.fsum(log_p[slice(*span)]))) for span in said]
+    links = [] if weights is None else align(weights, said, words_of(source_pieces))
+    text = target.decode(tokens)
+    return Candidate(text, hypothesis.score, hypothesis.log_probability, words, links)
 
 
 def words_of(pieces: Sequence[str]) -> list[tuple[int, int]]:
@@ -150,7 +138,7 @@ def words_of(pieces: Sequence[str]) -> list[tuple[int, int]]:
     [(0, 1), (1, 3), (3, 5)]
     """
     starts = [place for place, piece in enumerate(pieces) if place == 0 or piece.startswith(_SPACE)]
-    return [] if not starts else list(zip(starts, [*starts[1:], len(pieces)], strict=True))
+    return list(pairwise([*starts, len(pieces)]))
 
 
 def align(
