@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from regard.errors import DataError
 from regard.translation.text.normalisation import normalise
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 BOM = b"\xef\xbb\xbf"
 # The marks of other encodings, the longer ones first: that of UTF-32 begins like one of UTF-16.
@@ -137,10 +133,15 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
 
 def raw_lines(file: BinaryIO, name: str, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     """The lines of an open binary stream. Raises `DataError` for a stream that is damaged or is not UTF-8."""
-    number = 0
+    number = unpacked = 0
+    packed = file.fileobj if isinstance(file, gzip.GzipFile) else None
     try:
         while raw := file.readline(longest + 1):
-            number += 1
+            number, unpacked = number + 1, unpacked + len(raw)
+            if packed and unpacked > max(_UNSUSPECTED, _MOST_UNPACKED * packed.tell()):
+                raise DataError(
+                    f"{name}: gzip data that unpacks to more than {_MOST_UNPACKED} times its size is not text"
+                )
             if number == 1:
                 _refuse_foreign(raw, name)
             if len(raw) > longest:
@@ -188,7 +189,9 @@ def opened(path: Path) -> BinaryIO:
             raise DataError(f"{path}: is a folder, expected a text file")
         file = path.open("rb")
         if file.peek(2)[:2] == b"\x1f\x8b":
-            return cast(BinaryIO, io.BufferedReader(_Unpacked(file, str(path)), 2**18))
+            unpacked = gzip.GzipFile(fileobj=file)
+            unpacked.myfileobj = file  # type: ignore[assignment]  # it is closed with it
+            return cast(BinaryIO, unpacked)
         return file
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
@@ -196,30 +199,6 @@ def opened(path: Path) -> BinaryIO:
         raise DataError(
             f"{path}: cannot be read: {getattr(fault, 'strerror', None) or fault}"
         ) from None
-
-
-class _Unpacked(io.RawIOBase):
-    """The bytes in a gzip file; reading stops with `DataError` where they are more than text could give."""
-
-    def __init__(self, packed: BinaryIO, name: str) -> None:
-        self._packed, self._name, self._read = packed, name, 0
-        self._gzip = gzip.GzipFile(fileobj=packed)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        count = self._gzip.readinto(buffer)
-        self._read += count
-        if self._read > _UNSUSPECTED and self._read > _MOST_UNPACKED * self._packed.tell():
-            raise DataError(
-                f"{self._name}: gzip data that unpacks to more than {_MOST_UNPACKED} times its size is not text"
-            )
-        return count
-
-    def close(self) -> None:
-        self._packed.close()
-        super().close()
 
 
 def _refuse_foreign(raw: bytes, name: str) -> None:
