@@ -9,17 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard
+from regard.attention.looks import StoredLook
 from regard.viewing.alignment import Alignment, by_head, mean, scale_of
 
 piece = st.sampled_from(["▁", "▁a", "b", "▁c", "d", "<0xE2>", "<0x82>", "<0xAC>", "</s>", "▁的"])
-
-
-class _Look:
-    def __init__(self, weights: torch.Tensor) -> None:
-        self._weights = weights
-
-    def weights(self) -> torch.Tensor:
-        return self._weights
 
 
 def test_a_tensor_of_any_precision_with_a_gradient_is_taken() -> None:
@@ -91,7 +84,7 @@ def test_scores_below_zero_widen_the_scale_downwards() -> None:
 @pytest.mark.parametrize("shape", [(3, 2, 4), (1, 3, 2, 4)])
 def test_a_look_gives_one_alignment_a_head(shape: tuple[int, ...]) -> None:
     weights = torch.arange(24.0).reshape(shape)
-    heads = by_head(_Look(weights), ["a", "b"], list("wxyz"), title="decoder.0.cross")
+    heads = by_head(StoredLook(weights), ["a", "b"], list("wxyz"), title="decoder.0.cross")
     assert [head.title for head in heads] == [f"decoder.0.cross, head {n}" for n in range(3)]
     assert heads[2].weights[0, 0] == 16.0
     assert mean(heads).weights[0, 0] == 8.0
@@ -99,7 +92,7 @@ def test_a_look_gives_one_alignment_a_head(shape: tuple[int, ...]) -> None:
 
 def test_a_look_over_several_sentences_is_refused() -> None:
     with pytest.raises(ValueError, match="one sentence"):
-        by_head(_Look(torch.ones(2, 3, 2, 4)), ["a", "b"], list("wxyz"))
+        by_head(StoredLook(torch.ones(2, 3, 2, 4)), ["a", "b"], list("wxyz"))
 
 
 def test_only_alignments_of_the_same_words_are_averaged() -> None:

@@ -6,8 +6,9 @@ import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from regard.viewing.labels import cells, isolated, shorten, visible
+from regard.viewing.labels import isolated, shorten, visible
 
 anything = st.text(st.characters(exclude_categories=()), max_size=40)
 
@@ -41,7 +42,7 @@ def test_visible_text_is_valid_utf8_without_controls(text: str) -> None:
 @given(anything, st.integers(1, 12))
 def test_shortening_keeps_to_the_width_and_to_the_beginning(text: str, width: int) -> None:
     short = shorten(text, width)
-    assert cells(short) <= width
+    assert cell_len(short) <= width
     assert short == text or (short.endswith("…") and text.startswith(short[:-1]))
 
 
@@ -55,4 +56,4 @@ def test_isolates_stay_where_they_have_an_end_and_are_escaped_elsewhere() -> Non
     assert visible(pair) == pair
     assert visible("a\u2069b\u2068c") == "a\\u2069b\\u2068c"
     assert isolated("a\u2069b") == "\u2068a\\u2069b\u2069"
-    assert cells(isolated("ab")) == 2
+    assert cell_len(isolated("ab")) == 2

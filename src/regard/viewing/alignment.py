@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -13,17 +14,8 @@ from jaxtyping import Bool, Float
 from regard.viewing import pieces
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from regard.attention.looks import Look
     from regard.translation.results import Translation
-
-    Weights = Float[Tensor, "queries keys"] | Float[np.ndarray, "queries keys"]
-
-
-class HasWeights(Protocol):
-    """A look: its weights and, optionally, `readable()`, which reports the masked cells."""
-
-    def weights(self) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +117,7 @@ def scale_of(alignments: Sequence[Alignment]) -> tuple[float, float]:
 
 
 def by_head(
-    look: HasWeights, queries: Sequence[str], keys: Sequence[str], *, title: str = ""
+    look: Look, queries: Sequence[str], keys: Sequence[str], *, title: str = ""
 ) -> list[Alignment]:
     """One alignment for each head of a look over one sentence.
 
@@ -139,20 +131,18 @@ def by_head(
         ValueError: the look covers several sentences, or the labels do not fit.
     """
     weights = _array(look.weights())
-    given = weights.shape
-    if weights.ndim == 4 and weights.shape[0] == 1:
-        weights = weights[0]
-    if weights.ndim == 2:
-        weights = weights[None]
-    if weights.ndim != 3:
-        raise ValueError(f"the look has shape {list(given)}: pass the look of one sentence")
-    several = len(weights) > 1
-    readable = _readable(look, given, len(weights))
+    *batch, rows, columns = weights.shape
+    if len(batch) > 2 or batch[:-1] not in ([], [1]):
+        raise ValueError(f"the look has shape {list(weights.shape)}: pass the look of one sentence")
+    heads = weights.reshape(-1, rows, columns)
+    known = look.readable()
+    readable = repeat(None) if known is None else known.cpu().numpy().reshape(heads.shape)
+    titles = [title] * len(heads)
+    if len(heads) > 1:
+        titles = [f"{title}, head {head}".removeprefix(", ") for head in range(len(heads))]
     return [
-        Alignment(
-            matrix, list(queries), list(keys), _headed(title, head) if several else title, own
-        )
-        for head, (matrix, own) in enumerate(zip(weights, readable, strict=True))
+        Alignment(matrix, list(queries), list(keys), name, own)
+        for matrix, name, own in zip(heads, titles, readable, strict=False)
     ]
 
 
@@ -206,19 +196,6 @@ def last_cross(translation: Translation) -> str | None:
     """The name of the cross-attention of the last layer."""
     crossing = [name for name in translation.looks if name.endswith("cross")]
     return crossing[-1] if crossing else None
-
-
-def _headed(title: str, head: int) -> str:
-    return f"{title}, head {head}" if title else f"head {head}"
-
-
-def _readable(look: HasWeights, shape: tuple[int, ...], heads: int) -> Sequence[np.ndarray | None]:
-    """For each head, which keys may be read; None if the look has no mask."""
-    known = look.readable() if hasattr(look, "readable") else None
-    if known is None:
-        return [None] * heads
-    allowed: np.ndarray = known.cpu().numpy().reshape(heads, *shape[-2:])
-    return list(allowed)
 
 
 def _array(weights: Any) -> Float[np.ndarray, "..."]:

@@ -49,21 +49,19 @@ class Metrics:
         if not entries:
             raise DataError(f"{os.fspath(path)}: no measurement in it yet, nothing to draw")
         metrics = cls()
+        validated = {"loss": metrics.validation_loss, "bleu": metrics.bleu}
+        trained = {
+            "loss": metrics.loss,
+            "learning_rate": metrics.learning_rate,
+            "tokens_per_second": metrics.tokens_per_second,
+        }
         for entry in _made_last(entries):
-            for points, value in metrics.places(entry):
+            named = validated if entry.get("kind") == "validation" else trained
+            for name, points in named.items():
+                value = entry.get(name)
                 if isinstance(value, int | float) and math.isfinite(value):
                     points.append((entry["step"], float(value)))
         return metrics
-
-    def places(self, entry: dict[str, Any]) -> list[tuple[Points, Any]]:
-        """The lists that the values of one line belong to."""
-        if entry.get("kind") == "validation":
-            return [(self.validation_loss, entry.get("loss")), (self.bleu, entry.get("bleu"))]
-        return [
-            (self.loss, entry.get("loss")),
-            (self.learning_rate, entry.get("learning_rate")),
-            (self.tokens_per_second, entry.get("tokens_per_second")),
-        ]
 
 
 def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "") -> Figure:
@@ -78,18 +76,14 @@ def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "")
         figure = blank(8.6, 5.4, palette, title=title)
         panels = figure.subplots(2, 2, sharex=True, gridspec_kw={"hspace": 0.1, "wspace": 0.06})
         (losses, scores), (rates, speeds) = panels
-        _panel(losses, "Loss, nats a token", palette)
-        _line(losses, metrics.loss, pale, "training", palette)
-        _line(losses, metrics.validation_loss, palette.accent, "validation", palette)
+        _panel(losses, "Loss, nats a token", palette, metrics.loss, pale, "training")
+        _line(losses, palette, metrics.validation_loss, palette.accent, "validation")
         if metrics.loss and metrics.validation_loss:
             legend(losses, palette)
-        _panel(scores, "Validation BLEU", palette)
-        _line(scores, metrics.bleu, palette.accent, "BLEU", palette)
+        _panel(scores, "Validation BLEU", palette, metrics.bleu, palette.accent)
         _mark_best(scores, metrics.bleu, palette)
-        _panel(rates, "Learning rate", palette)
-        _line(rates, metrics.learning_rate, strong, "rate", palette)
-        _panel(speeds, "Tokens a second", palette)
-        _line(speeds, metrics.tokens_per_second, strong, "speed", palette)
+        _panel(rates, "Learning rate", palette, metrics.learning_rate, strong)
+        _panel(speeds, "Tokens a second", palette, metrics.tokens_per_second, strong)
         for axes in (rates, speeds):
             axes.set_ylim(bottom=0)
             axes.set_xlabel("step", **style(palette, 8, palette.faint))
@@ -118,23 +112,26 @@ def _made_last(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def _panel(axes: Axes, name: str, palette: colours.Theme) -> None:
-    plain_axes(axes, palette, name)
+def _panel(
+    axes: Axes, title: str, palette: colours.Theme, points: Points, colour: str, name: str = ""
+) -> None:
+    plain_axes(axes, palette, title)
     axes.tick_params(labelbottom=True)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:.0f}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    _line(axes, palette, points, colour, name)
 
 
-def _line(axes: Axes, points: Points, colour: str, name: str, palette: colours.Theme) -> None:
+def _line(axes: Axes, palette: colours.Theme, points: Points, colour: str, name: str) -> None:
     if not points:
-        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "center"}
-        axes.text(0.5, 0.5, "not measured yet", **place, **style(palette, 8, palette.faint))
+        how = {"ha": "center", **style(palette, 8, palette.faint)}
+        axes.text(0.5, 0.5, "not measured yet", transform=axes.transAxes, **how)
         return
-    steps, values = zip(*points, strict=True)
     dots = "o" if len(points) == 1 else ""
-    axes.plot(steps, values, color=colour, linewidth=1.4, label=name, marker=dots, markersize=4)
+    how = {"color": colour, "linewidth": 1.4, "label": name, "marker": dots, "markersize": 4}
+    axes.plot(*zip(*points, strict=True), **how)
 
 
 def _mark_best(axes: Axes, points: Points, palette: colours.Theme) -> None:

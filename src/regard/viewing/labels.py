@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from rich.cells import cell_len, set_cell_size
+
 _JOINERS = "\u200c\u200d"  # part of ordinary Persian and of emoji
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _MARKS = {"Mn", "Me"}
@@ -56,40 +58,18 @@ def _paired(text: str) -> set[int]:
     return paired
 
 
-def cells(text: str) -> int:
-    """The number of terminal columns of a text: 2 for a wide character, 0 for a mark.
-
-    >>> cells("家e\u0301")
-    3
-    """
-    return sum(_cells_of(character) for character in text)
-
-
 def shorten(text: str, width: int, ellipsis: str = "…") -> str:
     """Crop a text to a width in terminal columns; a cropped text ends with an ellipsis.
 
     >>> shorten("Donaudampfschiff", 6)
     'Donau…'
     """
-    if len(text) <= width and text.isascii():
+    if cell_len(text) <= width:
         return text
     room = width - len(ellipsis)
-    taken, kept = 0, 0
-    for place, character in enumerate(text):
-        taken += _cells_of(character)
-        if taken > width:
-            return text[:kept] + ellipsis if room >= 0 else ellipsis[:width]
-        if taken <= room:
-            kept = place + 1
-    return text
+    return set_cell_size(text, room).rstrip(" ") + ellipsis if room >= 0 else ellipsis[:width]
 
 
 def percent(weight: float) -> str:
     """A weight in percent without the sign; "" below 10%."""
     return f"{100 * weight:.0f}" if weight >= _NUMBERED else ""
-
-
-def _cells_of(character: str) -> int:
-    if unicodedata.category(character) in _MARKS or character in f"{_JOINERS}{_ISOLATE}{_END}":
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

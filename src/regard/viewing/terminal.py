@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+
 from regard.viewing import colours
-from regard.viewing.labels import cells, percent, shorten, visible
+from regard.viewing.labels import percent, shorten, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.style import Style
-    from rich.text import Text
 
     from regard.viewing.alignment import Alignment
 
@@ -34,13 +35,11 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
         console: a rich console, whose width, encoding and colours are used.
         theme: "light" or "dark"; by default the theme of the terminal, if COLORFGBG gives it.
     """
-    from rich.text import Text
-
     style = _CellStyle.on(console, theme, alignment)
     keys = [style.text(key) for key in alignment.keys]
     most = max(4, min(_WIDEST_QUERY, console.width // 4))
     queries = [shorten(style.text(query), most, style.ellipsis) for query in alignment.queries]
-    margin = max(cells(query) for query in queries)
+    margin = max(cell_len(query) for query in queries)
     widths = _column_widths(keys, console.width - margin - 1)
 
     if alignment.title:
@@ -51,7 +50,7 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
         head.append(_centred(shorten(key, width - 1, style.ellipsis), width))
     _print(console, head)
     for query, row in zip(queries, alignment.masked.tolist(), strict=True):
-        line = Text(" " * (margin - cells(query)) + query + " ")
+        line = Text(" " * (margin - cell_len(query)) + query + " ")
         for weight, width in zip(row, widths, strict=False):
             style.fill(line, weight, width)
         _print(console, line)
@@ -62,8 +61,7 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
             f"showing {len(widths)} of {len(keys)} keys: widen the terminal to see the rest"
         )
     for note in notes:
-        for line_of_note in textwrap.wrap(note, max(console.width, 8)):
-            _print(console, Text(line_of_note))
+        console.print(note, markup=False, highlight=False)
 
 
 @dataclass(frozen=True)
@@ -107,40 +105,29 @@ class _CellStyle:
         share = (weight - self.low) / (self.high - self.low)
         number = percent(weight) if self.in_percent else ""
         number = number if len(number) < width else ""
-        if self.theme is not None:
-            line.append(_centred(number, width - 1), self._style(share))
-        else:
-            spaced = f" {number} " if number and len(number) + 4 < width else number
-            line.append(_centred(spaced, width - 1, self._block(share)))
-        line.append(" ")
+        if self.theme is None and number and len(number) + 4 < width:
+            number = f" {number} "
+        line.append(*self._cell(number, width - 1, share)).append(" ")
 
     def legend(self, margin: int) -> Text:
-        from rich.text import Text
-
         line = Text(" " * margin + f"{self.low:g} ")
-        steps = 12 if self.theme is not None else len(self.blocks)
+        steps, width = (len(self.blocks), 2) if self.theme is None else (12, 1)
         for step in range(steps):
-            share = step / (steps - 1)
-            if self.theme is not None:
-                line.append(" ", self._style(share))
-            else:
-                line.append(2 * self._block(share))
+            line.append(*self._cell("", width, step / (steps - 1)))
         return line.append(f" {self.high:g}" + ("   numbers: percent" if self.in_percent else ""))
 
-    def _style(self, share: float) -> Style:
-        from rich.style import Style
-
-        theme = self.theme or colours.theme("dark")
-        return Style(color=theme.ink_on(share), bgcolor=colours.hexadecimal(theme.shade(share)))
-
-    def _block(self, share: float) -> str:
-        return self.blocks[min(int(max(share, 0.0) * len(self.blocks)), len(self.blocks) - 1)]
+    def _cell(self, text: str, width: int, share: float) -> tuple[str, Style | str]:
+        if self.theme is None:
+            block = min(int(max(share, 0.0) * len(self.blocks)), len(self.blocks) - 1)
+            return _centred(text, width, self.blocks[block]), ""
+        shade = colours.hexadecimal(self.theme.shade(share))
+        return _centred(text, width), Style(color=self.theme.ink_on(share), bgcolor=shade)
 
 
 def _column_widths(keys: list[str], room: int) -> list[int]:
     """The widths of the columns that fit, each with a gap of one character."""
     for widest in range(_WIDEST_KEY, _NARROWEST_KEY - 1, -1):
-        widths = [max(3, min(cells(key), widest)) + 1 for key in keys]
+        widths = [max(3, min(cell_len(key), widest)) + 1 for key in keys]
         if sum(widths) - 1 <= room:
             return widths
     fitting = sum(end - 1 <= room for end in accumulate(widths))
@@ -148,8 +135,8 @@ def _column_widths(keys: list[str], room: int) -> list[int]:
 
 
 def _centred(text: str, width: int, fill: str = " ") -> str:
-    before = (width - cells(text)) // 2
-    return fill * before + text + fill * (width - cells(text) - before)
+    before = (width - cell_len(text)) // 2
+    return fill * before + text + fill * (width - cell_len(text) - before)
 
 
 def _writes(text: str, encoding: str) -> bool:
