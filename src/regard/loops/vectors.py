@@ -21,7 +21,7 @@ from numba.core.datamodel import models
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, register_model
 
-from regard.loops.compiling import has
+from regard.loops.compiling import inner, lanes_inlined
 
 BITS = 512
 CONTRACT = ("contract",)
@@ -195,26 +195,20 @@ def fused(context: Any, left: Any, right: Any, sum_: Any) -> Any:
     return left(left, right, sum_), lower
 
 
-@written
-def quotient(context: Any, above: Any, below: Any) -> Any:
-    """above / below, perhaps off in the last place; NaN where `below` is infinite.
+@inner
+def load_four(row: Any, at: Any, apart: Any) -> Any:
+    """Four vectors of an array, so far apart."""
+    lanes_inlined()
+    third = at + 2 * apart
+    return load(row, at), load(row, at + apart), load(row, third), load(row, third + apart)
 
-    In float32 with AVX-512 from an estimate r of 1 / d within 2^-14, and one step of Newton's:
-    n r + n r (1 - d r), which other instructions need not wait for as for the division.
-    """
 
-    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        n, d = arguments
-        if above.number != types.float32 or not has("avx512f"):
-            return builder.fdiv(n, d)
-        kind, bits = above.lowered, ir.IntType(16)
-        declared = ir.FunctionType(kind, [kind, kind, bits])
-        name = "llvm.x86.avx512.rcp14.ps.512"
-        estimate = get_or_insert_function(builder.module, declared, name)
-        r = builder.call(estimate, [d, ir.Constant(kind, None), ir.Constant(bits, -1)])
-        one = ir.Constant(kind, [1.0] * above.count)
-        q = builder.fmul(n, r)
-        missing = builder.fsub(one, builder.fmul(d, r, flags=CONTRACT), flags=CONTRACT)
-        return builder.fadd(q, builder.fmul(q, missing, flags=CONTRACT), flags=CONTRACT)
-
-    return above(above, below), lower
+@inner
+def store_four(row: Any, at: Any, apart: Any, x: Any) -> None:
+    """Write four vectors, so far apart."""
+    lanes_inlined()
+    third = at + 2 * apart
+    store(row, at, x[0])
+    store(row, at + apart, x[1])
+    store(row, third, x[2])
+    store(row, third + apart, x[3])

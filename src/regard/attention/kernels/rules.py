@@ -7,7 +7,7 @@ tensor, a function, a union) become booleans, with the axes they have.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,37 +15,25 @@ from torch import Tensor
 from regard.attention.masks import Mask
 from regard.attention.masks.mask import Both, SpanMask, lead
 from regard.attention.masks.sequences import Documents
-from regard.attention.shapes import Frame, Shape, broadcast
+from regard.attention.shapes import Frame
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """Which keys may be read: spans of keys, documents, booleans; each may be missing."""
 
-    low: Tensor | None
-    high: Tensor | None
-    asking: Tensor | None
-    stored: Tensor | None
-    mask: Tensor | None
-
-
-def batch_of(
-    a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules
-) -> Shape:
-    """The batch axes of the reading of queries a, keys c, score weights w and values v."""
-    shapes = [a.shape[:-2], c.shape[:-2], w.shape[:-1], v.shape[:-2]]
-    shapes += [plane.shape[:-2] for plane in (bias, rules.mask) if plane is not None]
-    spans = (rules.low, rules.high, rules.asking, rules.stored)
-    shapes += [row.shape[:-1] for row in spans if row is not None]
-    return broadcast(*(tuple(shape) for shape in shapes))
+    low: Tensor | None = None
+    high: Tensor | None = None
+    asking: Tensor | None = None
+    stored: Tensor | None = None
+    mask: Tensor | None = None
 
 
 def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
     """The rules of a request's mask."""
     if mask is None:
-        return Rules(None, None, None, None, None)
+        return Rules()
     if isinstance(mask, Tensor):
-        return Rules(None, None, None, None, mask)
+        return Rules(mask=mask)
     low = high = asking = stored = dense = None
     for part in parts(mask):
         if isinstance(part, SpanMask):

@@ -227,7 +227,7 @@ from regard.attention.kernels.additive.triton.backward import backward
 from regard.attention.kernels.additive.triton.bias import bias_gradients
 from regard.attention.kernels.additive.triton.forward import forward
 
-POINTERS = {"where": "*i64", "order": "*i64", "starts": "*i64", "low": "*i32", "high": "*i32",
+POINTERS = {"where": "*i64", "order": "*i64", "starts": "*i64", "spans": "*i32",
             "asking": "*i64", "stored": "*i64", "mask": "*u8", "v": "*bf16"}
 WHOLE = {"queries", "keys", "hidden", "width"} | {
     f"{plane}_{axis}" for plane in ("mask", "bias") for axis in ("entry", "row", "column")}

@@ -1,7 +1,8 @@
-"""One call of the kernels: prepare the keys, share out the tiles, put the gradients together."""
+"""One call of the kernels: lay out the tensors, share out the tiles, put the gradients together."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -9,15 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.attention.kernels.additive.cpu import backward as back
 from regard.attention.kernels.additive.cpu import forward as ahead
-from regard.attention.kernels.additive.cpu.call_arrays import Array, CallArrays
+from regard.attention.kernels.additive.cpu import layout
 from regard.attention.kernels.additive.cpu.channel_gradients import ROOM
-from regard.attention.kernels.additive.cpu.features import BLOCK, STRIDE, STRIP
-from regard.attention.kernels.additive.cpu.groups import CEILINGS, GROUP
+from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP
+from regard.attention.kernels.additive.cpu.groups import CEILINGS, GROUP, arrange
 from regard.attention.kernels.additive.cpu.hidden import ROWS
+from regard.attention.kernels.additive.cpu.layout import Buffers, Gradients, Inputs
+from regard.attention.kernels.additive.entries import batch_of, flatten
+from regard.attention.shapes import Shape
 from regard.loops.threads import run, split
+
+Array = np.ndarray[Any, Any]
+Share = tuple[int, int]
 
 GRAIN = 1 << 20  # triples of query, key and channel that are worth a thread
 TORCH = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
@@ -29,165 +37,164 @@ def _empty(dtype: Any, *shape: int, zero: bool = False) -> Array:
     return make(shape, dtype=TORCH[np.dtype(dtype)]).numpy()
 
 
-def _workers(call: CallArrays) -> int:
-    work = call.entries * call.queries * call.keys * call.padded
+def _inputs(
+    sides: Sequence[Tensor], batch: Shape, cap: float, temperature: float, turned: bool
+) -> Inputs:
+    """Lay out the tensors. Except for w, contiguous tensors are not copied."""
+    a, c, w, v, spans, bias, mask, asking, stored = sides
+    hidden, (keys, width) = a.shape[-1], v.shape[-2:]
+    # FSDP resizes the storage of a parameter, which numpy must not hold: this is a copy.
+    w = F.pad(w, (0, -hidden % (2 * GROUP)))
+    sides = (a, c, w, v, spans, bias.to(a.dtype), mask, asking, stored)
+    flat, where = flatten(sides, batch)
+    arrays = [t.detach().contiguous().numpy() for t in flat]
+    strips, weights = -(-keys // STRIP), arrays[2]
+    padded, groups, number = weights.shape[1], arrange(weights), weights.dtype.type
+    return Inputs(
+        where=where.numpy(),
+        a=arrays[0].reshape(len(arrays[0]), -1),
+        c=arrays[1].reshape(len(arrays[1]), -1),
+        weights=weights,
+        ratios=groups.ratios,
+        turns=groups.turns,
+        offsets=weights.sum(-1, dtype=np.float64).astype(number),
+        v=arrays[3].reshape(len(arrays[3]), -1),
+        low=arrays[4][:, 0],
+        high=arrays[4][:, 1],
+        bias=arrays[5],
+        mask=arrays[6],
+        asking=arrays[7],
+        stored=arrays[8],
+        powers=_empty(number, len(arrays[1]), strips * padded * STRIP),
+        top=_empty(number, len(arrays[1]), strips * padded),
+        turned=_empty(number, len(arrays[3]), strips * _wide(width) * STRIP * turned),
+        queries=a.shape[-2],
+        keys=keys,
+        hidden=hidden,
+        width=width,
+        cap=cap,
+        factor=1.0 / temperature,
+        ceiling=number(CEILINGS[number]),
+    )
+
+
+def _wide(width: int) -> int:
+    return -(-width // 8) * 8
+
+
+def _workers(inputs: Inputs) -> int:
+    work: int = len(inputs.where) * inputs.queries * inputs.keys * inputs.weights.shape[1]
     return max(1, min(torch.get_num_threads(), work // GRAIN))
 
 
-def _inputs(call: CallArrays, cap: float, factor: float) -> ahead.Inputs:
-    p = call
-    number = p.a.dtype.type
-    return ahead.Inputs(
-        *(p.where, p.a, p.c, p.w, *p.groups, p.sums, p.v),
-        *(p.low, p.high, p.bias, p.mask, p.asking, p.stored),
-        *(p.keys, p.hidden, p.width, float(cap), float(factor)),
-        number(CEILINGS[number]),
-    )
+def _prepare(inputs: Inputs, workers: int, values: bool) -> None:
+    """Lay out keys and values for the loops."""
+    p, number = inputs, inputs.a.dtype
 
-
-def _spread(call: CallArrays, key_places: int, value_places: int, ready: bool) -> ahead.Spread:
-    p, make = call, partial(_empty, call.a.dtype)
-    strips, wide = -(-p.keys // STRIP), -(-p.width // 8) * 8
-    return ahead.Spread(
-        ready=int(ready),
-        middle=make(key_places, p.hidden),
-        powers=make(key_places, strips * p.padded * STRIP),
-        top=make(key_places, strips * p.padded),
-        turned=make(value_places, strips * wide * STRIP),
-        strip=make(STRIP * max(p.padded, wide)),
-    )
-
-
-def _spreads(
-    call: CallArrays, inputs: ahead.Inputs, workers: int, values: bool
-) -> list[ahead.Spread]:
-    """One for each worker to fill as it goes, or a shared one filled before, if keys recur."""
-    p = call
-    if workers == 1 or len(p.c) >= workers:
-        return [_spread(p, 1, int(values), False) for _ in range(workers)]
-    shared = _spread(p, len(p.c), len(p.v) if values else 0, True)
-    strips = [shared._replace(strip=_empty(p.a.dtype, shared.strip.size)) for _ in range(workers)]
-    parts = split(len(p.c), workers)
-    run([partial(ahead.prepare, *t, inputs, s) for t, s in zip(parts, strips, strict=False)])
-    if values:
-        parts = split(len(p.v), workers)
+    def shared(loop: Any, entries: int, channels: int) -> None:
         run(
             [
-                partial(ahead.prepare_values, *t, inputs, s)
-                for t, s in zip(parts, strips, strict=False)
+                partial(loop, *share, inputs, _empty(number, STRIP * channels))
+                for share in split(entries, workers)
             ]
         )
-    return strips
+
+    shared(ahead.prepare_keys, len(p.c), p.weights.shape[1])
+    if values:
+        shared(ahead.prepare_values, len(p.v), _wide(p.width))
 
 
-def _forward_buffers(call: CallArrays) -> ahead.ForwardBuffers:
-    make = partial(_empty, call.a.dtype)
-    return ahead.ForwardBuffers(
+def _buffers(inputs: Inputs, gradients: bool) -> Buffers:
+    p, padded = inputs, inputs.weights.shape[1]
+    make, nothing = partial(_empty, p.a.dtype), _empty(p.a.dtype, 0)
+    tile = Buffers(
+        powers=make((ROWS + 1) * padded),
+        plain=make(ROWS * padded),
+        scaled=make(ROWS * padded),
         scores=make(ROWS * STRIDE),
         raw=make(GROUP * STRIP),
-        kept=make(1),
-        powers=make((ROWS + 1) * call.padded),
-        plain=make(ROWS * call.padded),
-        scaled=make(ROWS * call.padded),
         peak=make(ROWS),
         total=make(ROWS),
-        reading=make(ROWS * call.width),
+        reading=make(ROWS * p.width),
+        for_w=np.empty(padded),
+        **dict.fromkeys(("kept", "errors", "room", "for_a", "for_keys"), nothing),
     )
-
-
-def _backward_buffers(call: CallArrays, cap: float) -> back.BackwardBuffers:
-    make, tiles = partial(_empty, call.a.dtype), back.STRETCH // ROWS
-    return back.BackwardBuffers(
-        p=make(ROWS * STRIDE),
-        e=make(ROWS * STRIDE),
-        raw=make(GROUP * STRIP),
+    if not gradients:
+        return tile
+    return tile._replace(
+        kept=make(ROWS * STRIDE) if p.cap else nothing,
+        errors=make(ROWS * STRIDE),
         room=make(ROOM),
-        kept=make(ROWS * STRIDE if cap else 1),
-        powers=make(tiles, (ROWS + 1) * call.padded),
-        plain=make(tiles, ROWS * call.padded),
-        scaled=make(tiles, ROWS * call.padded),
-        for_a=make(tiles, ROWS * call.padded),
-        for_c=make(call.padded * BLOCK),
-        for_w=_empty(np.float64, call.padded),
-        for_keys=make(-(-call.keys // STRIP) * call.padded * STRIP),
-        coming=make(tiles, ROWS * call.width),
-        means=make(back.STRETCH),
-        inverses=make(back.STRETCH),
+        for_a=make(ROWS * padded),
+        for_keys=make(p.powers.shape[1]),
     )
 
 
-def _shares(call: CallArrays, rows: int, workers: int) -> list[tuple[int, int]]:
-    """Runs of groups of `rows` queries through the whole batch, about the same work in each."""
-    count = -(-call.queries // rows)
-    if len(call.low) == 1 and (call.high == call.keys).all() and not call.low.any():
-        return split(call.entries * count, workers)
-    spans = np.zeros((len(call.low), count * rows))
-    spans[:, : call.queries] = np.maximum(call.high - call.low, 0) + 1
-    costs = spans.reshape(len(spans), count, rows).sum(-1)[call.where[:, ahead.SPAN]]
+def _shares(inputs: Inputs, workers: int) -> list[Share]:
+    """Runs of tiles through the whole batch, about the same work in each."""
+    p, tiles = inputs, -(-inputs.queries // ROWS)
+    if workers == 1:
+        return [(0, len(p.where) * tiles)]
+    spans = np.zeros((len(p.low), tiles * ROWS))
+    spans[:, : p.queries] = np.maximum(p.high - p.low, 0) + 1
+    costs = spans.reshape(len(spans), tiles, ROWS).sum(-1)[p.where[:, layout.SPAN]]
     done = np.cumsum(costs.reshape(-1))
     cuts = np.searchsorted(done, done[-1] * np.arange(1, workers) / workers).tolist()
-    edges = [0, *sorted(set(cuts) - {0}), len(done)]
-    return list(pairwise(edges))
+    return list(pairwise([0, *sorted(set(cuts) - {0}), len(done)]))
 
 
-def forward(call: CallArrays, cap: float, factor: float) -> tuple[Tensor, Tensor, Tensor]:
+def forward(
+    sides: Sequence[Tensor], cap: float, temperature: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """The reading, and each row's peak and total."""
-    p, workers = call, _workers(call)
-    inputs = _inputs(p, cap, factor)
-    out = _empty(p.a.dtype, p.entries, p.queries * p.width)
-    peaks = _empty(p.a.dtype, p.entries, p.queries)
-    totals = _empty(p.a.dtype, p.entries, p.queries)
-    spreads, shares = _spreads(p, inputs, workers, False), _shares(p, ROWS, workers)
+    batch = batch_of(sides)
+    p = _inputs(sides, batch, cap, temperature, False)
+    workers, entries, make = _workers(p), len(p.where), partial(_empty, p.a.dtype)
+    _prepare(p, workers, False)
+    out, peaks = make(entries, p.queries * p.width), make(entries, p.queries)
+    totals = make(entries, p.queries)
     run(
         [
-            partial(ahead.forward, *part, inputs, spread, _forward_buffers(p), out, peaks, totals)
-            for part, spread in zip(shares, spreads, strict=False)
+            partial(ahead.forward, *share, p, _buffers(p, False), out, peaks, totals)
+            for share in _shares(p, workers)
         ]
     )
-    shape = (*p.batch, p.queries)
-    return (
-        torch.from_numpy(out).view(*shape, p.width),
-        torch.from_numpy(peaks).view(shape),
-        torch.from_numpy(totals).view(shape),
-    )
+    shape = (*batch, p.queries)
+    reading, peak, total = (torch.from_numpy(each) for each in (out, peaks, totals))
+    return reading.view(*shape, p.width), peak.view(shape), total.view(shape)
 
 
 def backward(
-    call: CallArrays,
+    sides: Sequence[Tensor],
     cap: float,
-    factor: float,
-    out: Tensor,
-    peaks: Tensor,
-    totals: Tensor,
-    upstream: Tensor,
+    temperature: float,
+    rows: Sequence[Tensor],
     wants_bias: bool,
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Gradients of a, c, w, v and bias, each (entries, ...) as in the call."""
-    p, workers = call, _workers(call)
-    inputs = _inputs(p, cap, factor)
-    spreads, shares = _spreads(p, inputs, workers, True), _shares(p, back.STRETCH, workers)
+    """Gradients of a, c, w, v and bias, each (entries, ...).
+
+    rows: the reading, its peaks and totals, and its own gradient.
+    """
+    p = _inputs(sides, batch_of(sides), cap, temperature, True)
+    workers = _workers(p)
+    _prepare(p, workers, True)
+    shares = _shares(p, workers)
     slots, owners = _slots(p, shares)
-    gradients = back.Gradients(
-        a=_zeros(owners[0], p.a.shape[1:], p),
-        c=_zeros(owners[1], p.c.shape[1:], p),
-        w=np.zeros((len(shares), *p.w.shape)),
-        v=_zeros(owners[2], p.v.shape[1:], p),
-        bias=_zeros(owners[3], p.bias.shape[1:] if wants_bias else (0, 0), p),
+    make = partial(_empty, p.a.dtype, zero=True)
+    gradients = Gradients(
+        a=make(len(owners[0]), *p.a.shape[1:]),
+        c=make(len(owners[1]), *p.c.shape[1:]),
+        w=np.zeros((len(shares), *p.weights.shape)),
+        v=make(len(owners[2]), *p.v.shape[1:]),
+        bias=make(len(owners[3]), *(p.bias.shape[1:] if wants_bias else (0, 0))),
     )
-    rows = [_by_entry(tensor, p) for tensor in (out, peaks, totals, upstream)]
+    arrays = [row.contiguous().reshape(len(p.where), -1).numpy() for row in rows]
     run(
         [
             partial(
-                back.backward,
-                *part,
-                inputs,
-                spreads[worker],
-                _backward_buffers(p, cap),
-                slots[worker],
-                gradients._replace(w=gradients.w[worker]),
-                *rows,
+                back.backward, *share, p, _buffers(p, True), slot, gradients._replace(w=w), *arrays
             )
-            for worker, part in enumerate(shares)
+            for share, slot, w in zip(shares, slots, gradients.w, strict=True)
         ]
     )
     return (
@@ -199,33 +206,25 @@ def backward(
     )
 
 
-def _by_entry(tensor: Tensor, call: CallArrays) -> Array:
-    return tensor.contiguous().reshape(call.entries, -1).numpy()
-
-
-def _zeros(owners: Array, shape: tuple[int, ...], call: CallArrays) -> Array:
-    return _empty(call.a.dtype, len(owners), *shape, zero=True)
-
-
-def _slots(call: CallArrays, shares: list[tuple[int, int]]) -> tuple[Array, list[Array]]:
+def _slots(inputs: Inputs, shares: list[Share]) -> tuple[Array, list[Array]]:
     """For each worker and batch entry, where its gradients of a, c, v and bias go.
 
     No two workers share a place. Also returned: whose gradient each place holds a part of.
     """
-    columns = (ahead.A, ahead.C, ahead.V, ahead.BIAS)
+    p, tiles = inputs, -(-inputs.queries // ROWS)
+    columns = (layout.A, layout.C, layout.V, layout.BIAS)
     if len(shares) == 1:
-        sides = (call.a, call.c, call.v, call.bias)
-        slots = np.ascontiguousarray(call.where[None, :, columns])
+        sides = (p.a, p.c, p.v, p.bias)
+        slots = np.ascontiguousarray(p.where[None, :, columns])
         return slots, [np.arange(len(side)) for side in sides]
-    count = -(-call.queries // back.STRETCH)
-    slots = np.zeros((len(shares), call.entries, 4), np.int64)
+    slots = np.zeros((len(shares), len(p.where), 4), np.int64)
     owners: list[Array] = []
     for k, column in enumerate(columns):
         places: list[Array] = []
         filled = 0
         for worker, (start, stop) in enumerate(shares):
-            first, last = start // count, -(-stop // count)
-            mine, inverse = np.unique(call.where[first:last, column], return_inverse=True)
+            first, last = start // tiles, -(-stop // tiles)
+            mine, inverse = np.unique(p.where[first:last, column], return_inverse=True)
             slots[worker, first:last, k] = filled + inverse
             filled += len(mine)
             places.append(mine)

@@ -12,11 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.additive.cpu.features import BLOCK, STRIDE, STRIP
+from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.hidden import CAP, FAR, ROWS, columns, reciprocal
-from regard.loops.compiling import inner, inner_sum, lanes
+from regard.loops.compiling import inner, inner_sum, lanes, lanes_inlined
 from regard.loops.rows import clear
-from regard.loops.vectors import fused, load, repeat, splat, store, total, width_of
+from regard.loops.vectors import (
+    fused,
+    load,
+    load_four,
+    repeat,
+    splat,
+    store_four,
+    total,
+    width_of,
+)
 
 FOUR = 4  # channels that share one division
 MOST = 16  # numbers in a vector
@@ -34,17 +43,7 @@ def product(a: Any, at: Any, top: Any, to: Any) -> Any:
 
 @inner
 def four(
-    e: Any,
-    at_e: Any,
-    first: Any,
-    last: Any,
-    spread: Any,
-    at: Any,
-    a: Any,
-    padded: Any,
-    gradient_c: Any,
-    to: Any,
-    room: Any,
+    e: Any, first: Any, last: Any, spread: Any, at: Any, a: Any, padded: Any, for_c: Any, room: Any
 ) -> None:
     """Four channels of a strip, queries `first` to `last` of a tile; `a` from `padded` on, A of the first.
 
@@ -55,180 +54,99 @@ def four(
     one, wide = splat(e, 1), width_of(e)
     end = ROWS * FOUR * wide
     for j in range(0, STRIP, wide):
-        k0, k1 = load(spread, at + j), load(spread, at + STRIP + j)
-        k2, k3 = load(spread, at + 2 * STRIP + j), load(spread, at + 3 * STRIP + j)
-        y0, y1 = load(gradient_c, to + j), load(gradient_c, to + STRIP + j)
-        y2, y3 = load(gradient_c, to + 2 * STRIP + j), load(gradient_c, to + 3 * STRIP + j)
-        z0, z1 = load(room, end), load(room, end + wide)
-        z2, z3 = load(room, end + 2 * wide), load(room, end + 3 * wide)
+        k, y = load_four(spread, at + j, STRIP), load_four(for_c, at + j, STRIP)
+        z = load_four(room, end, wide)
         for row in range(first, last):
             of, x = row * padded, row * FOUR * wide
-            given = load(e, at_e + row * STRIDE + j)
-            t0, t1 = repeat(a, of) * k0 + one, repeat(a, of + 1) * k1 + one
-            t2, t3 = repeat(a, of + 2) * k2 + one, repeat(a, of + 3) * k3 + one
+            given = load(e, row * STRIDE + j)
+            t0, t1 = repeat(a, of) * k[0] + one, repeat(a, of + 1) * k[1] + one
+            t2, t3 = repeat(a, of + 2) * k[2] + one, repeat(a, of + 3) * k[3] + one
             t01, t23 = t0 * t1, t2 * t3
             both = one / (t01 * t23)
             i01, i23 = both * t23, both * t01
             r0, r1, r2, r3 = i01 * t1, i01 * t0, i23 * t3, i23 * t2
-            f0, f1, f2, f3 = r0 - r0 * r0, r1 - r1 * r1, r2 - r2 * r2, r3 - r3 * r3
-            store(room, x, fused(given, f0, load(room, x)))
-            store(room, x + wide, fused(given, f1, load(room, x + wide)))
-            store(room, x + 2 * wide, fused(given, f2, load(room, x + 2 * wide)))
-            store(room, x + 3 * wide, fused(given, f3, load(room, x + 3 * wide)))
-            y0, y1, y2, y3 = (
-                fused(given, f0, y0),
-                fused(given, f1, y1),
-                fused(given, f2, y2),
-                fused(given, f3, y3),
-            )
-            z0, z1, z2, z3 = (
-                fused(given, r0, z0),
-                fused(given, r1, z1),
-                fused(given, r2, z2),
-                fused(given, r3, z3),
-            )
-        store(gradient_c, to + j, y0)
-        store(gradient_c, to + STRIP + j, y1)
-        store(gradient_c, to + 2 * STRIP + j, y2)
-        store(gradient_c, to + 3 * STRIP + j, y3)
-        store(room, end, z0)
-        store(room, end + wide, z1)
-        store(room, end + 2 * wide, z2)
-        store(room, end + 3 * wide, z3)
+            f = r0 - r0 * r0, r1 - r1 * r1, r2 - r2 * r2, r3 - r3 * r3
+            store_four(room, x, wide, _add_four(given, f, load_four(room, x, wide)))
+            y, z = _add_four(given, f, y), _add_four(given, (r0, r1, r2, r3), z)
+        store_four(for_c, at + j, STRIP, y)
+        store_four(room, end, wide, z)
+
+
+@inner
+def _add_four(given: Any, f: Any, sums: Any) -> Any:
+    lanes_inlined()
+    s0, s1 = fused(given, f[0], sums[0]), fused(given, f[1], sums[1])
+    return s0, s1, fused(given, f[2], sums[2]), fused(given, f[3], sums[3])
 
 
 @inner_sum
-def capped_one(
-    e: Any, at_e: Any, spread: Any, at: Any, power: Any, gradient_c: Any, to: Any, n: Any
-) -> Any:
-    """One query and channel, A C no larger than CAP: the sums for a and for w."""
+def capped_one(e: Any, at: Any, spread: Any, power: Any, for_c: Any, to: Any) -> Any:
+    """One query and channel of a strip, A C no larger than CAP: the sums for a and for w."""
     lanes()
     one, cap = e.dtype.type(1), e.dtype.type(CAP)
     for_a = for_w = e.dtype.type(0)
-    s, c, o = np.uint64(at_e), np.uint64(at), np.uint64(to)
-    for j in range(np.uint64(n)):
-        u = power * spread[c + j]
+    s, o = np.uint64(at), np.uint64(to)
+    for j in range(np.uint64(STRIP)):
+        u = power * spread[o + j]
         r = one / ((cap if u > cap else u) + one)
         eg = e[s + j] * (r - r * r)
-        gradient_c[o + j] += eg
+        for_c[o + j] += eg
         for_a += eg
         for_w += e[s + j] * r
     return for_a, for_w
 
 
 @inner_sum
-def direct_one(
-    e: Any, at_e: Any, raw: Any, at: Any, plain: Any, gradient_c: Any, to: Any, n: Any
-) -> Any:
+def direct_one(e: Any, at: Any, raw: Any, k: Any, plain: Any, for_c: Any, to: Any) -> Any:
     """The same from the features themselves."""
     lanes()
     one, far = e.dtype.type(1), e.dtype.type(FAR)
     for_a = for_w = e.dtype.type(0)
-    s, c, o = np.uint64(at_e), np.uint64(at), np.uint64(to)
-    for j in range(np.uint64(n)):
+    s, c, o = np.uint64(at), np.uint64(k * STRIP), np.uint64(to)
+    for j in range(np.uint64(STRIP)):
         r = reciprocal(plain + raw[c + j], one, far)
         eg = e[s + j] * (r - r * r)
-        gradient_c[o + j] += eg
+        for_c[o + j] += eg
         for_a += eg
         for_w += e[s + j] * r
     return for_a, for_w
 
 
 @inner
-def one_by_one(
-    e: Any,
-    at_e: Any,
-    a: Any,
-    plain: Any,
-    i: Any,
-    spread: Any,
-    at: Any,
-    top: Any,
-    corner: Any,
-    raw: Any,
-    gradient_c: Any,
-    to: Any,
-    gradient_a: Any,
-    gradient_w: Any,
-    g: Any,
-) -> None:
-    """Four channels of one query and a strip where a product might overflow."""
-    for k in range(FOUR):
-        skip = k * STRIP
-        if a[i + k] * top[corner + k] < np.inf:
-            for_a, for_w = capped_one(
-                e, at_e, spread, at + skip, a[i + k], gradient_c, to + skip, STRIP
-            )
-        else:
-            for_a, for_w = direct_one(
-                e, at_e, raw, skip, plain[i + k], gradient_c, to + skip, STRIP
-            )
-        gradient_a[i + k] += for_a
-        gradient_w[g + k] += for_w
+def channel_gradients(buffers: Any, entry: Any, tile: Any, span: Any) -> None:
+    """Add to the gradients of A's, C's and the weights' channels, from the gradients of the scores.
 
-
-@inner
-def channel_gradients(
-    e: Any,
-    rows: Any,
-    a: Any,
-    plain: Any,
-    spread: Any,
-    top: Any,
-    features: Any,
-    keys: Any,
-    hidden: Any,
-    padded: Any,
-    limit: Any,
-    block: Any,
-    left: Any,
-    right: Any,
-    raw: Any,
-    gradient_a: Any,
-    gradient_c: Any,
-    gradient_w: Any,
-    room: Any,
-) -> None:
-    """Add to the gradients of A's, C's and the weights' channels, from column `left` to `right`.
-
-    gradient_c holds a block, strip by strip. If the largest A of a tile is safe, all of them are.
+    If the largest A of a tile is safe, all of them are.
     """
     lanes()
-    wide = width_of(e)
+    e, room, raw, a, top = buffers.errors, buffers.room, buffers.raw, tile.powers, entry.top
+    wide, padded = width_of(e), entry.weights.shape[0]
+    for_a, for_c, for_w = buffers.for_a, buffers.for_keys, buffers.for_w
     for g in range(0, padded, FOUR):
         clear(room, 0, ROOM)
         rest = a[g:]
-        for column in range(left, right, STRIP):
-            strip = (block * BLOCK + column) // STRIP
-            corner, to = strip * padded + g, column * padded + g * STRIP
+        for column in range(span.left, span.right, STRIP):
+            strip, own = (span.begin + column) // STRIP, e[column:]
+            corner = strip * padded + g
             at = corner * STRIP
-            if product(a, ROWS * padded + g, top, corner) <= limit:
-                four(e, column, 0, rows, spread, at, rest, padded, gradient_c, to, room)
+            if product(a, ROWS * padded + g, top, corner) <= entry.ceiling:
+                four(own, 0, tile.rows, entry.powers, at, rest, padded, for_c, room)
                 continue
-            columns(features, keys, hidden, strip * STRIP, g, FOUR, raw)
-            for row in range(rows):
-                i, at_e = row * padded + g, row * STRIDE + column
-                if product(a, i, top, corner) <= limit:
-                    four(e, column, row, row + 1, spread, at, rest, padded, gradient_c, to, room)
-                else:
-                    one_by_one(
-                        e,
-                        at_e,
-                        a,
-                        plain,
-                        i,
-                        spread,
-                        at,
-                        top,
-                        corner,
-                        raw,
-                        gradient_c,
-                        to,
-                        gradient_a,
-                        gradient_w,
-                        g,
-                    )
+            columns(entry, strip, g, FOUR, raw)
+            for row in range(tile.rows):
+                i, at_e = row * padded + g, row * STRIDE
+                if product(a, i, top, corner) <= entry.ceiling:
+                    four(own, row, row + 1, entry.powers, at, rest, padded, for_c, room)
+                    continue
+                for k in range(FOUR):
+                    to = at + k * STRIP
+                    if a[i + k] * top[corner + k] < np.inf:
+                        sums = capped_one(own, at_e, entry.powers, a[i + k], for_c, to)
+                    else:
+                        sums = direct_one(own, at_e, raw, k, tile.plain[i + k], for_c, to)
+                    for_a[i + k] += sums[0]
+                    for_w[g + k] += sums[1]
         for k in range(FOUR):
-            for row in range(rows):
-                gradient_a[row * padded + g + k] += total(load(room, (row * FOUR + k) * wide))
-            gradient_w[g + k] += total(load(room, (ROWS * FOUR + k) * wide))
+            for row in range(tile.rows):
+                for_a[row * padded + g + k] += total(load(room, (row * FOUR + k) * wide))
+            for_w[g + k] += total(load(room, (ROWS * FOUR + k) * wide))

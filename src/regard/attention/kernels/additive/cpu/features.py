@@ -1,12 +1,9 @@
 """The exponentials that a row of features needs once, for every pair it is in.
 
-    tanh(a + c) = 1 - 2 / (1 + e^(2a) e^(2c)) = 1 - 2 / (1 + A C)
-    A = e^(2 (a + m)),  C = e^(2 (c - m))
+    tanh(a + c) = 1 - 2 / (1 + e^(2a) e^(2c)) = 1 - 2 / (1 + A C),   A = e^(2a),  C = e^(2c)
 
-m is 0, but the middle of the channel's keys where some of them are out of reach.
-
-A and C are taken in float64 and rounded once. Where |a + m| or |c - m| is above REACH they might
-overflow, or lose digits; they are then marked infinite, and the pair is computed directly.
+A and C are taken in float64 and rounded once. Where |a| or |c| is above REACH they might overflow, or
+lose digits; they are then marked infinite, and the pair is computed directly.
 """
 
 from __future__ import annotations
@@ -26,55 +23,18 @@ REACH = 20.79  # e^(2 REACH) = 2^60
 
 
 @inner
-def middles(features: Any, keys: Any, hidden: Any, middle: Any, room: Any) -> None:
-    """m of each channel; `features` is one entry, keys x hidden; `room` for two rows.
-
-    It is 0 where it can be, so that keys nobody may read do not move the last digits of others.
-    """
-    for h in range(hidden):
-        room[h] = room[hidden + h] = features[h]
-    for key in range(keys):
-        _widen(features, key * hidden, hidden, room)
-    half = features.dtype.type(0.5)
-    for h in range(hidden):
-        least, most = room[h], room[hidden + h]
-        within = least >= -REACH and most <= REACH
-        middle[h] = 0 if within else least * half + most * half
-
-
-@inner
-def _widen(features: Any, offset: Any, hidden: Any, room: Any) -> None:
-    lanes()
-    o, n = np.uint64(offset), np.uint64(hidden)
-    for h in range(n):
-        x = features[o + h]
-        room[h] = x if x < room[h] else room[h]
-        room[n + h] = x if x > room[n + h] else room[n + h]
-
-
-@inner
-def row_of_exponentials(
-    features: Any, offset: Any, hidden: Any, middle: Any, sign: Any, row: Any, at: Any
-) -> None:
-    """e^(2 (x + sign m)) of one row, infinite where out of reach."""
+def row_of_exponentials(features: Any, offset: Any, hidden: Any, row: Any, at: Any) -> None:
+    """e^(2x) of one row, infinite where out of reach."""
     lanes()
     for h in range(np.uint64(hidden)):
-        x = np.float64(features[np.uint64(offset) + h]) + sign * np.float64(middle[h])
-        reached = abs(x) <= REACH
+        x = np.float64(features[np.uint64(offset) + h])
         power = exponential_for(row, 2.0 * x)
-        row[np.uint64(at) + h] = power if reached else np.inf
+        row[np.uint64(at) + h] = power if abs(x) <= REACH else np.inf
 
 
 @inner
 def spread_keys(
-    features: Any,
-    keys: Any,
-    hidden: Any,
-    padded: Any,
-    middle: Any,
-    spread: Any,
-    top: Any,
-    strip: Any,
+    features: Any, keys: Any, hidden: Any, padded: Any, spread: Any, top: Any, strip: Any
 ) -> None:
     """C of one entry, strip by strip, channels as rows of it, and the largest of each of these.
 
@@ -86,8 +46,7 @@ def spread_keys(
         corner = first // STRIP * padded
         for k in range(STRIP):
             if first + k < keys:
-                offset = (first + k) * hidden
-                row_of_exponentials(features, offset, hidden, middle, -1.0, strip, k * padded)
+                row_of_exponentials(features, (first + k) * hidden, hidden, strip, k * padded)
             else:
                 clear(strip, k * padded, padded)
             raise_to(top, corner, strip, k * padded, padded)

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.additive.cpu.features import BLOCK, STRIDE, STRIP
+from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.groups import GROUP
 from regard.loops.compiling import inner, lanes
 from regard.loops.exponentials import exponential
 from regard.loops.rows import clear
-from regard.loops.vectors import load, quotient, repeat, splat, store, total, width_of
+from regard.loops.vectors import load, repeat, splat, store, total, width_of
 
 ROWS = 8  # queries in a tile, an even number
 MARGIN = 2.0**8  # room left above a divisor, so that 1 / d keeps its digits
@@ -28,15 +28,7 @@ FAR = 20.0  # tanh is 1 to float64's last place from here on
 
 @inner
 def two_rows(
-    sums: Any,
-    to: Any,
-    spread: Any,
-    at: Any,
-    scaled: Any,
-    row: Any,
-    ratios: Any,
-    turns: Any,
-    padded: Any,
+    sums: Any, to: Any, spread: Any, at: Any, scaled: Any, row: Any, ratios: Any, turns: Any
 ) -> Any:
     """sums = sum of w_h / t_h of two queries and a strip; the number returned is 0, or NaN.
 
@@ -47,6 +39,7 @@ def two_rows(
     chains do not wait for each other. Their sum shows any number that is nearly too large.
     """
     lanes()
+    padded = ratios.shape[0]
     wide, below, under = width_of(sums), row + padded, to + STRIDE
     nothing, one = splat(sums, 0), splat(sums, 1)
     margin = splat(sums, MARGIN)
@@ -70,8 +63,8 @@ def two_rows(
                 n0, n1, m0, m1 = n0 * s0 + d0, n1 * s1 + d1, m0 * t0 + e0, m1 * t1 + e1
                 d0, d1, e0, e1 = d0 * s0, d1 * s1, e0 * t0, e1 * t1
             unit = repeat(turns, g // GROUP + 1)
-            x0, x1 = x0 + unit * quotient(n0, d0), x1 + unit * quotient(n1, d1)
-            y0, y1 = y0 + unit * quotient(m0, e0), y1 + unit * quotient(m1, e1)
+            x0, x1 = x0 + unit * (n0 / d0), x1 + unit * (n1 / d1)
+            y0, y1 = y0 + unit * (m0 / e0), y1 + unit * (m1 / e1)
             check = check + d0 * margin + d1 * margin + e0 * margin + e1 * margin
         store(sums, to + j, x0)
         store(sums, to + j + wide, x1)
@@ -118,108 +111,58 @@ def reciprocal(x: Any, one: Any, far: Any) -> Any:
 
 
 @inner
-def columns(
-    features: Any, keys: Any, hidden: Any, first: Any, g: Any, count: Any, raw: Any
-) -> None:
+def columns(entry: Any, strip: Any, g: Any, count: Any, raw: Any) -> None:
     """`count` channels of a strip of keys as rows; 0 beyond the keys and the channels."""
+    first, keys, hidden = strip * STRIP, entry.keys, entry.hidden
     for k in range(count):
         for j in range(STRIP):
             inside = first + j < keys and g + k < hidden
-            raw[k * STRIP + j] = features[(first + j) * hidden + g + k] if inside else 0.0
+            raw[k * STRIP + j] = entry.c[(first + j) * hidden + g + k] if inside else 0.0
 
 
 @inner
-def within(a: Any, row: Any, top: Any, at: Any) -> Any:
+def within(a: Any, at: Any, top: Any, to: Any) -> Any:
     """Whether all A and C of a group are numbers."""
     most = a.dtype.type(0)
     for k in range(GROUP):
-        most += a[row + k] * top[at + k]
+        most += a[at + k] * top[to + k]
     return most < np.inf
 
 
 @inner
-def carefully(
-    sums: Any,
-    failed: Any,
-    a: Any,
-    plain: Any,
-    spread: Any,
-    top: Any,
-    features: Any,
-    keys: Any,
-    hidden: Any,
-    padded: Any,
-    w: Any,
-    strip: Any,
-    column: Any,
-    raw: Any,
+def sum_carefully(
+    sums: Any, failed: Any, entry: Any, tile: Any, strip: Any, column: Any, raw: Any
 ) -> None:
     """A strip again, for the queries whose bit is set in `failed`; its sums begin at `column`."""
+    a, w, padded = tile.powers, entry.weights, entry.weights.shape[0]
     for row in range(ROWS):
         if failed >> row & 1:
             clear(sums, row * STRIDE + column, STRIP)
     for g in range(0, padded, GROUP):
-        filled = False
+        corner, filled = strip * padded + g, False
         for row in range(ROWS):
-            if not failed >> row & 1:
-                continue
             to, at = row * STRIDE + column, row * padded + g
-            if within(a, at, top, strip * padded + g):
-                capped(sums, to, spread, (strip * padded + g) * STRIP, a, at, w, g)
-                continue
-            if not filled:
-                columns(features, keys, hidden, strip * STRIP, g, GROUP, raw)
-                filled = True
-            direct(sums, to, raw, plain, at, w, g)
+            if failed >> row & 1 and within(a, at, entry.top, corner):
+                capped(sums, to, entry.powers, corner * STRIP, a, at, w, g)
+            elif failed >> row & 1:
+                if not filled:
+                    columns(entry, strip, g, GROUP, raw)
+                    filled = True
+                direct(sums, to, raw, tile.plain, at, w, g)
 
 
 @inner
-def sum_channels(
-    sums: Any,
-    rows: Any,
-    a: Any,
-    plain: Any,
-    scaled: Any,
-    spread: Any,
-    top: Any,
-    features: Any,
-    keys: Any,
-    hidden: Any,
-    padded: Any,
-    w: Any,
-    ratios: Any,
-    turns: Any,
-    block: Any,
-    left: Any,
-    right: Any,
-    raw: Any,
-) -> None:
-    """Fill `sums` for the first `rows` queries of a tile, from column `left` of a block to `right`.
-
-    a: A of the tile, ROWS x padded; scaled: A g / w; plain: the features a themselves.
-    """
-    for column in range(left, right, STRIP):
-        strip, failed = (block * BLOCK + column) // STRIP, 0
+def sum_channels(sums: Any, entry: Any, tile: Any, span: Any, raw: Any) -> None:
+    """Fill `sums` for the queries of a tile and the keys of a span."""
+    padded = entry.weights.shape[0]
+    ratios, turns = entry.ratios, entry.turns
+    for column in range(span.left, span.right, STRIP):
+        strip, failed = (span.begin + column) // STRIP, 0
         at = strip * padded * STRIP
-        for row in range(0, rows, 2):
-            to = row * STRIDE + column
-            check = two_rows(sums, to, spread, at, scaled, row * padded, ratios, turns, padded)
+        for row in range(0, tile.rows, 2):
+            to, own = row * STRIDE + column, row * padded
+            check = two_rows(sums, to, entry.powers, at, tile.scaled, own, ratios, turns)
             if check != 0.0:  # NaN is not
                 failed |= 3 << row
         if failed:
-            carefully(
-                sums,
-                failed,
-                a,
-                plain,
-                spread,
-                top,
-                features,
-                keys,
-                hidden,
-                padded,
-                w,
-                strip,
-                column,
-                raw,
-            )
+            sum_carefully(sums, failed, entry, tile, strip, column, raw)

@@ -42,19 +42,8 @@ class Cpu:
         a, c, w = features(within(request.score), widen(request.query), widen(request.key))
         v, bias = widen(value), request.bias
         dtype, temperature = v.dtype, cast(Softmax, request.normaliser).temperature
+        plane = None if bias is None else fitted(bias, dtype, temperature).to(dtype)
         rules = rules_of(request.mask, request.frame)
-        reading = additive(
-            a.to(dtype),
-            c.to(dtype),
-            w.to(dtype),
-            v,
-            None if bias is None else fitted(bias, dtype, temperature).to(dtype),
-            rules.low,
-            rules.high,
-            rules.asking,
-            rules.stored,
-            rules.mask,
-            cap_of(request.score),
-            temperature,
-        )[0]
+        features_ = (a.to(dtype), c.to(dtype), w.to(dtype))
+        reading = additive(*features_, v, plane, *rules, cap_of(request.score), temperature)[0]
         return cast(Tensor, reading).to(value.dtype)

@@ -7,42 +7,36 @@ from typing import Any
 import numpy as np
 
 from regard.attention.kernels.additive.cpu.features import BLOCK, STRIP
+from regard.attention.kernels.additive.cpu.layout import Span
 from regard.attention.kernels.additive.cpu.values import scale_row
-from regard.loops.compiling import inner, inner_sum, lanes
+from regard.loops.compiling import inner, inner_sum, lanes, written_out
 from regard.loops.exponentials import exponential
 from regard.loops.rows import add
 
 
 @inner
-def open_scores(sums: Any, to: Any, n: Any, total: Any, cap: Any) -> None:
+def open_scores(sums: Any, to: Any, n: Any, offset: Any, cap: Any) -> None:
     """score = sum w - 2 sum w r, or cap tanh(score / cap), in place."""
     lanes()
     s, two = np.uint64(to), sums.dtype.type(2)
     if cap == 0.0:
         for j in range(np.uint64(n)):
-            sums[s + j] = total - two * sums[s + j]
+            sums[s + j] = offset - two * sums[s + j]
     else:
         for j in range(np.uint64(n)):
-            x = np.float64(total - two * sums[s + j]) / cap
+            x = np.float64(offset - two * sums[s + j]) / cap
             x = 20.0 if x > 20.0 else x
             x = -20.0 if x < -20.0 else x
             sums[s + j] = cap * (1.0 - 2.0 / (1.0 + exponential(2.0 * x)))
 
 
 @inner
-def shut_masked(scores: Any, to: Any, mask: Any, at: Any, n: Any) -> None:
-    lanes()
-    s, m, never = np.uint64(to), np.uint64(at), scores.dtype.type(-np.inf)
-    for j in range(np.uint64(n)):
-        scores[s + j] = scores[s + j] if mask[m + j] else never
-
-
-@inner
-def shut_others(scores: Any, to: Any, own: Any, documents: Any, at: Any, n: Any) -> None:
+def shut_others(scores: Any, to: Any, own: Any, numbers: Any, at: Any, n: Any) -> None:
+    """-inf where the number of a key is not the query's own."""
     lanes()
     s, d, never = np.uint64(to), np.uint64(at), scores.dtype.type(-np.inf)
     for j in range(np.uint64(n)):
-        scores[s + j] = scores[s + j] if documents[d + j] == own else never
+        scores[s + j] = scores[s + j] if numbers[d + j] == own else never
 
 
 @inner_sum
@@ -60,59 +54,52 @@ def weigh(scores: Any, to: Any, n: Any, peak: Any, factor: Any) -> Any:
     return total
 
 
-@inner
-def mask_row(
-    sums: Any,
-    to: Any,
-    left: Any,
-    stop: Any,
-    first: Any,
-    query: Any,
-    bias: Any,
-    mask: Any,
-    asking: Any,
-    stored: Any,
-) -> None:
-    """Bias, then masks, of one row; `first` is the position of the block's first key.
+@written_out
+def mask_row(scores: Any, to: Any, entry: Any, span: Any, query: Any) -> None:
+    """z = (score + bias) / T of one row, -inf where not readable.
 
     bias and mask are planes (rows, columns) or have no rows; a row or column may stand for all.
     """
-    at, n = to + left, stop - left
+    left, right, key = span.left, span.right, span.begin + span.left
+    at, n = to + left, min(right, entry.keys - span.begin) - left
+    bias, mask = entry.bias, entry.mask
     if bias.shape[0] > 0:
         i = query if bias.shape[0] > 1 else 0
         if bias.shape[1] > 1:
-            add(sums, at, bias[i], first + left, n)
+            add(scores, at, bias[i], key, n)
         else:
             for j in range(n):
-                sums[at + j] += bias[i, 0]
+                scores[at + j] += bias[i, 0]
     if mask.shape[0] > 0:
         i = query if mask.shape[0] > 1 else 0
         if mask.shape[1] > 1:
-            shut_masked(sums, at, mask[i], first + left, n)
+            shut_others(scores, at, np.uint8(1), mask[i], key, n)
         elif not mask[i, 0]:
-            for j in range(n):
-                sums[at + j] = -np.inf
-    if asking.shape[0] > 0:
-        shut_others(sums, at, asking[query], stored, first + left, n)
-
-
-@inner
-def close_row(
-    sums: Any, to: Any, left: Any, right: Any, start: Any, stop: Any, factor: Any
-) -> None:
-    """Over the temperature, and -inf outside of columns start to stop."""
-    if factor != 1.0:
-        scale_row(sums, to + left, right - left, sums.dtype.type(factor))
+            scores[at : at + n] = -np.inf
+    if entry.asking.shape[0] > 0:
+        shut_others(scores, at, entry.asking[query], entry.stored, key, n)
+    if entry.factor != 1.0:
+        scale_row(scores, at, right - left, scores.dtype.type(entry.factor))
+    start, stop = entry.low[query] - span.begin, entry.high[query] - span.begin
     for j in range(left, min(start, right)):
-        sums[to + j] = -np.inf
+        scores[to + j] = -np.inf
     for j in range(max(stop, left), right):
-        sums[to + j] = -np.inf
+        scores[to + j] = -np.inf
 
 
 @inner
-def block_span(start: Any, stop: Any, block: Any) -> tuple[Any, Any]:
-    """The columns of a block, in whole strips, that reach from key start to key stop."""
-    first = block * BLOCK
-    left = max(0, start - first) // STRIP * STRIP
-    right = min(BLOCK, (stop - first + STRIP - 1) // STRIP * STRIP)
-    return left, right
+def block_span(start: Any, stop: Any, block: Any) -> Any:
+    """The keys of a block, in whole strips, that reach from key start to key stop."""
+    begin = block * BLOCK
+    left = max(0, start - begin) // STRIP * STRIP
+    right = min(BLOCK, (stop - begin + STRIP - 1) // STRIP * STRIP)
+    return Span(begin, left, right)
+
+
+@written_out
+def reach(entry: Any, first: Any, rows: Any) -> Any:
+    """The keys that at least one of these queries may read: the first, and the one after the last."""
+    begin, end = entry.low[first], entry.high[first]
+    for row in range(first + 1, first + rows):
+        begin, end = min(begin, entry.low[row]), max(end, entry.high[row])
+    return begin, end

@@ -10,7 +10,9 @@ from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP, turn
 from regard.attention.kernels.additive.cpu.hidden import ROWS
 from regard.loops.compiling import inner, lanes, lanes_inlined
 from regard.loops.rows import clear, copy
-from regard.loops.vectors import load, repeat, splat, store, width_of
+from regard.loops.vectors import load, load_four, repeat, splat, store, store_four, width_of
+
+HALF = 4  # rows of a tile whose sums or factors are one tuple of vectors
 
 
 @inner
@@ -36,40 +38,34 @@ def _blend_columns(
     out: Any, to: Any, weights: Any, left: Any, n: Any, value: Any, at: Any, width: Any
 ) -> None:
     lanes_inlined()
-    w1, w2, w3 = left + STRIDE, left + 2 * STRIDE, left + 3 * STRIDE
-    w4, w5, w6, w7 = w3 + STRIDE, w3 + 2 * STRIDE, w3 + 3 * STRIDE, w3 + 4 * STRIDE
-    x0, x1, x2, x3 = _rows(out, to, width)
-    x4, x5, x6, x7 = _rows(out, to + 4 * width, width)
+    x, y = load_four(out, to, width), load_four(out, to + HALF * width, width)
     for j in range(n):
         v = load(value, at + j * width)
-        x0 = x0 + repeat(weights, left + j) * v
-        x1 = x1 + repeat(weights, w1 + j) * v
-        x2 = x2 + repeat(weights, w2 + j) * v
-        x3 = x3 + repeat(weights, w3 + j) * v
-        x4 = x4 + repeat(weights, w4 + j) * v
-        x5 = x5 + repeat(weights, w5 + j) * v
-        x6 = x6 + repeat(weights, w6 + j) * v
-        x7 = x7 + repeat(weights, w7 + j) * v
-    _write_rows(out, to, width, x0, x1, x2, x3)
-    _write_rows(out, to + 4 * width, width, x4, x5, x6, x7)
+        x = _add_products(x, weights, left + j, STRIDE, v)
+        y = _add_products(y, weights, left + j + HALF * STRIDE, STRIDE, v)
+    store_four(out, to, width, x)
+    store_four(out, to + HALF * width, width, y)
 
 
 @inner
-def _rows(row: Any, at: Any, apart: Any) -> Any:
-    """Vectors of four rows."""
+def _add_products(x: Any, factors: Any, at: Any, apart: Any, v: Any) -> Any:
+    """Four sums, to each of which a factor times v is added."""
     lanes_inlined()
     third = at + 2 * apart
-    return load(row, at), load(row, at + apart), load(row, third), load(row, third + apart)
+    x0, x1 = x[0] + repeat(factors, at) * v, x[1] + repeat(factors, at + apart) * v
+    x2, x3 = x[2] + repeat(factors, third) * v, x[3] + repeat(factors, third + apart) * v
+    return x0, x1, x2, x3
 
 
 @inner
-def _write_rows(row: Any, at: Any, apart: Any, x0: Any, x1: Any, x2: Any, x3: Any) -> None:
+def _sum_products(total: Any, factors: Any, at: Any, apart: Any, u: Any) -> Any:
+    """One sum, to which four factors times four vectors are added."""
     lanes_inlined()
     third = at + 2 * apart
-    store(row, at, x0)
-    store(row, at + apart, x1)
-    store(row, third, x2)
-    store(row, third + apart, x3)
+    total = total + repeat(factors, at) * u[0]
+    total = total + repeat(factors, at + apart) * u[1]
+    total = total + repeat(factors, third) * u[2]
+    return total + repeat(factors, third + apart) * u[3]
 
 
 @inner
@@ -102,21 +98,12 @@ def _gradient_columns(
     gradient: Any, to: Any, weights: Any, left: Any, n: Any, upstream: Any, at: Any, width: Any
 ) -> None:
     lanes_inlined()
-    w1, w2, w3 = left + STRIDE, left + 2 * STRIDE, left + 3 * STRIDE
-    w4, w5, w6, w7 = w3 + STRIDE, w3 + 2 * STRIDE, w3 + 3 * STRIDE, w3 + 4 * STRIDE
-    u0, u1, u2, u3 = _rows(upstream, at, width)
-    u4, u5, u6, u7 = _rows(upstream, at + 4 * width, width)
+    u, w = load_four(upstream, at, width), load_four(upstream, at + HALF * width, width)
     for j in range(n):
         o = to + j * width
-        first = load(gradient, o) + repeat(weights, left + j) * u0
-        first = first + repeat(weights, w1 + j) * u1
-        first = first + repeat(weights, w2 + j) * u2
-        first = first + repeat(weights, w3 + j) * u3
-        last = repeat(weights, w4 + j) * u4
-        last = last + repeat(weights, w5 + j) * u5
-        last = last + repeat(weights, w6 + j) * u6
-        last = last + repeat(weights, w7 + j) * u7
-        store(gradient, o, first + last)
+        first = _sum_products(load(gradient, o), weights, left + j, STRIDE, u)
+        start = left + j + HALF * STRIDE
+        store(gradient, o, first + _sum_products(splat(gradient, 0), weights, start, STRIDE, w))
 
 
 @inner
@@ -125,23 +112,16 @@ def weight_gradient(
 ) -> None:
     """gradient = upstream x values^T over all ROWS; the values turned, a strip at a time."""
     lanes()
-    u1, u2, u3 = width, 2 * width, 3 * width
-    u4, u5, u6, u7 = 4 * width, 5 * width, 6 * width, 7 * width
+    nothing = splat(gradient, 0)
     for j in range(left, left + n, width_of(gradient)):
-        x0 = x1 = x2 = x3 = x4 = x5 = x6 = x7 = splat(gradient, 0)
+        x = y = nothing, nothing, nothing, nothing
         start = at + (j - left) // STRIP * STRIP * wide + j % STRIP
         for d in range(width):
             v = load(turned, start + d * STRIP)
-            x0 = x0 + repeat(upstream, d) * v
-            x1 = x1 + repeat(upstream, u1 + d) * v
-            x2 = x2 + repeat(upstream, u2 + d) * v
-            x3 = x3 + repeat(upstream, u3 + d) * v
-            x4 = x4 + repeat(upstream, u4 + d) * v
-            x5 = x5 + repeat(upstream, u5 + d) * v
-            x6 = x6 + repeat(upstream, u6 + d) * v
-            x7 = x7 + repeat(upstream, u7 + d) * v
-        _write_rows(gradient, j, STRIDE, x0, x1, x2, x3)
-        _write_rows(gradient, j + 4 * STRIDE, STRIDE, x4, x5, x6, x7)
+            x = _add_products(x, upstream, d, width, v)
+            y = _add_products(y, upstream, d + HALF * width, width, v)
+        store_four(gradient, j, STRIDE, x)
+        store_four(gradient, j + HALF * STRIDE, STRIDE, y)
 
 
 @inner

@@ -16,9 +16,8 @@ import triton
 import triton.language as tl
 
 from regard.attention.kernels.additive.triton.tiles import (
-    cap_tile,
     load_values,
-    open_tile,
+    pointers_of,
     reciprocal_tile,
     score_tile,
     span_of,
@@ -43,7 +42,7 @@ def gradient_tile(
 
 @triton.jit
 def backward(
-    where, a, c, w, v, low, high, asking, stored,
+    where, a, c, w, v, spans, asking, stored,
     mask, mask_entry, mask_row, mask_column, bias, bias_entry, bias_row, bias_column,
     norms, upstream, means, for_a, for_w, for_c, for_v, queries, keys, hidden, width, factor, cap,
     DOCUMENTS: tl.constexpr, MASK: tl.constexpr, BIAS: tl.constexpr, CAPPED: tl.constexpr,
@@ -52,17 +51,10 @@ def backward(
     """Program (block of queries, or of keys, and batch entry); by keys also a stretch of width."""
     block = tl.program_id(0)
     entry = tl.program_id(1).to(tl.int64)
-    at = where + entry * 9
-    a += tl.load(at) * hidden * queries
-    c += tl.load(at + 1) * hidden * keys
-    w += tl.load(at + 2) * hidden
-    v += tl.load(at + 3) * keys * width
-    low += tl.load(at + 4) * queries
-    high += tl.load(at + 4) * queries
-    asking += tl.load(at + 5) * queries
-    stored += tl.load(at + 6) * keys
-    mask += tl.load(at + 7) * mask_entry
-    bias += tl.load(at + 8) * bias_entry
+    a, c, w, v, low, high, asking, stored, mask, bias = pointers_of(
+        entry, where, a, c, w, v, spans, asking, stored, mask, mask_entry, bias, bias_entry,
+        queries, keys, hidden, width,
+    )  # fmt: skip
     norms += entry * 2 * queries
     means += entry * queries
     upstream += entry * queries * width
@@ -88,11 +80,10 @@ def backward(
             columns = position + tl.arange(0, COLUMNS)
             reached = position < keys
         if reached:
-            scores = score_tile(a, c, w, rows, columns, queries, keys, hidden)
-            capped = cap_tile(scores, cap, CAPPED)
-            scores = open_tile(
-                capped, rows, columns, queries, keys, low, high, asking, stored,
-                mask, mask_row, mask_column, bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS,
+            capped, scores = score_tile(
+                a, c, w, rows, columns, queries, keys, hidden, cap, low, high, asking, stored,
+                mask, mask_row, mask_column, bias, bias_row, bias_column,
+                DOCUMENTS, MASK, BIAS, CAPPED,
             )  # fmt: skip
             weights = weigh_tile(scores, norms, rows, queries, factor)
             if BY_KEYS:

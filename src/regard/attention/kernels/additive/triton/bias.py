@@ -13,8 +13,7 @@ import triton.language as tl
 
 from regard.attention.kernels.additive.triton.backward import gradient_tile
 from regard.attention.kernels.additive.triton.tiles import (
-    cap_tile,
-    open_tile,
+    pointers_of,
     score_tile,
     span_of,
     weigh_tile,
@@ -23,7 +22,7 @@ from regard.attention.kernels.additive.triton.tiles import (
 
 @triton.jit
 def bias_gradients(
-    where, a, c, w, v, low, high, asking, stored,
+    where, a, c, w, v, spans, asking, stored,
     mask, mask_entry, mask_row, mask_column, bias, bias_entry, bias_row, bias_column,
     norms, upstream, means, order, starts, gradients, queries, keys, hidden, width, factor, cap,
     DOCUMENTS: tl.constexpr, MASK: tl.constexpr, BIAS: tl.constexpr, CAPPED: tl.constexpr,
@@ -44,31 +43,20 @@ def bias_gradients(
         column_end = keys
     for place in range(tl.load(starts + own), tl.load(starts + own + 1)):
         entry = tl.load(order + place)
-        at = where + entry * 9
-        here_a = a + tl.load(at) * hidden * queries
-        here_c = c + tl.load(at + 1) * hidden * keys
-        here_w = w + tl.load(at + 2) * hidden
-        here_v = v + tl.load(at + 3) * keys * width
-        here_low = low + tl.load(at + 4) * queries
-        here_high = high + tl.load(at + 4) * queries
-        here_asking = asking + tl.load(at + 5) * queries
-        here_stored = stored + tl.load(at + 6) * keys
-        here_mask = mask + tl.load(at + 7) * mask_entry
-        here_bias = bias + tl.load(at + 8) * bias_entry
+        here_a, here_c, here_w, here_v, low, high, ours, theirs, here_mask, here_bias = pointers_of(
+            entry, where, a, c, w, v, spans, asking, stored, mask, mask_entry, bias, bias_entry,
+            queries, keys, hidden, width,
+        )  # fmt: skip
         for first_row in range(row, row_end, ROWS):
             rows = first_row + tl.arange(0, ROWS)
-            first, after = span_of(here_low, here_high, rows, queries, keys)
+            first, after = span_of(low, high, rows, queries, keys)
             for first_column in range(column, column_end, COLUMNS):
                 if (after > first_column) & (first < first_column + COLUMNS):
                     columns = first_column + tl.arange(0, COLUMNS)
-                    scores = score_tile(
-                        here_a, here_c, here_w, rows, columns, queries, keys, hidden
-                    )
-                    scores = cap_tile(scores, cap, CAPPED)
-                    scores = open_tile(
-                        scores, rows, columns, queries, keys,
-                        here_low, here_high, here_asking, here_stored, here_mask, mask_row,
-                        mask_column, here_bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS,
+                    _, scores = score_tile(
+                        here_a, here_c, here_w, rows, columns, queries, keys, hidden, cap,
+                        low, high, ours, theirs, here_mask, mask_row, mask_column,
+                        here_bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS, CAPPED,
                     )  # fmt: skip
                     weights = weigh_tile(scores, norms + entry * 2 * queries, rows, queries, factor)
                     total += gradient_tile(

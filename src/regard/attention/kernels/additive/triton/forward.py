@@ -10,9 +10,8 @@ import triton.language as tl
 
 from regard.attention.kernels.additive.triton.tiles import (
     LOG2E,
-    cap_tile,
     load_values,
-    open_tile,
+    pointers_of,
     score_tile,
     span_of,
 )
@@ -20,7 +19,7 @@ from regard.attention.kernels.additive.triton.tiles import (
 
 @triton.jit
 def forward(
-    where, a, c, w, v, low, high, asking, stored,
+    where, a, c, w, v, spans, asking, stored,
     mask, mask_entry, mask_row, mask_column, bias, bias_entry, bias_row, bias_column,
     reading, norms, queries, keys, hidden, width, factor, cap,
     DOCUMENTS: tl.constexpr, MASK: tl.constexpr, BIAS: tl.constexpr, CAPPED: tl.constexpr,
@@ -28,30 +27,21 @@ def forward(
 ):  # fmt: skip
     """Program (query block, batch entry, stretch of the value's width)."""
     entry = tl.program_id(1).to(tl.int64)
-    at = where + entry * 9
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     wide = tl.program_id(2) * WIDE + tl.arange(0, WIDE)
-    a += tl.load(at) * hidden * queries
-    c += tl.load(at + 1) * hidden * keys
-    w += tl.load(at + 2) * hidden
-    v += tl.load(at + 3) * keys * width
-    low += tl.load(at + 4) * queries
-    high += tl.load(at + 4) * queries
-    asking += tl.load(at + 5) * queries
-    stored += tl.load(at + 6) * keys
-    mask += tl.load(at + 7) * mask_entry
-    bias += tl.load(at + 8) * bias_entry
+    a, c, w, v, low, high, asking, stored, mask, bias = pointers_of(
+        entry, where, a, c, w, v, spans, asking, stored, mask, mask_entry, bias, bias_entry,
+        queries, keys, hidden, width,
+    )  # fmt: skip
     peak = tl.full((ROWS,), float("-inf"), tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     blend = tl.zeros((ROWS, WIDE), tl.float32)
     begin, end = span_of(low, high, rows, queries, keys)
     for position in range(begin // COLUMNS * COLUMNS, end, COLUMNS):
         columns = position + tl.arange(0, COLUMNS)
-        scores = score_tile(a, c, w, rows, columns, queries, keys, hidden)
-        scores = cap_tile(scores, cap, CAPPED)
-        scores = open_tile(
-            scores, rows, columns, queries, keys, low, high, asking, stored,
-            mask, mask_row, mask_column, bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS,
+        _, scores = score_tile(
+            a, c, w, rows, columns, queries, keys, hidden, cap, low, high, asking, stored,
+            mask, mask_row, mask_column, bias, bias_row, bias_column, DOCUMENTS, MASK, BIAS, CAPPED,
         )  # fmt: skip
         higher = tl.maximum(peak, tl.max(scores, 1))
         ground = tl.where(higher == float("-inf"), 0.0, higher)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.additive.entries import batch_of, flatten, sides_of
 from regard.attention.kernels.additive.triton.backward import backward
 from regard.attention.kernels.additive.triton.bias import bias_gradients
 from regard.attention.kernels.additive.triton.forward import forward
-from regard.attention.kernels.rules import Rules, batch_of
+from regard.attention.kernels.rules import Rules
 from regard.attention.shapes import Shape
 
 ROWS, COLUMNS = 32, 32
@@ -21,43 +21,40 @@ NARROW, WIDE = 16, 128  # the value's width goes in stretches of a power of two 
 
 @dataclass(frozen=True)
 class CallTensors:
-    """Contiguous tensors with one batch axis each; `where` (batch, 9) says which entry of each."""
+    """Contiguous tensors with one batch axis each; `where` says which entry of each one is read."""
 
+    factor: float
+    cap: float  # 0 is none
     batch: Shape
     where: Tensor
     a: Tensor  # (entries, hidden, queries)
     c: Tensor  # (entries, hidden, keys)
     w: Tensor  # (entries, hidden)
     v: Tensor  # (entries, keys, width)
-    low: Tensor
-    high: Tensor
-    asking: Tensor | None
-    stored: Tensor | None
-    mask: Tensor | None
-    bias: Tensor | None
-    factor: float
-    cap: float  # 0 is none
+    spans: Tensor  # (entries, 2, queries)
+    bias: Tensor  # this and the rest are empty where there is none
+    mask: Tensor
+    asking: Tensor
+    stored: Tensor
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         return self.a.shape[2], self.c.shape[2], self.a.shape[1], self.v.shape[2]
 
     def inputs(self) -> list[Any]:
-        """The first arguments of all kernels; a missing tensor is passed as a pointer never read."""
-        asking = self.low if self.asking is None else self.asking
-        stored = self.low if self.stored is None else self.stored
+        """The first arguments of all kernels."""
         return [
-            *(self.where, self.a, self.c, self.w, self.v, self.low, self.high, asking, stored),
-            *_plane(self.mask, self.low),
-            *_plane(self.bias, self.a),
+            *(self.where, self.a, self.c, self.w, self.v, self.spans, self.asking, self.stored),
+            *_plane(self.mask),
+            *_plane(self.bias),
         ]
 
     def switches(self) -> dict[str, Any]:
         width = 1 << (self.sizes[3] - 1).bit_length()
         return {
-            "DOCUMENTS": self.asking is not None,
-            "MASK": self.mask is not None,
-            "BIAS": self.bias is not None,
+            "DOCUMENTS": self.asking.numel() > 0,
+            "MASK": self.mask.numel() > 0,
+            "BIAS": self.bias.numel() > 0,
             "CAPPED": self.cap > 0,
             "ROWS": ROWS,
             "COLUMNS": COLUMNS,
@@ -65,10 +62,8 @@ class CallTensors:
         }
 
 
-def _plane(plane: Tensor | None, stand_in: Tensor) -> list[Any]:
+def _plane(plane: Tensor) -> list[Any]:
     """A mask or bias and its strides, 0 along an axis of size 1."""
-    if plane is None:
-        return [stand_in, 0, 0, 0]
     rows, columns = plane.shape[1:]
     return [plane, rows * columns, columns if rows > 1 else 0, 1 if columns > 1 else 0]
 
@@ -83,47 +78,12 @@ def _call_tensors(
     factor: float,
     cap: float,
 ) -> CallTensors:
-    queries, keys, device = a.shape[-2], c.shape[-2], a.device
-    batch, entries = batch_of(a, c, w, v, bias, rules), []
-
-    def flat(tensor: Tensor, own: int) -> Tensor:
-        front = tensor.shape[: tensor.ndim - own]
-        index = torch.arange(prod(front), device=device).reshape(front)
-        entries.append(index.expand(batch).reshape(-1))
-        return tensor.reshape(-1, *tensor.shape[tensor.ndim - own :]).contiguous()
-
-    def row(ids: Tensor | None, length: int, other: int) -> Tensor:
-        if ids is None:
-            ids = torch.full((1,), other, device=device)
-        return ids.expand(*ids.shape[:-1], length)
-
-    low, high = row(rules.low, queries, 0), row(rules.high, queries, keys)
-    low, high = torch.broadcast_tensors(low, high)
-    flat_a, flat_c, flat_w, flat_v = flat(a.mT, 2), flat(c.mT, 2), flat(w, 1), flat(v, 2)
-    flat_low = flat(low.int(), 1)
-    high = high.int().reshape(-1, queries).contiguous()
-    asking = flat(row(rules.asking, queries, 0), 1)
-    stored = flat(row(rules.stored, keys, 0), 1)
-    none = a.new_zeros(1, 1)
-    mask = flat(none if rules.mask is None else rules.mask.to(torch.uint8), 2)
-    extra = flat(none if bias is None else bias.float().masked_fill(bias == -torch.inf, 0.0), 2)
-    documents = rules.asking is not None
-    return CallTensors(
-        batch,
-        torch.stack(entries, -1).contiguous(),
-        flat_a,
-        flat_c,
-        flat_w,
-        flat_v,
-        flat_low,
-        high,
-        asking if documents else None,
-        stored if documents else None,
-        None if rules.mask is None else mask,
-        None if bias is None else extra,
-        factor,
-        cap,
-    )
+    plane = None if bias is None else bias.float().masked_fill(bias == -torch.inf, 0.0)
+    sides = sides_of(a, c, w, v, plane, rules)
+    batch = batch_of(sides)
+    (a, c, w, v, spans, *rest), where = flatten(sides, batch)
+    sides = (a.mT, c.mT, w, v, spans.int(), *rest)
+    return CallTensors(factor, cap, batch, where, *(each.contiguous() for each in sides))
 
 
 class _Additive(torch.autograd.Function):
@@ -178,8 +138,8 @@ class _AdditiveGradients(torch.autograd.Function):
             for gradient, like in zip(gradients, (a, c, w, v), strict=True)
         ]
         for_bias = None
-        if wants_bias and call.bias is not None:
-            flat = _bias_gradients(call, call.bias, given, sizes)
+        if wants_bias:
+            flat = _bias_gradients(call, given, sizes)
             for_bias = flat.reshape(bias.shape).to(bias.dtype)
         return *summed, for_bias
 
@@ -190,9 +150,9 @@ class _AdditiveGradients(torch.autograd.Function):
         )
 
 
-def _bias_gradients(call: CallTensors, bias: Tensor, given: list[Any], sizes: list[Any]) -> Tensor:
+def _bias_gradients(call: CallTensors, given: list[Any], sizes: list[Any]) -> Tensor:
     """The gradient of the flat bias, each of its entries from all batch entries that share it."""
-    shared = call.where[:, 8]
+    bias, shared = call.bias, call.where[:, 5]
     counts = torch.bincount(shared, minlength=len(bias))
     starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     order, gradients = shared.argsort(stable=True), torch.zeros_like(bias)
@@ -222,6 +182,6 @@ def additive(
     """
     if bias is not None:
         finite = bias != -torch.inf
-        rules = replace(rules, mask=finite if rules.mask is None else rules.mask & finite)
+        rules = rules._replace(mask=finite if rules.mask is None else rules.mask & finite)
     reading: Tensor = _Additive.apply(a, c, w, v, bias, rules, factor, cap)  # type: ignore[no-untyped-call]
     return reading

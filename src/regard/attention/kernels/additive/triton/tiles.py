@@ -22,35 +22,42 @@ def reciprocal_tile(a, c):
 
 
 @triton.jit
-def score_tile(a, c, w, rows, columns, queries, keys, hidden):
-    """The scores; a, c and w point at the features of this batch entry."""
+def pointers_of(
+    entry, where, a, c, w, v, spans, asking, stored, mask, mask_entry, bias, bias_entry,
+    queries, keys, hidden, width,
+):  # fmt: skip
+    """What one entry of the batch reads; the columns of `where` are the sides, in their order."""
+    at = where + entry * 9
+    low = spans + tl.load(at + 4) * 2 * queries
+    bias += tl.load(at + 5) * bias_entry
+    mask += tl.load(at + 6) * mask_entry
+    return (
+        a + tl.load(at) * hidden * queries, c + tl.load(at + 1) * hidden * keys,
+        w + tl.load(at + 2) * hidden, v + tl.load(at + 3) * keys * width, low, low + queries,
+        asking + tl.load(at + 7) * queries, stored + tl.load(at + 8) * keys, mask, bias,
+    )  # fmt: skip
+
+
+@triton.jit
+def score_tile(
+    a, c, w, rows, columns, queries, keys, hidden, cap,
+    low, high, asking, stored, mask, mask_row, mask_column, bias, bias_row, bias_column,
+    DOCUMENTS: tl.constexpr, MASK: tl.constexpr, BIAS: tl.constexpr, CAPPED: tl.constexpr,
+):  # fmt: skip
+    """The scores, capped where there is a cap; and with their bias, -inf where a key may not be read."""
+    inside, within = rows < queries, columns < keys
     total = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
     offset = 0.0
     for h in range(hidden):
         weight = tl.load(w + h)
-        asked = tl.load(a + h * queries + rows, mask=rows < queries, other=0.0)
-        stored = tl.load(c + h * keys + columns, mask=columns < keys, other=0.0)
-        total += weight * reciprocal_tile(asked, stored)
+        asked = tl.load(a + h * queries + rows, mask=inside, other=0.0)
+        held = tl.load(c + h * keys + columns, mask=within, other=0.0)
+        total += weight * reciprocal_tile(asked, held)
         offset += weight
-    return offset - 2.0 * total
-
-
-@triton.jit
-def cap_tile(scores, cap, CAPPED: tl.constexpr):
-    """cap tanh(score / cap), where there is a cap."""
+    capped = offset - 2.0 * total
     if CAPPED:
-        scores = cap * (1.0 - 2.0 / (1.0 + tl.exp2(scores / cap * DOUBLE_LOG2E)))
-    return scores
-
-
-@triton.jit
-def open_tile(
-    scores, rows, columns, queries, keys,
-    low, high, asking, stored, mask, mask_row, mask_column, bias, bias_row, bias_column,
-    DOCUMENTS: tl.constexpr, MASK: tl.constexpr, BIAS: tl.constexpr,
-):  # fmt: skip
-    """The scores with their bias, and -inf where a key may not be read."""
-    inside, within = rows < queries, columns < keys
+        capped = cap * (1.0 - 2.0 / (1.0 + tl.exp2(capped / cap * DOUBLE_LOG2E)))
+    scores = capped
     first = tl.load(low + rows, mask=inside, other=0)
     after = tl.load(high + rows, mask=inside, other=0)
     readable = (columns[None, :] >= first[:, None]) & (columns[None, :] < after[:, None])
@@ -65,7 +72,7 @@ def open_tile(
     if BIAS:
         at = rows[:, None].to(tl.int64) * bias_row + columns[None, :] * bias_column
         scores += tl.load(bias + at, mask=readable, other=0.0)
-    return tl.where(readable, scores, float("-inf"))
+    return capped, tl.where(readable, scores, float("-inf"))
 
 
 @triton.jit
