@@ -81,10 +81,11 @@ export class App {
     this.busy.value = "";
   }
 
-  async translate(text: string, prefix = ""): Promise<void> {
+  /** Translate a sentence; `again`: as the address has it, with the cell that was chosen. */
+  async translate(text: string, prefix = "", again = false): Promise<void> {
     this.text.value = text;
     this.prefix.value = prefix;
-    this.row.value = this.column.value = null;
+    if (!again) this.row.value = this.column.value = null;
     if (!text.trim()) {
       this.scene.value = null;
       return;

@@ -4,7 +4,15 @@ import type { App } from "./app";
 import type { Attention } from "./contract";
 import { MEAN } from "./source";
 
-export function AttentionChoice({ app, attentions, now, head }: { app: App; attentions: Attention[]; now: Attention; head: number }) {
+interface AttentionChoiceProps {
+  app: App;
+  attentions: Attention[];
+  now: Attention;
+  head: number;
+  mean?: boolean; // whether the mean of the heads, and words, can be chosen
+}
+
+export function AttentionChoice({ app, attentions, now, head, mean = true }: AttentionChoiceProps) {
   return (
     <>
       <label>
@@ -19,7 +27,7 @@ export function AttentionChoice({ app, attentions, now, head }: { app: App; atte
         <label>
           Head{" "}
           <select value={String(head)} onChange={(event) => (app.head.value = Number(event.currentTarget.value))}>
-            <option value={MEAN}>mean</option>
+            {mean && <option value={MEAN}>mean</option>}
             {now.heads.map((number, place) => (
               <option key={number} value={place}>
                 {number}
@@ -28,9 +36,9 @@ export function AttentionChoice({ app, attentions, now, head }: { app: App; atte
           </select>
         </label>
       )}
-      <label class="check">
+      {mean && <label class="check">
         <input type="checkbox" checked={app.pieces.value} onChange={(event) => (app.pieces.value = event.currentTarget.checked)} /> pieces
-      </label>
+      </label>}
     </>
   );
 }

@@ -56,7 +56,7 @@ function Explorer() {
   const views = VIEWS.filter((view) => view.when(app));
   const view = views.find((one) => one.name === app.view.value) ?? views[0];
   useEffect(() => {
-    if (app.live && app.text.value) app.translate(app.text.value, app.prefix.value);
+    if (app.live && app.text.value) app.translate(app.text.value, app.prefix.value, true);
   }, []);
   useSignalEffect(() => {
     document.title = app.header ? `${app.header.title} · Regard` : "Regard";

@@ -5,6 +5,7 @@ import type { App } from "../app";
 import { Change } from "./change";
 import { Heads } from "./heads";
 import { Map } from "./map";
+import { Numbers } from "./numbers";
 import { Translate } from "./translate";
 
 export interface View {
@@ -18,5 +19,6 @@ export const VIEWS: View[] = [
   { name: "translate", title: "Translate", when: (app) => app.live || Boolean(app.header?.translation), Show: Translate },
   { name: "heads", title: "Heads", when: (app) => Boolean(app.header?.attentions.length), Show: Heads },
   { name: "map", title: "Map", when: (app) => Boolean(app.header?.attentions.length), Show: Map },
+  { name: "numbers", title: "Numbers", when: (app) => app.live && Boolean(app.header?.translation), Show: Numbers },
   { name: "change", title: "Change", when: (app) => app.live && Boolean(app.header?.translation), Show: Change },
 ];

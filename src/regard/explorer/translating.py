@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.attention.looks import StoredLook
 from regard.explorer.contract import Attention, Scene, Sequence
+from regard.explorer.numbers import Arithmetic, traced
 from regard.translation.text.batches import sources, targets
 from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Translation, Translator
@@ -75,13 +76,32 @@ def _forced(
     translator: Translator, translation: Translation, edits: Mapping[str, Edits]
 ) -> tuple[Tensor, list[Attention]]:
     """The logits of each step of a given translation, and the attentions of this pass."""
+    seen, changed, logits = _run(translator, translation, edits)
+    return logits, [_attention(seen, changed, name) for name in seen]
+
+
+@torch.no_grad()
+def _run(
+    translator: Translator, translation: Translation, edits: Mapping[str, Edits]
+) -> tuple[Seen, Change, Tensor]:
+    """Watch the model write a given translation: the attentions, their edits, the logits."""
     model = translator.model
     device = next(model.parameters()).device
     source, lengths = sources([translation.source_ids])
     read, _ = targets([translation.target_ids])
     with watch(model) as seen, change(model, edits) as changed:
         logits = model(source.to(device), lengths.to(device), read.to(device))[0].float()
-    return logits, [_attention(seen, changed, name) for name in seen]
+    return seen, changed, logits
+
+
+def arithmetic(
+    translator: Translator, translation: Translation, edits: Mapping[str, Edits] = NO_EDITS
+) -> Arithmetic:
+    """The numbers of the pass that writes a given translation."""
+    model = translator.model
+    with traced(model) as trace:
+        seen, _, _ = _run(translator, translation, edits)
+    return Arithmetic(model, seen, trace)
 
 
 def _attention(seen: Seen, changed: Change, name: str) -> Attention:

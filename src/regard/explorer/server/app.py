@@ -86,13 +86,28 @@ class Explorer:
 
         def call(check: Callable[[], None]) -> bytes:
             translator = self.models.open(model)
-            scene, _ = translating.explore(translator, before.source, prefix, model, edits)
+            scene, made = translating.explore(translator, before.source, prefix, model, edits)
             check()
             now = translating.log_probability(translator, before, edits)
             more = {**scene.more, "before": {"text": before.text, "log_probability": now}}
-            return pack(replace(scene, more=more), self.runs.add(Run(scene)))
+            return pack(replace(scene, more=more), self.runs.add(Run(scene, model, made, edits)))
 
         return await self._binary(request, call)
+
+    async def numbers(self, request: Request) -> Response:
+        """The arithmetic of one query of one head, and its score with one key."""
+        given = request.query_params
+        run = self.runs[given.get("run", "")]
+        attention = run.attention(given.get("attention", ""))
+        heads, queries, keys = attention.shape
+        head = fields.whole(given, "head", 0, heads - 1)
+        query = fields.whole(given, "query", 0, queries - 1)
+        key = fields.whole(given, "key", 0, keys - 1)
+
+        def call(check: Callable[[], None]) -> dict[str, Any]:
+            return run.arithmetic(self.models).of(attention.name, head, query, key)
+
+        return JSONResponse(await self.work.run(request, call))
 
     async def row(self, request: Request) -> Response:
         """The weights of one query, float32; NaN where a key may not be read."""
@@ -190,6 +205,7 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/api/scene", explorer.start),
             Route("/api/translate", explorer.translate, methods=["POST"]),
             Route("/api/change", explorer.change, methods=["POST"]),
+            Route("/api/numbers", explorer.numbers),
             Route("/api/row", explorer.row),
             Route("/api/received", explorer.received),
             Route("/api/levels", explorer.levels),

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from regard.explorer import translating
 from regard.explorer.contract import Attention, Scene
+from regard.explorer.numbers import Arithmetic
 from regard.explorer.server.errors import Refused
+from regard.explorer.server.models import Models
 from regard.explorer.tiles import Tiles
 from regard.translation.results import Translation
+from regard.watching.change import Edits
 
 KEPT = 64
 
@@ -21,6 +26,8 @@ class Run:
     scene: Scene
     model: str = ""
     translation: Translation | None = None
+    edits: Mapping[str, Edits] = field(default_factory=dict)
+    _numbers: list[Arithmetic] = field(default_factory=list)
     _tiles: dict[tuple[str, int], Tiles] = field(default_factory=dict)
 
     def attention(self, name: str) -> Attention:
@@ -28,6 +35,15 @@ class Run:
             if one.name == name:
                 return one
         raise Refused(404, "attention: this run has none of this name")
+
+    def arithmetic(self, models: Models) -> Arithmetic:
+        """The numbers of this translation's pass, which is run again when they are first asked for."""
+        if self.translation is None:
+            raise Refused(400, "run: this run is not a translation")
+        if not self._numbers:
+            translator = models.open(self.model)
+            self._numbers.append(translating.arithmetic(translator, self.translation, self.edits))
+        return self._numbers[0]
 
     def tiles(self, attention: Attention, head: int) -> Tiles:
         """The tiles of a head, or of the mean of the heads (-1)."""

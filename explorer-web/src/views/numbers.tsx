@@ -1,0 +1,383 @@
+// Numbers: one query through the arithmetic of a head, from products to the block's output.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { App, useApp } from "../app";
+import { AttentionChoice } from "../choices";
+import { css, scale } from "../colour";
+import type { Attention } from "../contract";
+import { labels } from "../labels";
+import { fixed, percent } from "../numbers";
+import { failure, Source } from "../source";
+
+const LISTED = 12; // terms that are listed
+
+interface Terms {
+  kind: "dot" | "additive" | "other";
+  query: number[];
+  key: number[];
+  terms: number[];
+  sum: number;
+  scale: number;
+  cap?: number;
+  score: number;
+}
+
+interface Found {
+  terms: Terms;
+  scores: number[];
+  bias?: number[];
+  readable: boolean[];
+  weights: number[];
+  stages?: Record<string, number[]>;
+  pairs?: { query: string; key: string; score: number }[];
+  rest?: number;
+  split?: number;
+  unsplit?: string;
+}
+
+export function Numbers() {
+  const app = useApp();
+  const source = app.scene.value;
+  if (!source?.header.translation || source.header.run === null) return <p class="hint">Translate a sentence first.</p>;
+  const { attentions } = source.header;
+  const attention = attentions.find((one) => one.name === app.attention.value) ?? attentions[attentions.length - 1];
+  const head = Math.max(0, Math.min(app.head.value, attention.heads.length - 1));
+  return (
+    <>
+      <div class="tools">
+        <AttentionChoice app={app} attentions={attentions} now={attention} head={head} mean={false} />
+        <Place app={app} source={source} attention={attention} side="row" />
+        <Place app={app} source={source} attention={attention} side="column" />
+      </div>
+      <Sums app={app} source={source} attention={attention} head={head} />
+    </>
+  );
+}
+
+const tokens = (source: Source, index: number) => labels(source.header.sequences[index], false);
+const at = (place: number | null, count: number) => Math.min(place ?? 0, count - 1);
+
+/** The query or the key, as a piece. */
+function Place({ app, source, attention, side }: { app: App; source: Source; attention: Attention; side: "row" | "column" }) {
+  const chosen = side === "row" ? app.row : app.column;
+  const own = tokens(source, side === "row" ? attention.rows : attention.columns);
+  return (
+    <label>
+      {side === "row" ? "Query" : "Key"}{" "}
+      <select value={String(at(chosen.value, own.length))} onChange={(event) => (chosen.value = Number(event.currentTarget.value))}>
+        {own.map((token, place) => (
+          <option key={place} value={place}>
+            {place}: {token}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Sums({ app, source, attention, head }: { app: App; source: Source; attention: Attention; head: number }) {
+  const [found, setFound] = useState<Found | null>(null);
+  const [, queries, keys] = attention.shape;
+  const [query, key] = [at(app.row.value, queries), at(app.column.value, keys)];
+  useEffect(() => {
+    const abort = new AbortController();
+    const load = async () => {
+      try {
+        const answer = await fetch(source.url("numbers", { attention: attention.name, head, query, key }), { signal: abort.signal });
+        if (!answer.ok) throw new Error(await failure(answer));
+        setFound((await answer.json()) as Found);
+      } catch (fault) {
+        if (!abort.signal.aborted) app.error.value = (fault as Error).message;
+      }
+    };
+    void load();
+    return () => abort.abort();
+  }, [source, attention.name, head, query, key]);
+  if (!found) return <p class="busy">reading the numbers …</p>;
+  const [rows, columns] = [tokens(source, attention.rows), tokens(source, attention.columns)];
+  return (
+    <div class="sums">
+      <Products terms={found.terms} query={rows[query]} cell={columns[key]} />
+      <Weights app={app} found={found} columns={columns} chosen={key} query={rows[query]} />
+      <Components found={found} query={rows[query]} cell={columns[key]} />
+      {found.stages && <Stages app={app} stages={found.stages} columns={columns} weights={found.weights} heads={attention.heads} head={head} />}
+    </div>
+  );
+}
+
+/** Why this score: the terms, the largest first, and what is done with their sum. */
+function Products({ terms, query, cell }: { terms: Terms; query: string; cell: string }) {
+  if (terms.kind === "other") return <p class="hint">The score is a function of its own: it has no terms to show.</p>;
+  const order = terms.terms.map((_, i) => i).sort((a, b) => Math.abs(terms.terms[b]) - Math.abs(terms.terms[a]));
+  const listed = order.slice(0, LISTED);
+  const rest = order.slice(LISTED).reduce((sum, i) => sum + terms.terms[i], 0);
+  const most = Math.abs(terms.terms[order[0]]) || 1;
+  const dot = terms.kind === "dot";
+  return (
+    <section aria-label="Why this score">
+      <h2>
+        1. Why this score: <bdi>{query}</bdi> · <bdi>{cell}</bdi>
+      </h2>
+      <p class="equation">{dot ? "score = scale × Σ query × key" : "score = Σ v × tanh(query + key)"}</p>
+      <div class="sheet" tabIndex={0} role="region" aria-label="Terms of the score, table">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{dot ? "dimension" : "channel"}</th>
+            <th scope="col">query</th>
+            <th scope="col">key</th>
+            <th scope="col">{dot ? "product" : "v × tanh"}</th>
+            <th scope="col">
+              <span class="hidden">bar</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {listed.map((i) => (
+            <tr key={i}>
+              <th scope="row">{i}</th>
+              <td>{fixed(terms.query[i])}</td>
+              <td>{fixed(terms.key[i])}</td>
+              <td class="term">{fixed(terms.terms[i])}</td>
+              <td>
+                <Bar share={terms.terms[i] / most} />
+              </td>
+            </tr>
+          ))}
+          <tr>
+            <th scope="row">{order.length - listed.length} others</th>
+            <td />
+            <td />
+            <td class="term">{fixed(rest)}</td>
+            <td />
+          </tr>
+        </tbody>
+        <tfoot>
+          <tr>
+            <th scope="row">sum</th>
+            <td />
+            <td />
+            <td id="sum">{fixed(terms.sum, 4)}</td>
+            <td />
+          </tr>
+          <tr>
+            <th scope="row">{terms.scale === 1 ? "score" : `× ${fixed(terms.scale, 4)} = score`}</th>
+            <td />
+            <td />
+            <td id="score" data-score={terms.score}>
+              {fixed(terms.score, 4)}
+            </td>
+            <td>{terms.cap === undefined ? "" : `bounded by ${terms.cap}`}</td>
+          </tr>
+        </tfoot>
+      </table>
+      </div>
+    </section>
+  );
+}
+
+function Bar({ share }: { share: number }) {
+  return <i class={share < 0 ? "bar below" : "bar"} style={{ width: `${Math.abs(share) * 5}rem` }} />;
+}
+
+/** Scores, bias and mask, softmax. */
+function Weights({ app, found, columns, chosen, query }: { app: App; found: Found; columns: string[]; chosen: number; query: string }) {
+  const colours = scale(app.theme.value);
+  const masked = (j: number) => !found.readable[j];
+  const logits = found.scores.map((score, j) => (masked(j) ? -Infinity : score + (found.bias?.[j] ?? 0)));
+  const most = Math.max(...logits);
+  return (
+    <section aria-label="Scores and weights">
+      <h2>
+        2. From scores to weights: what <bdi>{query}</bdi> reads
+      </h2>
+      <div class="sheet" tabIndex={0} role="region" aria-label="Scores and weights, table">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">key</th>
+              <th scope="col">score</th>
+              {found.bias && <th scope="col">bias</th>}
+              <th scope="col">exp(score − max)</th>
+              <th scope="col">weight</th>
+            </tr>
+          </thead>
+          <tbody>
+            {columns.map((token, j) => (
+              <tr key={j} class={j === chosen ? "chosen" : ""} onClick={() => (app.column.value = j)}>
+                <th scope="row" dir="auto">
+                  {token}
+                </th>
+                <td>{fixed(found.scores[j])}</td>
+                {found.bias && <td>{fixed(found.bias[j])}</td>}
+                <td>{masked(j) ? "masked" : fixed(Math.exp(logits[j] - most), 4)}</td>
+                <td class="weight" data-weight={found.weights[j]}>
+                  <i class="dot" style={{ background: css(colours, found.weights[j]) }} /> {percent(found.weights[j])}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+          <tfoot>
+            <tr>
+              <th scope="row">sum</th>
+              <td />
+              {found.bias && <td />}
+              <td>{fixed(logits.reduce((sum, x) => sum + Math.exp(x - most), 0), 4)}</td>
+              <td id="weights-sum">{fixed(found.weights.reduce((sum, x) => sum + x, 0), 4)}</td>
+            </tr>
+          </tfoot>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+/** The score as a sum over pairs of components of the residual stream. */
+function Components({ found, query, cell }: { found: Found; query: string; cell: string }) {
+  if (!found.pairs) return found.unsplit ? <p class="hint">The score is not split by components: {found.unsplit}.</p> : null;
+  const most = Math.abs(found.pairs[0]?.score ?? 1);
+  return (
+    <section aria-label="Which components made the score">
+      <h2>3. Which earlier components made this score</h2>
+      <div class="sheet" tabIndex={0} role="region" aria-label="Components of the score, table">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">
+                of <bdi>{query}</bdi>
+              </th>
+              <th scope="col">
+                of <bdi>{cell}</bdi>
+              </th>
+              <th scope="col">part of the score</th>
+              <th scope="col">
+                <span class="hidden">bar</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {found.pairs.slice(0, LISTED).map((pair) => (
+              <tr key={`${pair.query}/${pair.key}`}>
+                <td>{pair.query}</td>
+                <td>{pair.key}</td>
+                <td>{fixed(pair.score)}</td>
+                <td>
+                  <Bar share={pair.score / most} />
+                </td>
+              </tr>
+            ))}
+            <tr>
+              <td>all others</td>
+              <td />
+              <td>{fixed(found.split! - found.pairs.slice(0, LISTED).reduce((sum, pair) => sum + pair.score, 0))}</td>
+              <td />
+            </tr>
+          </tbody>
+          <tfoot>
+            <tr>
+              <th scope="row">score</th>
+              <td />
+              <td>{fixed(found.split, 4)}</td>
+              <td />
+            </tr>
+          </tfoot>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+const STRIPS: [string, string][] = [
+  ["reading", "reading of the head: Σ weight × value"],
+  ["head output", "through the head's part of the output projection"],
+  ["attention output", "sum over the heads"],
+  ["before: residual in", "the position before this attention"],
+  ["before: residual out", "… plus the attention's output"],
+  ["feed-forward: residual in", "into the feed-forward layer"],
+  ["feed-forward: norm", "normalised"],
+  ["feed-forward: output", "output of the feed-forward layer"],
+  ["feed-forward: residual out", "the position after the block"],
+];
+
+interface StagesProps {
+  app: App;
+  stages: Record<string, number[]>;
+  columns: string[];
+  weights: number[];
+  heads: number[];
+  head: number;
+}
+
+/** The vectors after the weights: each as a strip, a colour for each number. */
+function Stages({ app, stages, columns, heads, head }: StagesProps) {
+  const largest = stages.weighted?.map((length, j) => ({ length, j })).sort((a, b) => b.length - a.length).slice(0, 6);
+  return (
+    <section aria-label="From values to the block's output">
+      <h2>4. From values to the block's output</h2>
+      {largest && (
+        <p>
+          Longest weighted values:{" "}
+          {largest.map(({ length, j }) => (
+            <span key={j} class="pill">
+              <bdi>{columns[j]}</bdi> {fixed(length, 2)}
+            </span>
+          ))}
+        </p>
+      )}
+      {stages.heads && (
+        <p>
+          Length of each head's output:{" "}
+          {stages.heads.map((length, i) => (
+            <span key={i} class={i === head ? "pill chosen" : "pill"}>
+              head {heads[i]} {fixed(length, 2)}
+            </span>
+          ))}
+        </p>
+      )}
+      <dl class="strips">
+        {STRIPS.filter(([name]) => stages[name]).map(([name, text]) => (
+          <Strip key={name} app={app} name={text} numbers={stages[name]} />
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+function Strip({ app, name, numbers }: { app: App; name: string; numbers: number[] }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [place, setPlace] = useState<number | null>(null);
+  const theme = app.theme.value;
+  const length = Math.hypot(...numbers);
+  useEffect(() => {
+    const element = canvas.current!;
+    const on = element.getContext("2d")!;
+    const colours = scale(theme, true);
+    const most = Math.max(1e-9, ...numbers.map(Math.abs));
+    numbers.forEach((x, i) => {
+      on.fillStyle = css(colours, 0.5 + x / most / 2);
+      on.fillRect(i, 0, 1, 1);
+    });
+  }, [numbers, theme]);
+  return (
+    <>
+      <dt>
+        {name} <small>length {fixed(length, 2)}</small>
+      </dt>
+      <dd>
+        <canvas
+          ref={canvas}
+          width={numbers.length}
+          height={1}
+          role="img"
+          aria-label={`${numbers.length} numbers, length ${fixed(length, 2)}`}
+          onPointerMove={(event) => {
+            const box = event.currentTarget.getBoundingClientRect();
+            setPlace(Math.floor(((event.clientX - box.left) / box.width) * numbers.length));
+          }}
+          onPointerLeave={() => setPlace(null)}
+        />
+        <small>{place !== null && numbers[place] !== undefined ? `[${place}] ${fixed(numbers[place], 4)}` : " "}</small>
+      </dd>
+    </>
+  );
+}

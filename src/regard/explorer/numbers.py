@@ -1,0 +1,319 @@
+"""The arithmetic of one query, with the numbers of the run: each sums, or multiplies, to the next.
+
+    terms of q . k -> score -> weight -> weighted values -> reading of the head -> output of the attention
+
+and, for blocks of the Transformer, the way of the position through norm, residual and feed-forward layer, and the
+score split by the components of the residual stream (Elhage et al. 2021, "A mathematical framework for Transformer
+circuits"): with its standard deviation fixed, a norm is linear, so the score is a sum over pairs of components.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.blocks import Residual
+from regard.attention.heads import MultiHeadAttention
+from regard.attention.scores import Additive, DotLike, ScaledDot, SoftCap
+from regard.attention.scores.prepare import PreparedAdditive
+from regard.watching import Seen
+from regard.watching.captured import CapturedCall, Selection
+
+PAIRS = 24  # pairs of components that are listed; the rest is one number
+
+Object = dict[str, Any]
+
+
+@dataclass
+class Trace:
+    """What the modules of a model received and returned, for one batch entry."""
+
+    given: dict[str, Tensor] = field(default_factory=dict)
+    returned: dict[str, Tensor] = field(default_factory=dict)
+
+
+@contextmanager
+def traced(model: nn.Module) -> Iterator[Trace]:
+    """Keep the first input and the output of every module that runs, by its path."""
+    trace = Trace()
+
+    def hook(path: str) -> Callable[..., None]:
+        def keep(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+            if given and isinstance(given[0], Tensor):
+                trace.given[path] = given[0].detach()
+            if isinstance(output, Tensor):
+                trace.returned[path] = output.detach()
+
+        return keep
+
+    with ExitStack() as stack:
+        for path, module in model.named_modules():
+            handle = module.register_forward_hook(hook(path))
+            stack.callback(handle.remove)
+        yield trace
+
+
+@dataclass(frozen=True, eq=False)
+class Arithmetic:
+    """The numbers of one run.
+
+    Args:
+        model: the model that ran.
+        seen: what a watch saw of the run.
+        trace: what its modules received and returned.
+    """
+
+    model: nn.Module
+    seen: Seen
+    trace: Trace
+
+    @torch.no_grad()
+    def of(self, name: str, head: int, query: int, key: int) -> Object:
+        """The numbers of a query of one head, its score with one key in detail.
+
+        Args:
+            name: the attention's.
+            head: its place among the heads.
+            query: the row.
+            key: the column.
+        """
+        steps = self.seen.steps(name)
+        stepwise = len(steps) > 1  # a recurrent decoder reads once for each word
+        call = self.seen.parts(name, query if stepwise else -1)
+        if call.query.ndim > 3:
+            call = call.selected(Selection(heads=(head,)))
+        row = 0 if stepwise else query
+        weights = _matrix(call.look().weights(rows=[row]))[0]
+        found: Object = {"name": name, "query": query, "key": key, "weights": weights.tolist()}
+        found["terms"] = _terms(call, row, key)
+        found |= _scores(call, row)
+        path = self.seen.path(name)
+        modules = dict(self.model.named_modules())
+        if isinstance(module := modules.get(path), MultiHeadAttention):
+            found["stages"] = self._stages(module, path, head, row, weights)
+            found |= self._components(module, path, head, row, key, call.score or ScaledDot())
+        return found
+
+    def _stages(
+        self, module: MultiHeadAttention, path: str, head: int, row: int, weights: Tensor
+    ) -> Object:
+        """Weighted values, heads merged, residual, norm and feed-forward layer: a vector each."""
+        trace = self.trace
+        output = trace.returned[f"{path}.output_projection"][0]
+        merged = trace.given[f"{path}.output_projection"][0]
+        stages: Object = {}
+        values = trace.returned.get(f"{path}.value_projection")
+        group = module.heads // module.key_heads
+        if values is not None:
+            width = values.shape[-1] // module.key_heads
+            own = values[0].unflatten(-1, (module.key_heads, width))[:, head // group]
+            weighted = weights[:, None] * own
+            stages["weighted"] = weighted.norm(dim=-1).tolist()
+            stages["reading"] = weighted.sum(0).tolist()
+        weight = module.output_projection.weight
+        parts = merged[row].reshape(module.heads, -1) if module.merge == "concat" else None
+        if parts is not None:
+            width = parts.shape[-1]
+            split = [weight[:, i * width : (i + 1) * width] @ part for i, part in enumerate(parts)]
+            stages["heads"] = [float(each.norm()) for each in split]
+            stages["head output"] = split[head].tolist()
+        stages["attention output"] = output[row].tolist()
+        return stages | self._block(path, row)
+
+    def _block(self, path: str, row: int) -> Object:
+        """The position's way through the block, after this attention."""
+        parent, _, own = path.rpartition(".")
+        kind = own.removesuffix("_attention")
+        stages: Object = {}
+        for label, name in (
+            ("before", f"{kind}_residual"),
+            ("feed-forward", "feed_forward_residual"),
+        ):
+            at = f"{parent}.{name}"
+            if at not in self.trace.returned:
+                continue
+            stages[f"{label}: residual in"] = self.trace.given[at][0, row].tolist()
+            if f"{at}.norm" in self.trace.returned:
+                stages[f"{label}: norm"] = self.trace.returned[f"{at}.norm"][0, row].tolist()
+            if label == "feed-forward" and f"{parent}.feed_forward" in self.trace.returned:
+                stages["feed-forward: output"] = self.trace.returned[f"{parent}.feed_forward"][
+                    0, row
+                ].tolist()
+            stages[f"{label}: residual out"] = self.trace.returned[at][0, row].tolist()
+        return stages
+
+    def _components(
+        self, module: MultiHeadAttention, path: str, head: int, row: int, key: int, score: Any
+    ) -> Object:
+        """The score split by pairs of components of the residual stream, or why it cannot be."""
+        if module.query_norm is not None or module.rotary is not None:
+            return {"unsplit": "queries and keys are normalised or rotated after their projection"}
+        if not isinstance(score, DotLike):
+            return {"unsplit": "the score is not a dot product of projections"}
+        streams = Streams(self.model, self.trace)
+        try:
+            left = streams.into(path, row)
+            right = streams.memory(path, key)
+        except KeyError as reason:
+            return {"unsplit": f"the residual stream could not be followed: {reason.args[0]}"}
+        d_head = module.d_head
+        group = module.heads // module.key_heads
+        query_of = _projection(module.query_projection, head, d_head)
+        key_of = _projection(module.key_projection, head // group, d_head)
+        queries, keys = _projected(left, *query_of), _projected(right, *key_of)
+        names = list(queries), list(keys)
+        factors = torch.stack(list(queries.values())), torch.stack(list(keys.values()))
+        first, second, scale = score.factors(*factors)
+        table = first @ second.mT * scale
+        order = table.abs().flatten().argsort(descending=True)[:PAIRS].tolist()
+        pairs = [
+            {
+                "query": names[0][at // len(names[1])],
+                "key": names[1][at % len(names[1])],
+                "score": float(table.flatten()[at]),
+            }
+            for at in order
+        ]
+        return {
+            "pairs": pairs,
+            "rest": float(table.sum()) - sum(each["score"] for each in pairs),
+            "split": float(table.sum()),
+        }
+
+
+class Streams:
+    """The residual streams of a run, as sums of components: the embedding, and what each sublayer added."""
+
+    def __init__(self, model: nn.Module, trace: Trace) -> None:
+        self._model, self._trace = model, trace
+        self._residuals = {
+            path: module for path, module in model.named_modules() if isinstance(module, Residual)
+        }
+
+    def into(self, path: str, row: int) -> dict[str, Tensor]:
+        """The components of what an attention received at one position.
+
+        Raises:
+            KeyError: the block adds its norm after the residual, or is none of Regard's.
+        """
+        residual = self._own(path)
+        return _normed(self._before(residual, row), self._residuals[residual].norm)
+
+    def memory(self, path: str, row: int) -> dict[str, Tensor]:
+        """The components of what its keys were computed from."""
+        residual = self._own(path)
+        if not residual.endswith("cross_residual"):
+            return self.into(path, row)
+        stack = [name for name in self._residuals if name.startswith("encoder.")]
+        if not stack:
+            raise KeyError("there is no encoder")
+        parts = self._before(stack[-1], row) | {self._label(stack[-1]): self._added(stack[-1], row)}
+        return _normed(parts, self._model.get_submodule("encoder_norm"))
+
+    def _own(self, path: str) -> str:
+        residual = f"{path.removesuffix('_attention')}_residual"
+        if residual not in self._residuals:
+            raise KeyError(f"{path} is not in a block of Regard's")
+        if not self._residuals[residual].before:
+            raise KeyError("its norms come after the residual")
+        return residual
+
+    def _before(self, residual: str, row: int) -> dict[str, Tensor]:
+        """The components of the stream that a residual receives."""
+        side = residual.split(".")[0]
+        stack = [name for name in self._residuals if name.split(".")[0] == side]
+        parts = {"embedding": self._trace.given[stack[0]][0, row]}
+        for name in stack[: stack.index(residual)]:
+            parts[self._label(name)] = self._added(name, row)
+        return parts
+
+    def _added(self, residual: str, row: int) -> Tensor:
+        return self._trace.returned[residual][0, row] - self._trace.given[residual][0, row]
+
+    def _label(self, residual: str) -> str:
+        return residual.removesuffix("_residual").replace("feed_forward", "feed-forward")
+
+
+def _normed(parts: Mapping[str, Tensor], norm: nn.Module) -> dict[str, Tensor]:
+    """Each component through a norm whose standard deviation is that of their sum."""
+    total = torch.stack(list(parts.values())).sum(0)
+    if isinstance(norm, nn.LayerNorm):
+        deviation = (total.var(unbiased=False) + norm.eps).sqrt()
+        gain = norm.weight / deviation
+        made = {name: (part - part.mean()) * gain for name, part in parts.items()}
+        return made | {"norm's bias": norm.bias} if norm.bias is not None else made
+    if isinstance(norm, nn.RMSNorm):
+        gain = norm.weight / (total.square().mean() + (norm.eps or 0.0)).sqrt()
+        return {name: part * gain for name, part in parts.items()}
+    raise KeyError(f"its norm is a {type(norm).__name__}")
+
+
+def _projection(layer: nn.Linear, head: int, width: int) -> tuple[Tensor, Tensor | None]:
+    """The rows of a projection that belong to a head."""
+    rows = slice(head * width, (head + 1) * width)
+    return layer.weight[rows], None if layer.bias is None else layer.bias[rows]
+
+
+def _projected(
+    parts: Mapping[str, Tensor], weight: Tensor, bias: Tensor | None
+) -> dict[str, Tensor]:
+    made = {name: weight @ part for name, part in parts.items()}
+    return made if bias is None else made | {"projection's bias": bias}
+
+
+def _terms(call: CapturedCall, row: int, key: int) -> Object:
+    """The terms of the score of one pair, and what is done with their sum."""
+    query, keys = _matrix(call.query)[row, None], _matrix(call.key)[key, None]
+    score: Any = call.score or ScaledDot()
+    cap = score.cap if isinstance(score, SoftCap) else None
+    score = score.score if isinstance(score, SoftCap) else score
+    scale = 1.0
+    if isinstance(score, DotLike):
+        kind = "dot"
+        left, right, scale = score.factors(query, keys)
+        terms = left * right
+    elif isinstance(score, PreparedAdditive | Additive):
+        kind = "additive"
+        if isinstance(score, PreparedAdditive):
+            left, right, score = score.score.query_features(query), keys, score.score
+        else:
+            left, right = score.query_features(query), score.key_features(keys)
+        terms = score.weight * torch.tanh(left + right)
+    else:
+        return {"kind": "other"}
+    total = float(terms.sum())
+    made: Object = {"kind": kind, "sum": total, "scale": scale, "score": total * scale}
+    made |= {"terms": _list(terms), "query": _list(left), "key": _list(right)}
+    if cap is not None:
+        made |= {"cap": cap, "score": cap * math.tanh(total * scale / cap)}
+    return made
+
+
+def _scores(call: CapturedCall, row: int) -> Object:
+    """The score of each key before bias and mask, the bias, and whether the key may be read."""
+    scores = _matrix((call.score or ScaledDot())(call.query, call.key))[row]
+    readable = call.readable(torch.tensor([row]))
+    found: Object = {
+        "scores": scores.tolist(),
+        "readable": _list(readable.expand(*readable.shape[:-1], len(scores))),
+    }
+    if call.bias is not None:
+        bias = _matrix(call.bias.expand(call.shape))[row]
+        found["bias"] = bias.clamp(min=torch.finfo(bias.dtype).min).tolist()
+    return found
+
+
+def _matrix(tensor: Tensor) -> Tensor:
+    """The last two axes of one head of one batch entry."""
+    return tensor.reshape(tensor.shape[-2:])
+
+
+def _list(tensor: Tensor) -> list[float]:
+    numbers: list[float] = tensor.flatten().tolist()
+    return numbers
