@@ -11,11 +11,12 @@ from math import prod
 from pathlib import Path
 from typing import Any, SupportsInt
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regard.watching.errors import WatchError
-from regard.watching.table import Subject, places, row_blocks, tokens_read
+from regard.watching.table import Subject, places, tokens_read
 from regard.watching.tokens import EmbeddingCall
 
 PAGE, ALIGNMENT = "regard.viewing.page", "regard.viewing.alignment"  # of a higher package
@@ -46,15 +47,14 @@ def write(
     labels = _labels(shown, embedded, tokens, tokenizer, entry)
     mean = _is_reduced(shown, labels)
     layers: dict[str, Any] = {}
+    alignment = import_module(ALIGNMENT).Alignment
     for subject, (queries, keys) in zip(shown, labels, strict=True):
-        weights, readable = _weights(subject, entry, mean)
         averaged = mean and subject.heads > 1
         name = f"{subject.name}, mean of {subject.heads} heads" if averaged else subject.name
-        alignment = import_module(ALIGNMENT).Alignment
         try:
             own = [
                 alignment(each, queries, keys, readable=may.cpu().numpy())
-                for each, may in zip(weights, readable, strict=True)
+                for each, may in zip(*_weights(subject, entry, mean), strict=True)
             ]
         except ValueError as fault:
             raise WatchError(f"{subject.name}: {fault}") from None
@@ -87,22 +87,16 @@ def _is_reduced(shown: list[Subject], labels: list[tuple[list[str], list[str]]])
 
 def _weights(subject: Subject, entry: int, mean: bool) -> tuple[Tensor, Tensor]:
     """The weights of one batch entry and which keys may be read, both (heads or 1, queries, keys)."""
-    entries, keys = subject.entries, subject.look.shape[-1]
+    entries, (*front, queries, keys) = subject.entries, subject.look.shape
     if not -entries <= entry < entries:
         raise WatchError(f"entry is {entry}, but {subject.name} has {entries} batch entries")
-    blocks: list[Tensor] = []
-    open_: list[Tensor] = []
-    for rows in row_blocks(subject.look):
-        with torch.no_grad():
-            some = subject.look.weights(rows=rows)
-            may = subject.look.readable(rows=rows)
-        may = some.new_ones(some.shape, dtype=torch.bool) if may is None else may
-        some, may = (
-            each.reshape(entries, subject.heads, len(rows), keys)[entry] for each in (some, may)
-        )
-        blocks.append(some.mean(0, keepdim=True) if mean else some)
-        open_.append(may.any(0, keepdim=True) if mean else may)
-    return torch.cat(blocks, -2), torch.cat(open_, -2)
+    outer = front[:-1] if subject.heads > 1 else front
+    look = subject.look[tuple(map(int, np.unravel_index(entry % entries, outer)))]
+    with torch.no_grad():
+        weights, may = look.weights(), look.readable()
+    may = torch.ones_like(weights, dtype=torch.bool) if may is None else may.expand_as(weights)
+    weights, may = (each.reshape(subject.heads, queries, keys) for each in (weights, may))
+    return (weights.mean(0, keepdim=True), may.any(0, keepdim=True)) if mean else (weights, may)
 
 
 def _labels(

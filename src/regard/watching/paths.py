@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from torch import nn
 
 from regard.watching.running import RunningModule, Stack
@@ -39,29 +36,17 @@ class Paths:
 
 
 def _name(frame: RunningModule, owner: nn.Module) -> str:
-    held = _attribute(owner, frame.module)
-    if held is not None:
-        return held
+    for name, value in vars(owner).items():
+        if name.startswith("_"):
+            continue
+        if value is frame.module:
+            return name
+        if isinstance(value, list | tuple):
+            value = dict(enumerate(value))
+        for key, each in value.items() if isinstance(value, dict) else ():
+            if each is frame.module:
+                return f"{name}.{key}"
     own = getattr(frame.module, "name", None)
     if isinstance(own, str) and own:
         return own
     return f"{type(frame.module).__name__}_{frame.number}"
-
-
-def _attribute(owner: nn.Module, module: nn.Module) -> str | None:
-    """The public attribute of the owner that holds the module, with its index or key."""
-    for name, value in vars(owner).items():
-        if name.startswith("_"):
-            continue
-        if value is module:
-            return name
-        for key, each in _items(value):
-            if each is module:
-                return f"{name}.{key}"
-    return None
-
-
-def _items(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        return value.items()
-    return enumerate(value) if isinstance(value, list | tuple) else ()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.attention.looks import Look
 from regard.watching.captured import CapturedCall
@@ -120,41 +121,29 @@ def _measured(subject: Subject, tokens: tuple[Tensor, Tensor] | None) -> Tensor:
     sums = torch.zeros(6, heads, dtype=torch.float64, device=look.device)
     counted = torch.zeros(heads, dtype=torch.float64, device=look.device)
     columns = torch.arange(keys, device=look.device)
-    for rows in row_blocks(look):
+    height = max(1, BLOCK // max(1, prod(look.shape[:-2]) * keys))
+    for start in range(0, queries if keys else 0, height):
+        rows = range(start, min(start + height, queries))
         weights = look.weights(rows=rows).reshape(entries, heads, len(rows), keys)
         place = own[rows.start : rows.stop].to(look.device)
         counted += (weights.sum(-1) > 0.5).sum((0, 2))
         away = (columns - place[:, None]).abs().to(weights)
-        for number, part in enumerate(
-            (
-                (weights * away).sum((0, 2, 3)),
-                weights[..., 0].sum((0, 2)),
-                _at(weights, place),
-                _at(weights, place - 1),
-                *_copied(weights, place, rows, tokens),
-            )
-        ):
-            sums[number] += part
+        parts = [
+            (weights * away).sum((0, 2, 3)),
+            weights[..., 0].sum((0, 2)),
+            _at(weights, place),
+            _at(weights, place - 1),
+            *_copied(weights, place, rows, tokens),
+        ]
+        sums += torch.stack(parts)
     entropy = look.entropy().reshape(entries, heads, queries).sum((0, 2)).to(sums)
-    means = torch.cat([entropy[None], sums]) / counted.clamp(min=1)
-    if tokens is None:
-        means[-2:] = nan
-    return means
-
-
-def row_blocks(look: Look) -> Iterator[range]:
-    """Ranges of queries whose weights are computed together."""
-    *batch, queries, keys = look.shape
-    height = max(1, BLOCK // max(1, prod(batch) * keys))
-    for start in range(0, queries if keys else 0, height):
-        yield range(start, min(start + height, queries))
+    return torch.cat([entropy[None], sums]) / counted.clamp(min=1)
 
 
 def _at(weights: Tensor, place: Tensor) -> Tensor:
     """The weights of one key for each query, summed by head; 0 for positions outside."""
-    inside = (place >= 0) & (place < weights.shape[-1])
-    index = place.clamp(0, weights.shape[-1] - 1).expand(*weights.shape[:-1]).unsqueeze(-1)
-    return (weights.gather(-1, index).squeeze(-1) * inside).sum((0, 2))
+    at = place[:, None] == torch.arange(weights.shape[-1], device=place.device)
+    return (weights * at).sum((0, 2, 3))
 
 
 def _copied(
@@ -162,15 +151,14 @@ def _copied(
 ) -> tuple[Tensor, Tensor]:
     """The weights of other keys with the query's token, and of the keys after those."""
     if tokens is None:
-        nothing = weights.new_zeros(weights.shape[1])
+        nothing = weights.new_full((weights.shape[1],), nan)
         return nothing, nothing
     query, key = tokens
     same = query[:, rows.start : rows.stop, None] == key[:, None]
-    columns = torch.arange(key.shape[-1], device=key.device)
-    if query is key or query.shape == key.shape:
+    if query.shape == key.shape:
+        columns = torch.arange(key.shape[-1], device=key.device)
         same = same & (columns != place.to(key.device)[:, None])
-    after = torch.zeros_like(same)
-    after[..., 1:] = same[..., :-1]
+    after = F.pad(same[..., :-1], (1, 0))
     copied, induced = ((weights * each[:, None]).sum((0, 2, 3)) for each in (same, after))
     return copied, induced
 
