@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -12,8 +11,7 @@ from torch import Tensor, nn
 from regard.watching import names, running
 from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
-from regard.watching.interception import INTERCEPTION
-from regard.watching.paths import Paths
+from regard.watching.interception import ModelObserver
 from regard.watching.running import Stack
 
 OnWeights = Callable[[Tensor], Tensor]
@@ -53,43 +51,31 @@ def change(model: nn.Module, edits: Mapping[str, Edits]) -> Change:
     return Change(model, {name: _several(each) for name, each in edits.items()})
 
 
-class Change:
+class Change(ModelObserver):
     """The context manager that `change` returns. It can be entered once."""
 
     def __init__(self, model: nn.Module, edits: Mapping[str, Sequence[Edit | OnWeights]]) -> None:
-        self._model, self._edits, self._paths = model, edits, Paths(model)
+        super().__init__(model)
+        self._edits = edits
         self._matched: set[str] = set()
         self._known: set[str] = set()
         self._running: dict[str, _Edited] = {}  # by path
-        self.is_open = False
 
     def __enter__(self) -> Change:
-        INTERCEPTION.open(self._model)
-        running.add_observer(self)
+        self.begin()
         self._fast = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)  # one operator from input to output
-        self.is_open = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.is_open = False
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         torch.backends.mha.set_fastpath_enabled(self._fast)
-        running.remove_observer(self)
-        INTERCEPTION.shut(self._model)
+        self.end()
         missing = [name for name in self._edits if name not in self._matched]
         if kind is None and missing:
             ran = ", ".join(sorted(self._known)) or "none"
             raise WatchError(
                 f"no attention matched {', '.join(map(repr, missing))}; attentions that ran: {ran}"
             )
-
-    def module_entered(self, stack: Stack, arguments: object) -> None:
-        """Nothing to note."""
 
     def attention_computed(self, stack: Stack, capture: Callable[[], Any]) -> None:
         """An attention ran unchanged: note its name; raise if it should have been changed."""
@@ -100,12 +86,9 @@ class Change:
                 " let it call F.scaled_dot_product_attention or regard.attend"
             )
 
-    def softmax_computed(self, stack: Stack, weights: object, axis: object) -> None:
-        """Nothing to note."""
-
     def edit(self, stack: Stack) -> _Edited | None:
         """The edit of the attention that is running; None if there is none."""
-        path = self._paths.of(stack) if self.is_open else None
+        path = self.path(stack)
         asked = [] if path is None else self._asked(path, stack)
         if path is None or not asked:
             return None

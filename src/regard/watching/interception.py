@@ -18,6 +18,8 @@ import torch
 from torch import nn
 
 from regard.watching import edited, functions, huggingface, running, torch_layers
+from regard.watching.paths import Paths
+from regard.watching.running import Stack, StackObserver
 
 Function = Callable[..., Any]
 
@@ -137,6 +139,27 @@ class Interception:
 
 
 INTERCEPTION = Interception()
+
+
+class ModelObserver(StackObserver):
+    """A watch or a change of a model. It can be opened once."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model, self._paths = model, Paths(model)
+
+    def begin(self) -> None:
+        INTERCEPTION.open(self._model)
+        running.add_observer(self)
+        self.is_open = True
+
+    def end(self) -> None:
+        self.is_open = False
+        running.remove_observer(self)
+        INTERCEPTION.shut(self._model)
+
+    def path(self, stack: Stack) -> str | None:
+        """The path of the running module; None if it is outside of the model, or the watch has ended."""
+        return self._paths.of(stack) if self.is_open else None
 
 
 def swap(

@@ -10,10 +10,10 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +26,8 @@ from torch.utils.hooks import RemovableHandle
 from regard.watching import names
 
 PROJECTION = re.compile("linear|conv1d|dense", re.IGNORECASE)
-
-
-Read = (
-    str | tuple[int, tuple[int, ...]]
-)  # an input of a projection: its memory and shape, or a name
+# An input of a projection: its memory and shape, or a name.
+Read = str | tuple[int, tuple[int, ...]]
 
 
 @dataclass(slots=True)
@@ -51,18 +48,23 @@ Stack = tuple[RunningModule, ...]
 Edit = Callable[[Tensor], Tensor]  # of weights (*batch, heads, queries, keys)
 
 
-class StackObserver(Protocol):
-    """The part of a watch that hooks and intercepted functions call."""
+class StackObserver:
+    """What a watch or a change does when modules and attentions run; nothing by default."""
 
-    is_open: bool
+    is_open = False
 
-    def edit(self, stack: Stack) -> Edit | None: ...
+    def module_entered(self, stack: Stack, arguments: object) -> None:
+        """Called when a module begins to run."""
 
-    def module_entered(self, stack: Stack, arguments: object) -> None: ...
+    def edit(self, stack: Stack) -> Edit | None:
+        """The edit of the attention that is running; None if there is none."""
+        return None
 
-    def attention_computed(self, stack: Stack, capture: Callable[[], Any]) -> None: ...
+    def attention_computed(self, stack: Stack, capture: Callable[[], Any]) -> None:
+        """Called when an attention has run that was not edited; `capture()` returns the captured call."""
 
-    def softmax_computed(self, stack: Stack, weights: object, axis: object) -> None: ...
+    def softmax_computed(self, stack: Stack, weights: object, axis: object) -> None:
+        """Called when a softmax has run outside of known attention functions."""
 
 
 _stack: ContextVar[Stack] = ContextVar("stack", default=())
@@ -142,24 +144,23 @@ def mark_two_inputs() -> None:
         _stack.get()[-1].read |= {"query", "key"}
 
 
-@contextmanager
-def reports_suppressed() -> Iterator[None]:
+def reports_suppressed() -> AbstractContextManager[None]:
     """Report nothing inside: the enclosing attention is reported as a whole."""
-    before = _suppressed.set(True)
-    try:
-        yield
-    finally:
-        _suppressed.reset(before)
+    return _with(_suppressed, True)
+
+
+def edit_is(given: Edit) -> AbstractContextManager[None]:
+    """Use this edit for attentions inside."""
+    return _with(_edit, given)
 
 
 @contextmanager
-def edit_is(given: Edit) -> Iterator[None]:
-    """Use this edit for attentions inside."""
-    before = _edit.set(given)
+def _with(variable: ContextVar[Any], value: object) -> Iterator[None]:
+    before = variable.set(value)
     try:
         yield
     finally:
-        _edit.reset(before)
+        variable.reset(before)
 
 
 def hooks() -> list[RemovableHandle]:

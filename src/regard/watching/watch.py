@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from operator import index
 from threading import Lock
-from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,7 @@ from regard.watching import names, running
 from regard.watching.captured import CapturedCall, RowIndex, Selection
 from regard.watching.errors import WatchError
 from regard.watching.generation import CachedGeneration
-from regard.watching.interception import INTERCEPTION
-from regard.watching.paths import Paths
+from regard.watching.interception import ModelObserver
 from regard.watching.records import AttentionRecord, MemoryUse
 from regard.watching.running import Stack
 from regard.watching.seen import Seen
@@ -92,7 +91,7 @@ def watch(
     return Watch(model, _asked(layers), selection, _bytes(memory), group)
 
 
-class Watch:
+class Watch(ModelObserver):
     """The context manager that `watch` returns. It can be entered once."""
 
     def __init__(
@@ -103,29 +102,19 @@ class Watch:
         budget: int | None,
         group: bool,
     ) -> None:
+        super().__init__(model)
         self._layers, self._selection, self._budget, self._group = layers, selection, budget, group
-        self._model, self._seen, self._lock, self._memory = model, Seen(), Lock(), MemoryUse()
+        self._seen, self._lock, self._memory = Seen(), Lock(), MemoryUse()
         self._seen.heads, self._seen.model = selection.heads, type(model).__name__
-        self.is_open = False
         self._called: dict[str, nn.Module] = {}
         self._softmaxes: dict[str, str] = {}
-        self._paths = Paths(model)
 
     def __enter__(self) -> Seen:
-        INTERCEPTION.open(self._model)
-        running.add_observer(self)
-        self.is_open = True
+        self.begin()
         return self._seen
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.is_open = False
-        running.remove_observer(self)
-        INTERCEPTION.shut(self._model)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.end()
         for record in self._seen._records.values():
             last = record.calls[-1]
             if isinstance(last, CachedGeneration):
@@ -139,12 +128,8 @@ class Watch:
         if kind is None:
             self._seen._warn()
 
-    def edit(self, stack: Stack) -> None:
-        """A watch changes nothing."""
-
     def module_entered(self, stack: Stack, arguments: object) -> None:
-        """Called when a module begins to run."""
-        path = self._paths.of(stack) if self.is_open else None
+        path = self.path(stack)
         if path is None:
             return
         module = self._called[path] = stack[-1].module
@@ -154,7 +139,7 @@ class Watch:
 
     def attention_computed(self, stack: Stack, capture: Capture) -> None:
         """Keep a call. An error is listed in `unseen` and does not reach the model."""
-        path = self._paths.of(stack) if self.is_open else None
+        path = self.path(stack)
         if path is None:
             return
         try:
@@ -165,7 +150,7 @@ class Watch:
 
     def softmax_computed(self, stack: Stack, weights: object, axis: object) -> None:
         """Note a softmax outside of known attention functions."""
-        path = self._paths.of(stack) if self.is_open else None
+        path = self.path(stack)
         if path is not None and self._is_asked(path) and weighs_keys(weights, axis, stack):
             shape = " x ".join(map(str, weights.shape))
             self._softmaxes.setdefault(path, SOFTMAX.format(shape))
@@ -207,10 +192,8 @@ def _is_unbatched(stack: Stack, call: CapturedCall) -> bool:
 
 def _numbers(name: str, given: int | Iterable[int] | None) -> tuple[int, ...] | None:
     """One number or several as a tuple."""
-    if given is None:
-        return None
     try:
-        return tuple(map(index, given)) if isinstance(given, Iterable) else (index(given),)
+        return None if given is None else tuple(map(index, _several(given)))
     except TypeError:
         raise TypeError(f"{name} is {given!r}: pass a number or several, such as [0, 3]") from None
 
@@ -218,12 +201,15 @@ def _numbers(name: str, given: int | Iterable[int] | None) -> tuple[int, ...] | 
 def _asked(layers: names.Layers) -> names.Layers:
     if layers is None:
         return None
-    several = layers if isinstance(layers, Iterable) and not isinstance(layers, str) else (layers,)
     try:
-        return tuple(each if isinstance(each, str) else index(each) for each in several)
+        return tuple(each if isinstance(each, str) else index(each) for each in _several(layers))
     except TypeError:
         expected = 'pass numbers of layers, or patterns such as "decoder.*"'
         raise TypeError(f"layers is {layers!r}: {expected}") from None
+
+
+def _several(given: Any) -> Iterable[Any]:
+    return given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
 
 
 def _bytes(memory: int | str | None) -> int | None:
