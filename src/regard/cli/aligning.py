@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,13 +18,6 @@ if TYPE_CHECKING:
     from regard.translation.evaluation.gold import Gold
 
 Words = list[str]
-
-
-class LinkMethod(StrEnum):
-    argmax = "argmax"
-    mutual = "mutual"
-    threshold = "threshold"
-    grow_diagonal = "grow-diagonal"
 
 
 @dataclass(frozen=True)
@@ -45,19 +37,19 @@ class LinkOptions:
     head: int | None = None
     shift: Annotated[bool | None, typer.Option("--shift/--no-shift")] = None
     balance: Annotated[bool | None, typer.Option("--balance/--no-balance")] = None
-    method: LinkMethod | None = None
+    method: Literal["argmax", "mutual", "threshold", "grow-diagonal"] | None = None
     threshold: float | None = None
 
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `Choice` that were given. Two models are needed to grow the diagonal: that is none."""
-        grown = self.method in (None, LinkMethod.grow_diagonal)
+        grown = self.method in (None, "grow-diagonal")
         given = {
             "layer": self.layer,
             "head": self.head,
             "rows": {None: None, True: "read", False: "written"}[self.shift],
             "balanced": self.balance,
-            "method": None if grown else str(self.method),
+            "method": None if grown else self.method,
             "threshold": self.threshold,
         }
         return {name: value for name, value in given.items() if value is not None}
@@ -158,7 +150,7 @@ def score_links(
     if gold.words is not None:
         plain = [diagonal_links(len(ours), len(theirs)) for ours, theirs in gold.words]
         diagonal = measure_alignment(plain, gold.sure, gold.possible)
-    if format == report.Format.json:
+    if format == "json":
         beside = {} if diagonal is None else {"diagonal": asdict(diagonal)}
         print(report.as_json({"sentences": len(gold), **asdict(scores), **beside}))
         return

@@ -38,7 +38,7 @@ def choose(
     if store:
         check_writable(place)
     found = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)
-    if format == report.Format.json:
+    if format == "json":
         print(report.as_json(_as_object(found, len(gold))))
     else:
         report.say(

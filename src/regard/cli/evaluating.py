@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_whole
-from regard.cli.options.model import ModelOptions, SpeedOptions, WeightType
+from regard.cli.options.model import ModelOptions, SpeedOptions
 from regard.cli.options.search import SearchOptions
 from regard.cli.output import report, streams
 from regard.cli.output.doubts import Doubts
@@ -127,7 +127,7 @@ class System:
         said = [f"beam {self.search.of(own).beam}"]
         for name, value in self.search.changes.items():
             said += [f"{name.replace('_', ' ')} {value:g}"] if name != "beam" else []
-        said += ["int8"] if self.speed.quantization is WeightType.int8 else []
+        said += ["int8"] if self.speed.quantization == "int8" else []
         said += ["shortlist"] if self.speed.shortlist else []
         return ", ".join(said)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
 from regard.cli.options.checks import exclude
-from regard.cli.options.model import MODEL, Device, SpeedOptions, To, WeightType, open_translator
+from regard.cli.options.model import MODEL, Device, SpeedOptions, To, open_translator
 from regard.cli.options.search import SamplingOptions, SearchOptions
 from regard.cli.output import drawing
 from regard.cli.output.answers import LineFormat
@@ -20,6 +19,7 @@ from regard.cli.output.report import Format
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from regard.interop.ctranslate2 import Quantization
     from regard.interop.engine import Engine
     from regard.translation.decoding.search import Search
     from regard.translation.translator import Translation, Translator
@@ -44,11 +44,6 @@ _EXCLUDED = (
     ),
     ("TEXT", ("--input",), "give sentences, or a file of them"),
 )
-
-
-class EngineName(StrEnum):
-    regard = "regard"
-    ctranslate2 = "ctranslate2"
 
 
 @dataclass(frozen=True)
@@ -94,7 +89,7 @@ class OutputOptions:
     scores: bool = False
     confidence: bool = False
     alignment: bool = False
-    form: Annotated[Format, typer.Option("--format")] = Format.text
+    form: Annotated[Format, typer.Option("--format")] = "text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +111,7 @@ class TranslateOptions:
     search: SearchOptions
     sampling: SamplingOptions
     device: Device = "cpu"
-    engine: EngineName = EngineName.regard
+    engine: Literal["regard", "ctranslate2"] = "regard"
     explain: bool = False
     speed: SpeedOptions
 
@@ -147,12 +142,12 @@ class TranslateOptions:
             "--scores": wanted.scores,
             "--confidence": wanted.confidence,
             "--alignment": wanted.alignment,
-            "--format json": wanted.form is Format.json,
+            "--format json": wanted.form == "json",
             "--coverage-penalty": self.search.coverage_penalty is not None,
             "--batch-tokens": self.search.batch_tokens is not None,
             "--sample": self.sampling.sample,
             "--device": self.device != "cpu",
-            "--engine ctranslate2": self.engine is EngineName.ctranslate2,
+            "--engine ctranslate2": self.engine == "ctranslate2",
             "--shortlist": self.speed.shortlist,
         }
 
@@ -230,7 +225,7 @@ class Interpreter:
         return self.translator.translate(texts, **self.settings, **more)
 
 
-def open_engine(models: list[str], to: str | None, weights: WeightType) -> tuple[Engine, str]:
+def open_engine(models: list[str], to: str | None, weights: Quantization) -> tuple[Engine, str]:
     """The engine ctranslate2 of a bundled model, a run or an exported folder, and its source language.
 
     An exported folder does not tell its language: "".
@@ -252,4 +247,4 @@ def open_engine(models: list[str], to: str | None, weights: WeightType) -> tuple
             )
         return Engine(models[0]), ""
     translator = open_translator(models, "cpu", to)
-    return Engine.of(translator, quantization=weights.value), translator.source_language
+    return Engine.of(translator, quantization=weights), translator.source_language

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import choosing
-from regard.cli.aligning import LinkMethod, LinkOptions, Words, open_aligner
+from regard.cli.aligning import LinkOptions, Words, open_aligner
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_picture
 from regard.cli.options.model import ModelOptions
@@ -33,7 +33,7 @@ def align(
     model: ModelOptions,
     reverse_model: Annotated[str | None, typer.Option(metavar="NAME|DIR")] = None,
     links: LinkOptions,
-    format: report.Format = report.Format.text,
+    format: report.Format = "text",
     out: Path | None = None,
     choose: Annotated[Path | None, typer.Option(metavar="GOLD")] = None,
     flip: bool = False,
@@ -65,7 +65,7 @@ def align(
         regard align --choose gold.jsonl --model runs/mine
     """
     streams.output()
-    if links.method is LinkMethod.grow_diagonal and reverse_model is None:
+    if links.method == "grow-diagonal" and reverse_model is None:
         raise ConfigurationError("--method grow-diagonal: give --reverse-model as well")
     if (source is None) != (target is None):
         raise ConfigurationError("SOURCE and TARGET belong together: give both")
@@ -138,7 +138,7 @@ def _pairs(source: str, target: str, text: bool) -> Iterator[tuple[Words, Words]
 
 def _written(one: Aligned, links: set[Link], format: report.Format) -> str:
     ordered = sorted(links)
-    if format == report.Format.text:
+    if format == "text":
         return answers.pharaoh(ordered)
     weights = [round(float(one.weights[target, source]), 4) for source, target in ordered]
     written = {"source": one.source, "target": one.target, "links": ordered, "weights": weights}

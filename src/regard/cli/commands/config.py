@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,11 +11,6 @@ from regard.cli import shipped
 from regard.cli.group import add, group, print_help
 from regard.cli.output import report
 from regard.errors import ConfigurationError
-
-
-class _Format(StrEnum):
-    text = "text"
-    markdown = "markdown"
 
 
 def list_shipped() -> None:
@@ -53,7 +47,7 @@ def show(
 
 def keys(
     table: Annotated[str | None, typer.Argument(metavar="TABLE")] = None,
-    format: _Format = _Format.text,
+    format: Literal["text", "markdown"] = "text",
 ) -> None:
     """Explain every key: its values, its default and its meaning.
 
@@ -63,7 +57,7 @@ def keys(
     """
     from regard.translation.settings import reference
 
-    if format is _Format.markdown:
+    if format == "markdown":
         if table is not None:
             raise ConfigurationError(f"--format markdown prints all tables: leave {table} out")
         report.say(reference.markdown().rstrip("\n"))

@@ -33,7 +33,7 @@ def evaluate(
     seed: int = 12345,
     alignments: Annotated[Path | None, typer.Option(metavar="GOLD")] = None,
     flip: bool = False,
-    format: report.Format = report.Format.text,
+    format: report.Format = "text",
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, TER and exact matches, by sacreBLEU.
 
@@ -106,7 +106,7 @@ def evaluate(
         others = evaluating.translations_of(baseline, pairs, system)
         found = significance.compare(texts, others, references, resamples=resamples, seed=seed)
     empty = sum(not pair.target or (hypotheses is None and not pair.source) for pair in pairs)
-    if format == report.Format.text:
+    if format == "text":
         report.say(f"{len(pairs)} sentence pairs, {empty} with an empty side; {how}\n{scores}")
         if found is not None:
             report.say(evaluating.compared(found, str(baseline)))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,24 +11,12 @@ from regard.cli.options.model import DEFAULT_MODEL, Model, open_translator
 from regard.cli.output import report
 from regard.errors import ConfigurationError
 
-
-class Form(StrEnum):
-    ctranslate2 = "ctranslate2"
-    huggingface = "huggingface"
-
-
-class Quantization(StrEnum):
-    float32 = "float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
-    int16 = "int16"
-    int8 = "int8"
-    int8_float32 = "int8_float32"
+Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8", "int8_float32"]
 
 
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
-    to: Form,
+    to: Literal["ctranslate2", "huggingface"],
     model: Model = DEFAULT_MODEL,
     quantization: Quantization | None = None,
 ) -> None:
@@ -48,16 +35,16 @@ def export(
         regard export --to ctranslate2 es-en-int8 --quantization int8
         regard export --model runs/post-norm --to huggingface es-en-marian
     """
-    if quantization is not None and to is not Form.ctranslate2:
+    if quantization is not None and to != "ctranslate2":
         raise ConfigurationError(
             f"--quantization {quantization}: is for --to ctranslate2: leave it out"
         )
     _check_one_target(model)
     translator = open_translator(model, "cpu")
-    if to is Form.ctranslate2:
+    if to == "ctranslate2":
         from regard.interop import ctranslate2
 
-        ctranslate2.export(translator, folder, (quantization or Quantization.float32).value)
+        ctranslate2.export(translator, folder, quantization or "float32")
     else:
         from regard.interop.huggingface import marian_export
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,15 +17,7 @@ if TYPE_CHECKING:
     from regard.viewing.alignment import Alignment
 
 
-class Attention(StrEnum):
-    cross = "cross"
-    encoder = "encoder"
-    decoder = "decoder"
-
-
-class Background(StrEnum):
-    light = "light"
-    dark = "dark"
+Theme = Literal["light", "dark"]
 
 
 def look(
@@ -34,13 +25,13 @@ def look(
     text: Annotated[str | None, typer.Argument(metavar="TEXT")] = None,
     target: str | None = None,
     model: ModelOptions,
-    attention: Attention = Attention.cross,
+    attention: Literal["cross", "encoder", "decoder"] = "cross",
     layer: int | None = None,
     head: int | None = None,
     pieces: bool = False,
     out: Path | None = None,
     watch: Annotated[str | None, typer.Option(metavar="MODULE:CALL")] = None,
-    theme: Background | None = None,
+    theme: Theme | None = None,
 ) -> None:
     """Draw what each word looked at: queries down, keys across.
 
@@ -74,12 +65,12 @@ def look(
             "--target": target is not None,
             "--model": model.model != DEFAULT_MODEL,
             "--to": model.to is not None,
-            "--attention": attention != Attention.cross,
+            "--attention": attention != "cross",
             "--pieces": pieces,
             "--device": model.device != "cpu",
         }
         exclude("--watch", others, "it looks inside a model of your own")
-        watching.show(watch, layer, head, out, theme or Background.light)
+        watching.show(watch, layer, head, out, theme or "light")
         return
     if text is None:
         raise ConfigurationError(
@@ -109,7 +100,7 @@ def look(
     else:
         both = f"{isolated(sentence)} → {isolated(translation.text)}"
         subtitle = f"{name}: {drawing.WHO[attention]}"
-        _save(chosen, out, theme or Background.light, both, subtitle)
+        _save(chosen, out, theme or "light", both, subtitle)
         report.say(f"wrote {out}")
 
 
@@ -123,7 +114,7 @@ def _check_name(out: Path) -> None:
 
 
 def _save(
-    layers: dict[int, dict[int, Alignment]], out: Path, theme: Background, title: str, subtitle: str
+    layers: dict[int, dict[int, Alignment]], out: Path, theme: Theme, title: str, subtitle: str
 ) -> None:
     from regard.viewing import page
 

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_sentences, check_writable
-from regard.cli.options.model import DEFAULT_MODEL, WeightType, open_translator
+from regard.cli.options.model import DEFAULT_MODEL, open_translator
 from regard.cli.output import answers, streams
-from regard.cli.output.report import Format
 from regard.cli.signals import Signals
 from regard.cli.translating import (
-    EngineName,
     InputOptions,
     Interpreter,
     OutputOptions,
@@ -140,8 +138,8 @@ def _open(options: TranslateOptions) -> tuple[Translator | Engine, str, int]:
     models, to, texts = options.models or [DEFAULT_MODEL], options.to, options.given.texts or ()
     said = "ctranslate2"
     found: tuple[Translator | Engine, str, int]
-    if options.engine is EngineName.ctranslate2:
-        weights = options.speed.quantization or WeightType.float32
+    if options.engine == "ctranslate2":
+        weights = options.speed.quantization or "float32"
         engine, language = open_engine(models, to, weights)
         if options.given.paragraphs and not language:
             raise ConfigurationError(
@@ -162,7 +160,7 @@ def _open(options: TranslateOptions) -> tuple[Translator | Engine, str, int]:
 
 
 def _form(wanted: OutputOptions, result: TextIO) -> answers.LineFormat:
-    if wanted.form is Format.json:
+    if wanted.form == "json":
         return answers.JsonLines(wanted.nbest, wanted.alignment)
     show = answers.confidences(result) if wanted.confidence else None
     return answers.Columns(wanted.nbest, wanted.scores, wanted.alignment, show)

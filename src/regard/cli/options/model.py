@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -37,13 +36,6 @@ Device = Annotated[
 ]
 
 
-class WeightType(StrEnum):
-    """How weights are stored while they are used."""
-
-    float32 = "float32"
-    int8 = "int8"
-
-
 @dataclass(frozen=True)
 class SpeedOptions:
     """Options that make translating quicker and may change words.
@@ -55,7 +47,7 @@ class SpeedOptions:
             quicker.
     """
 
-    quantization: WeightType | None = None
+    quantization: Literal["float32", "int8"] | None = None
     shortlist: bool = False
 
 
@@ -88,7 +80,7 @@ def open_translator(
     speed = speed or SpeedOptions()
     check_device(device)
     translator = Translator.open(model, device, to, shortlist=speed.shortlist)
-    if speed.quantization is WeightType.int8:
+    if speed.quantization == "int8":
         translator.refresh(rounded=True)
     elif avoid_loops:
         translator.refresh(avoid_loops=avoid_loops)

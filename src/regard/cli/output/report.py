@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 from regard.cli.output import streams
 
@@ -17,9 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Format(StrEnum):
-    text = "text"
-    json = "json"
+Format = Literal["text", "json"]
 
 
 def as_json(value: Any, *, indent: int | None = 1) -> str:

@@ -42,7 +42,7 @@ def check(
     tokenizer: Path | None = None,
     ratio: float = 3.0,
     out: Path | None = None,
-    format: report.Format = report.Format.text,
+    format: report.Format = "text",
 ) -> None:
     """Count and measure a corpus; find what is empty, repeated, shared between splits or badly encoded.
 
@@ -74,7 +74,7 @@ def check(
     found = check_corpus(splits, tokenizers=_tokenizers(model, tokenizer), ratio=ratio)
     if out is not None:
         _draw(found, out)
-    if format == report.Format.json:
+    if format == "json":
         print(report.as_json(found.as_object()))
     else:
         report.say(_text(found))
