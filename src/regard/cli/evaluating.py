@@ -67,14 +67,13 @@ class TestSet:
 
     def files(self) -> list[Pair] | None:
         """The pairs of --source and --target; None where they are named otherwise."""
-        from regard.translation.text.corpora import Pair, Parallel, read_aligned, read_lines
-        from regard.translation.text.normalisation import normalise
+        from regard.translation.text.corpora import Pair, Parallel, read_aligned
 
         source, target = corpora.found(self.source), corpora.found(self.target)
         if target is None:
             return None
         if source is None:
-            pairs = [Pair("", normalise(line)) for line in read_lines(target)]
+            pairs = [Pair("", line) for line in _lines(target)]
             return _usable(pairs, str(target), sources=False)
         return _usable(read_aligned(Parallel(source, target)), f"{source} and {target}")
 
@@ -134,13 +133,17 @@ class System:
 
 def translations_in(path: Path, count: int) -> list[str]:
     """The lines of a file of translations. Raises `DataError` unless there are as many as references."""
-    from regard.translation.text.corpora import read_lines
-    from regard.translation.text.normalisation import normalise
-
-    texts = [normalise(line) for line in read_lines(path)]
+    texts = _lines(path)
     if len(texts) != count:
         raise DataError(f"{path} has {len(texts)} lines, the references {count}")
     return texts
+
+
+def _lines(path: Path) -> list[str]:
+    from regard.translation.text.corpora import read_lines
+    from regard.translation.text.normalisation import normalise
+
+    return [normalise(line) for line in read_lines(path)]
 
 
 def translations_of(name: str, pairs: Sequence[Pair], system: System) -> list[str]:

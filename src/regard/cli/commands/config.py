@@ -39,10 +39,8 @@ def show(
     own = Path(name) / "config.toml"
     path = own if own.is_file() else shipped.configuration(name)
     checked = settings.read(path, tuple(changes or ()))
-    if full or changes:
-        report.say(settings.dump(checked).rstrip("\n"))
-    else:
-        report.say(path.read_text(encoding="utf-8-sig").rstrip("\n"))
+    filled = settings.dump(checked) if full or changes else path.read_text(encoding="utf-8-sig")
+    report.say(filled.rstrip("\n"))
 
 
 def keys(

@@ -52,12 +52,7 @@ def translate(options: TranslateOptions) -> None:
         regard translate "Hace frío." --sample --temperature 0.7 --seed 1
         regard translate --model runs/one --model runs/two "Buenos días."
     """
-    given, wanted, search, seed = (
-        options.given,
-        options.wanted,
-        options.search,
-        options.sampling.seed,
-    )
+    given, wanted, search = options.given, options.wanted, options.search
     options.check()
     _check_places(given, wanted)
     lines, at_once = _lines(given, wanted.out)
@@ -69,6 +64,7 @@ def translate(options: TranslateOptions) -> None:
     settings = {"search": options.of(translator.search), **search.batches}
     settings |= {"looks": True} if wanted.look else {}
     settings |= {"alignments": True} if wanted.alignment else {}
+    seed = options.sampling.seed
     if options.sampling.sample and seed is None:
         seed = secrets.randbelow(2**62)
     # Signals are caught so that no unfinished file is left behind.
@@ -114,7 +110,7 @@ def _lines(given: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:
         return map(streams.argument, given.texts), streams.LINES
     from regard.translation.text.corpora import decoded_lines, opened
 
-    path = None if given.source is None else corpora.found(given.source)
+    path = corpora.found(given.source)
     source = streams.standard_input() if path is None else opened(path)
     if out is not None and _is_same(source, out):
         raise ConfigurationError(f"--output {out}: is the input: choose another name")
@@ -136,26 +132,23 @@ def _is_same(file: BinaryIO, path: Path) -> bool:
 def _open(options: TranslateOptions) -> tuple[Translator | Engine, str, int]:
     """The translator or engine, the language it reads, and how many chunks of lines it translates at a time."""
     models, to, texts = options.models or [DEFAULT_MODEL], options.to, options.given.texts or ()
-    said = "ctranslate2"
-    found: tuple[Translator | Engine, str, int]
     if options.engine == "ctranslate2":
-        weights = options.speed.quantization or "float32"
-        engine, language = open_engine(models, to, weights)
+        engine, language = open_engine(models, to, options.speed.quantization or "float32")
         if options.given.paragraphs and not language:
             raise ConfigurationError(
                 "--paragraphs and an exported folder do not go together: it does not tell its language; "
                 "name the model it was made of"
             )
-        found = engine, language, engine.workers
+        name, reason = "ctranslate2", ""
+        found: tuple[Translator | Engine, str, int] = engine, language, engine.workers
     else:
         few = 0 < len(texts) <= _FEW
         avoid = f"loading compiled loops takes longer than translating {_FEW} sentences"
         translator = open_translator(models, options.device, to, options.speed, avoid * few)
-        said = translator.engine.name
-        said += f" ({translator.engine.reason})" if translator.engine.reason else ""
+        name, reason = translator.engine.name, translator.engine.reason
         found = translator, translator.source_language, 1
     if options.explain:
-        print(f"engine: {said}", file=sys.stderr)
+        print(f"engine: {name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
     return found
 
 

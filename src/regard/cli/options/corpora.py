@@ -36,27 +36,22 @@ def folder(names: Sequence[str], given: Path | None, near: Path) -> Path:
     named = os.environ.get("REGARD_DATA")
     usual = [*([Path(named)] if named else []), near, Path()]
     places = list(dict.fromkeys(usual)) if given is None else [given]
+    have = {name: [place for place in places if os.path.exists(place / name)] for name in names}
     for place in places:
-        if all(os.path.exists(place / name) for name in names):
+        if all(place in found for found in have.values()):
             return place
-    nowhere = [name for name in names if not any(os.path.exists(p / name) for p in places)]
-    if not nowhere:
-        raise DataError(_scattered(names, places))
-    if Path(nowhere[0]).is_absolute():
-        raise DataError(f"{nowhere[0]}: no such file")
-    looked = " or ".join(str(place.absolute()) for place in places)
-    raise DataError(
-        f"{nowhere[0]}: no such file in {looked}: say with --data or REGARD_DATA where it is"
-    )
-
-
-def _scattered(names: Sequence[str], places: Sequence[Path]) -> str:
-    """Each file is somewhere, but no folder has them all."""
-    first = {name: next(p for p in places if os.path.exists(p / name)) for name in names}
     one = names[0]
-    other = next(name for name in names if not os.path.exists(first[one] / name))
-    return (
-        f"{other}: not in {first[one].absolute()}, where {one} is, but in {first[other].absolute()}: "
+    for name, found in have.items():
+        if not found and Path(name).is_absolute():
+            raise DataError(f"{name}: no such file")
+        if not found:
+            looked = " or ".join(str(place.absolute()) for place in places)
+            raise DataError(
+                f"{name}: no such file in {looked}: say with --data or REGARD_DATA where it is"
+            )
+    other = next(name for name in names if have[one][0] not in have[name])
+    raise DataError(
+        f"{other}: not in {have[one][0].absolute()}, where {one} is, but in {have[other][0].absolute()}: "
         "put the files of a configuration into one folder, or write their whole paths"
     )
 
@@ -91,12 +86,14 @@ class CorpusOptions:
             raise ConfigurationError(
                 f"{len(sources)} --source and {len(targets)} --target: give one of each for every split"
             )
-        columns = (self.source_column, 0), (self.target_column, 1)
-        for name, (column, default) in zip(("source", "target"), columns, strict=True):
-            check_whole(f"--{name}-column", column, 0, 1000)
-            if sources and column != default:
+        for side, column, usual in (
+            ("source", self.source_column, 0),
+            ("target", self.target_column, 1),
+        ):
+            check_whole(f"--{side}-column", column, 0, 1000)
+            if sources and column != usual:
                 raise ConfigurationError(
-                    f"--{name}-column {column}: is for FILES: two files have no columns"
+                    f"--{side}-column {column}: is for FILES: two files have no columns"
                 )
         if tables:
             return [Tsv(found(path), self.source_column, self.target_column) for path in tables]
