@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -237,25 +236,3 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_nothing_else(tmp_
             files.new_folder(tmp_path / "made").__enter__()
     assert (tmp_path / "made" / "of").read_text() == "one"
     assert {path.name for path in tmp_path.iterdir()} == {"other", "made", foreign.name}
-
-
-def test_what_nobody_uses_is_removed_and_nothing_else(tmp_path):
-    old = time.time() - 31 * 24 * 3600
-
-    def made(name: str, *, used: float = old) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "code").write_bytes(b"code")
-        os.utime(folder, (used, used))
-        return folder
-
-    gone = [made("0a" * 8), made(".0123456789ab.0123456789ab.tmp")]
-    stays = [made("1b" * 8), made("2c" * 8, used=time.time()), made("somebody's"), made("0" * 15)]
-    files.use(stays[0])
-    elsewhere = made("elsewhere")
-    (tmp_path / ("3d" * 8)).symlink_to(elsewhere)
-    files.remove_unused(tmp_path, "[0-9a-f]{16}")
-    assert not any(folder.exists() for folder in gone)
-    assert all((folder / "code").exists() for folder in [*stays, elsewhere])
-    assert not list(tmp_path.glob("*.tmp"))
-    files.remove_unused(tmp_path / "nowhere", ".*")

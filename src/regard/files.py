@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,8 +13,6 @@ from errno import EBUSY, EEXIST, EFBIG, EINVAL, ELOOP
 from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
-
-UNUSED = 30.0  # days
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -226,30 +222,6 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
                 shutil.rmtree(unfinished, ignore_errors=True)
     except HeldError as fault:
         raise OSError(EBUSY, f"process {fault.holder} is making it", str(path)) from None
-
-
-def use(folder: Path) -> None:
-    """Record that a folder of a cache is used (see `remove_unused`)."""
-    with suppress(OSError):  # of another user, or just removed
-        os.utime(folder)
-
-
-def remove_unused(cache: Path, name: str, days: float = UNUSED) -> None:
-    """Remove the folders of a cache that were not used or written to for so many days, each by one rename first.
-
-    Args:
-        cache: the cache folder.
-        name: a pattern for the names of folders to remove; temporary folders of killed processes match too.
-    """
-    names, latest = re.compile(rf"{name}|\..*\.tmp"), time.time() - days * 24 * 3600
-    with suppress(OSError):
-        for entry in list(os.scandir(cache)):
-            own = names.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
-            with suppress(OSError):  # removed by another process, or of another user
-                if own and entry.stat(follow_symlinks=False).st_mtime < latest:
-                    doomed = cache / f".{secrets.token_hex(6)}.tmp"
-                    os.rename(entry.path, doomed)
-                    shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _take(path: Path) -> Lock:

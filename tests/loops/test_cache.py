@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,23 @@ def test_a_change_in_any_source_changes_the_stamp(tmp_path, monkeypatch):
         (package / name).write_text(files[name] + "\n# changed")
         stamps.add(cache.stamp.__wrapped__(package / "a.py"))
     assert len(stamps) == len(files)  # apart.py is none of its sources
+
+
+def test_what_nobody_uses_is_removed_and_nothing_else(tmp_path):
+    old = time.time() - 31 * 24 * 3600
+
+    def made(name: str, *, used: float = old) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "code").write_bytes(b"code")
+        os.utime(folder, (used, used))
+        return folder
+
+    gone = [made("0a" * 8), made(".0123456789ab.0123456789ab.tmp")]
+    stays = [made("2c" * 8, used=time.time()), made("somebody's"), made("0" * 15)]
+    elsewhere = made("elsewhere")
+    (tmp_path / ("3d" * 8)).symlink_to(elsewhere)
+    cache.remove_unused(tmp_path)
+    assert not any(folder.exists() for folder in gone)
+    assert all((folder / "code").exists() for folder in [*stays, elsewhere])
+    assert not list(tmp_path.glob("*.tmp"))

@@ -10,6 +10,8 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
+import time
 import warnings
 from contextlib import suppress
 from functools import cache
@@ -19,8 +21,6 @@ from typing import Any
 import numba
 import numba.core.caching
 import numba.core.config
-
-from regard.files import remove_unused, use
 
 caching: Any = numba.core.caching
 config: Any = numba.core.config
@@ -79,9 +79,22 @@ def _begin(place: Path) -> None:
     """
     new = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
-    use(place)
+    with suppress(OSError):  # of another user, or just removed
+        os.utime(place)
     if new:
-        remove_unused(place.parent, "[0-9a-f]{16}")
+        remove_unused(place.parent)
+
+
+def remove_unused(place: Path) -> None:
+    """Remove folders that were not used or written to for 30 days, each by one rename first."""
+    latest = time.time() - 30 * 24 * 3600
+    for entry in list(os.scandir(place)) if os.access(place, os.R_OK) else ():
+        own = re.fullmatch(r"[0-9a-f]{16}|\..*\.tmp", entry.name)
+        with suppress(OSError):  # removed by another process, or of another user
+            if own and entry.is_dir(follow_symlinks=False) and entry.stat().st_mtime < latest:
+                doomed = place / f".{secrets.token_hex(6)}.tmp"
+                os.rename(entry.path, doomed)
+                shutil.rmtree(doomed, ignore_errors=True)
 
 
 class _Place(caching._CacheLocator):

@@ -170,8 +170,9 @@ def test_a_folder_a_missing_file_and_an_endless_line_are_refused(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         list(read_lines(Path("nul\0nul")))
     long = written(tmp_path / "long", b"short\n" + b"x" * 20)
-    with pytest.raises(DataError, match=r"long:2: the line is longer than 10 bytes"):
-        list(raw_lines(long.open("rb"), str(long), 10))
+    told = pytest.raises(DataError, match=r"long:2: the line is longer than 10 bytes")
+    with long.open("rb") as file, told:
+        list(raw_lines(file, str(long), 10))
 
 
 def test_a_file_without_permission_is_refused(tmp_path, monkeypatch):
