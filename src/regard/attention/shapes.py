@@ -36,24 +36,14 @@ def broadcast(*shapes: Shape) -> Shape:
         >>> broadcast((8, 1), (1, 5), (5,))
         (8, 5)
     """
-    joint = tuple(shapes[0]) if shapes else ()
-    for shape in shapes[1:]:
-        if joint != shape:
-            joint = _join(joint, tuple(shape), shapes)
-    return joint
-
-
-def _join(left: Shape, right: Shape, shapes: tuple[Shape, ...]) -> Shape:
-    rank = max(len(left), len(right))
-    left, right = (1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right
-    for one, other in zip(left, right, strict=True):
-        if one != other and one != 1 and other != 1:
-            listed = ", ".join(str(list(shape)) for shape in shapes)
-            raise ShapeError(
-                f"batch axes {listed} do not broadcast: on each axis, counted from the right,"
-                " sizes must be equal or 1"
-            )
-    return tuple(other if one == 1 else one for one, other in zip(left, right, strict=True))
+    try:
+        return tuple(torch.broadcast_shapes(*shapes))
+    except RuntimeError:
+        listed = ", ".join(str(list(shape)) for shape in shapes)
+        raise ShapeError(
+            f"batch axes {listed} do not broadcast: on each axis, counted from the right,"
+            " sizes must be equal or 1"
+        ) from None
 
 
 def check_rank(name: str, shape: Shape) -> None:

@@ -87,14 +87,13 @@ class Block(ABC):
 class SoftmaxBlock(Block):
     """Rows of scores, of which the weights are the softmax.
 
-    p_j = e_j / z with e_j = exp(s_j - m) and z = sum_j e_j; m is the row's maximum, or 0 where
-    the scores are known to be small. ln Z = m + ln z; the entropy is ln z - sum_j p_j (s_j - m).
+    p_j = e_j / z with e_j = exp(s_j - m) and z = sum_j e_j; m is the row's maximum.
+    ln Z = m + ln z; the entropy is ln z - sum_j p_j (s_j - m).
 
     Args:
         region: where it lies.
         scores: -inf where a key may not be read.
         spare: a tensor of the same shape to write in; None where nothing can be written to.
-        small: whether exp(s_j) can neither overflow nor lose precision.
         finite: whether every score is.
     """
 
@@ -104,23 +103,21 @@ class SoftmaxBlock(Block):
         scores: Tensor,
         spare: Tensor | None,
         *,
-        small: bool = False,
         finite: bool = False,
     ) -> None:
         self.region, self._scores, self._spare = region, scores, spare
-        self._small, self._finite = small, finite
+        self._finite = finite
 
     def _exponentials(self, out: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """e, m and z; the scores become s - m."""
         scores = self._scores
-        if self._small or not scores.shape[-1]:
-            maximum = scores.new_zeros(scores.shape[:-1])
-        else:
+        if scores.shape[-1]:
             maximum = scores.amax(-1)
             if not self._finite:
                 maximum = torch.where(maximum.isinf(), 0.0, maximum)
-            scores.sub_(maximum.unsqueeze(-1))
-        exponentials = torch.exp(scores, out=out)
+        else:
+            maximum = scores.new_zeros(scores.shape[:-1])
+        exponentials = torch.exp(scores.sub_(maximum.unsqueeze(-1)), out=out)
         return exponentials, maximum, exponentials.sum(-1)
 
     def shares(self) -> tuple[Tensor, Tensor]:

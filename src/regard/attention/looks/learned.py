@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.looks.blocks import entropy_of
 from regard.loops.availability import transformed
 
 Part = Callable[[slice, Tensor], Tensor]  # a strip: which of the rows asked for, their positions
@@ -89,31 +88,12 @@ def unique(tensors: list[Tensor]) -> list[Tensor]:
     return list({id(each): each for each in tensors}.values())
 
 
-def entropy(weights: Callable[[Tensor], Tensor]) -> Part:
-    return lambda _, rows: entropy_of(weights(rows))
-
-
-def log_normaliser(scores: Callable[[Tensor], Tensor]) -> Part:
+def log_normaliser(scores: Tensor) -> Tensor:
     """ln sum_j exp(s_j); of a row with nothing to read -inf, and its gradient 0."""
-
-    def part(_: slice, rows: Tensor) -> Tensor:
-        own = scores(rows)
-        nothing = (own == -torch.inf).all(-1, keepdim=True)
-        own = torch.where(nothing, 0.0, own)
-        # The gradient is a softmax; that of torch.logsumexp is e^(s - ln Z), which is wrong where
-        # ln Z is so large that it is rounded.
-        shift = own.logsumexp(-1, keepdim=True).detach().clamp(max=torch.finfo(own.dtype).max)
-        logs = shift + (own - shift).exp().sum(-1, keepdim=True).log()
-        return torch.where(nothing, -torch.inf, logs).squeeze(-1)
-
-    return part
-
-
-def received(weights: Callable[[Tensor], Tensor], shares: Tensor | None) -> Part:
-    """sum_i w_i p_ij over rows; `shares` are the w of the rows asked for."""
-
-    def part(at: slice, rows: Tensor) -> Tensor:
-        own = weights(rows)
-        return own.sum(-2) if shares is None else (shares[..., at].unsqueeze(-1) * own).sum(-2)
-
-    return part
+    nothing = (scores == -torch.inf).all(-1, keepdim=True)
+    scores = torch.where(nothing, 0.0, scores)
+    # The gradient is a softmax; that of torch.logsumexp is e^(s - ln Z), which is wrong where
+    # ln Z is so large that it is rounded.
+    shift = scores.logsumexp(-1, keepdim=True).detach().clamp(max=torch.finfo(scores.dtype).max)
+    logs = shift + (scores - shift).exp().sum(-1, keepdim=True).log()
+    return torch.where(nothing, -torch.inf, logs).squeeze(-1)

@@ -19,7 +19,6 @@ from regard.attention.products import dots, widen
 from regard.attention.scores import DotLike
 
 LEAST = 32  # rows of a block: with fewer, a product spends its time on fetching keys
-SMALL = 30.0  # scores within this bound need no maximum: exp(30) is 1e13, far from any limit
 
 
 class ProductBlocks(BlockSource):
@@ -37,15 +36,6 @@ class ProductBlocks(BlockSource):
         if request.bias is not None:
             self._bias = lift(divided(request.bias, dtype, normaliser.temperature), rank)
             self._shuts = bool((request.bias == -torch.inf).any())
-        self._small = self._bias is None and self._bound() <= SMALL
-
-    def _bound(self) -> float:
-        """No score is larger: |q . k| <= |q| |k|."""
-        if not (self._query.numel() and self._key.numel()):
-            return 0.0
-        query, key = (x.square().sum(-1).amax().sqrt() for x in (self._query, self._key))
-        bound = float(query * key) * abs(self._scale)
-        return bound if bound == bound else torch.inf
 
     def blocks(self, rows: Tensor | None) -> Iterator[Block]:
         room, buffers = self._room(), _Buffers(self._query)
@@ -61,7 +51,6 @@ class ProductBlocks(BlockSource):
                     region,
                     scores,
                     spare,
-                    small=self._small,
                     finite=not shut and self._bias is None,
                 )
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.looks import learned
+from regard.attention.looks.blocks import entropy_of
 from regard.attention.looks.caption import Caption
 from regard.attention.looks.weights import Progress, Weights
 from regard.attention.looks.windows import Bins, Map, Reduce, Window, positions
@@ -106,8 +107,11 @@ class Statistics(Weights):
         self._temperature()
         if self._follows():
             look = self._finite()._prepared()
-            part = learned.log_normaliser(look._scores)
-            return look._learned(part, lambda: self.log_normaliser(progress), progress)
+            return look._learned(
+                lambda _, rows: learned.log_normaliser(look._scores(rows)),
+                lambda: self.log_normaliser(progress),
+                progress,
+            )
         return self._each(lambda block: block.log_normaliser(), progress)
 
     def entropy(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -122,8 +126,11 @@ class Statistics(Weights):
         """
         if self._follows():
             look = self._finite()._prepared()
-            part = learned.entropy(look._spread)
-            return look._learned(part, lambda: self.entropy(progress), progress)
+            return look._learned(
+                lambda _, rows: entropy_of(look._spread(rows)),
+                lambda: self.entropy(progress),
+                progress,
+            )
         return self._each(lambda block: block.entropy(), progress)
 
     def perplexity(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -193,7 +200,11 @@ class Statistics(Weights):
         if not (follows or self._follows()):
             return self._received(down, weights, progress)
         look = self._finite()._prepared()
-        part = learned.received(look._spread, weights)
+
+        def part(at: slice, rows: Tensor) -> Tensor:
+            own = look._spread(rows)
+            return (own if weights is None else weights[..., at].unsqueeze(-1) * own).sum(-2)
+
         return look._learned(
             part, lambda: self._received(down, weights, progress), progress, down, weights, True
         )

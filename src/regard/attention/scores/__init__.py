@@ -1,7 +1,6 @@
 """Scores: how well each key fits each query. (query, key) -> (*batch, queries, keys)."""
 
-from regard.attention.scores.cap import SoftCap
-from regard.attention.scores.named import ScoreLike, as_score, build
+from regard.attention.scores.named import ScoreLike, SoftCap, as_score, build
 from regard.attention.scores.parametric import Additive, Concat, General
 from regard.attention.scores.prepare import prepare
 from regard.attention.scores.score import Cosine, Dot, DotLike, ScaledDot, Score

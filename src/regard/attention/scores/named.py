@@ -1,8 +1,12 @@
-"""Scores by name."""
+"""Scores by name, and a soft bound on any of them."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from regard.attention.names import not_callable, unknown
 from regard.attention.scores.parametric import Additive, General, Heads
@@ -32,7 +36,8 @@ def as_score(score: ScoreLike, d_query: int | str = "…", d_key: int | str = "�
         return score
     if score in PLAIN:
         return PLAIN[score]()
-    _check(score)
+    if score not in OWNING:
+        raise unknown("score", score, (*PLAIN, *OWNING))
     built = "General" if score == "general" else "Additive"
     hidden = "" if score == "general" else ", d_hidden=…"
     raise ValueError(
@@ -65,6 +70,39 @@ def build(
     return Additive(d_query, d_key, d_hidden or d_query, heads=heads)
 
 
-def _check(name: str) -> None:
-    if name not in (*PLAIN, *OWNING):
-        raise unknown("score", name, (*PLAIN, *OWNING))
+class SoftCap(nn.Module):
+    """A score kept between -cap and cap: cap * tanh(score / cap).
+
+    Source: Gemma Team 2024, arXiv 2408.00118, section 2.
+
+    Args:
+        score: the score to bound, or the name of one without parameters.
+        cap: the bound, above 0.
+
+    Example:
+        >>> import torch
+        >>> from regard.attention.scores import Dot
+        >>> SoftCap(Dot(), 2.0)(torch.tensor([[100.0]]), torch.tensor([[100.0]]))
+        tensor([[2.]])
+    """
+
+    def __init__(self, score: ScoreLike, cap: float) -> None:
+        super().__init__()
+        if isinstance(cap, Tensor):
+            raise TypeError(
+                "cap is a tensor: pass a number; for one that is learned,"
+                " score=lambda query, key: cap * torch.tanh(score(query, key) / cap)"
+            )
+        if not cap > 0:
+            raise ValueError(f"cap is {cap}: pass a bound above 0")
+        self.score, self.cap = as_score(score), float(cap)
+
+    def forward(
+        self,
+        query: Float[Tensor, "*#batch queries d_query"],
+        key: Float[Tensor, "*#batch keys d_key"],
+    ) -> Float[Tensor, "... queries keys"]:
+        return self.cap * torch.tanh(self.score(query, key) / self.cap)
+
+    def extra_repr(self) -> str:
+        return f"score={self.score}, cap={self.cap}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.scores.cap import SoftCap
+from regard.attention.scores.named import SoftCap
 from regard.attention.scores.parametric import Additive, General, check_width, project
 from regard.attention.scores.score import Cosine, Dot, DotLike, ScaledDot, Score, unit
 from regard.attention.shapes import check_widths
