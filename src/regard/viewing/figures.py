@@ -32,7 +32,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 2
     """
     ending = format_of(path)
     content = render(figure, ending, dots_per_inch=dots_per_inch)
-    lacking = "" if ending == "svg" else missing(figure)
+    lacking = "" if ending == "svg" else fonts.missing(figure)
     if lacking:
         warnings.warn(f"{os.fspath(path)}: {lacking}", UserWarning, stacklevel=2)
     return files.write(path, content)
@@ -75,13 +75,6 @@ def render(figure: Figure, ending: str, *, dots_per_inch: int = 200) -> bytes:
             bbox_inches=None,
         )
     return content.getvalue()
-
-
-def missing(figure: Figure) -> str:
-    """A message about the characters of a figure that no installed font has; "" if there are none."""
-    from matplotlib.text import Text
-
-    return fonts.missing(each.get_text() for each in figure.findobj(Text))
 
 
 @contextmanager

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FIRST = "DejaVu Sans"  # comes with matplotlib
 _PREFERRED = (
@@ -40,17 +43,20 @@ def families(text: str) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def missing(texts: Iterable[str]) -> str:
-    """A message about the characters that no installed font has; "" if there are none."""
-    lacking = {
-        character: None for text in texts for character in text if ord(character) in _lacking(text)
-    }
-    if not lacking:
+def missing(figure: Figure) -> str:
+    """A message about the characters of a figure that no installed font has; "" if there are none."""
+    from matplotlib.text import Text
+
+    texts = [each.get_text() for each in figure.findobj(Text)]
+    lacking = [
+        character for text in texts for character in text if ord(character) in _lacking(text)
+    ]
+    named = [f"{each} (U+{ord(each):04X})" for each in dict.fromkeys(lacking)]
+    if not named:
         return ""
-    named = ", ".join(f"{each} (U+{ord(each):04X})" for each in list(lacking)[:_NAMED])
-    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return (
-        f"no installed font has {named}{more}: they are drawn as boxes;"
+        f"no installed font has {', '.join(named[:_NAMED])}{more}: they are drawn as boxes;"
         " install a font that has them, such as Noto Sans CJK or Noto Emoji, or write an .svg"
     )
 

@@ -64,12 +64,11 @@ def _panel(
     edges = np.arange(bins + 1) * width + 0.5
     inks = (palette.accent, colours.hexadecimal(palette.shade(0.65)))
     for (side, lengths), ink in zip(pair.items(), inks, strict=False):
-        shares = np.zeros(bins)
-        for length, count in lengths.items():
-            shares[min(max(length - 1, 0) // width, bins - 1)] += count
-        total = shares.sum()
-        axes.stairs(100 * shares / max(total, 1), edges, color=ink, linewidth=1.4, label=side)
-        axes.stairs(100 * shares / max(total, 1), edges, color=ink, fill=True, alpha=0.12)
+        counts = np.array(list(lengths.values()))
+        places = np.clip(list(lengths), 1, bins * width)
+        shares = 100 * np.histogram(places, edges, weights=counts / max(counts.sum(), 1))[0]
+        axes.stairs(shares, edges, color=ink, linewidth=1.4, label=side)
+        axes.stairs(shares, edges, color=ink, fill=True, alpha=0.12)
     sentences = max((sum(lengths.values()) for lengths in pair.values()), default=0)
     plain_axes(axes, palette, f"{label(name, _LONGEST_NAME)}: {sentences:,} pairs")
     axes.set_xlim(0.5, edges[-1])
@@ -80,9 +79,6 @@ def _panel(
 
 def _share(lengths: Mapping[int, int], part: float) -> int:
     """The smallest length that at least this part of the sentences does not exceed."""
-    wanted, seen = part * sum(lengths.values()), 0
-    for length in sorted(lengths):
-        seen += lengths[length]
-        if seen >= wanted:
-            return length
-    return 1
+    ordered = sorted(lengths)
+    seen = np.cumsum([lengths[length] for length in ordered])
+    return ordered[int(np.searchsorted(seen, part * seen[-1]))]

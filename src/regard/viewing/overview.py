@@ -127,27 +127,25 @@ def plot(
 
 @dataclass(frozen=True)
 class _Side:
-    """The ticks of an axis: positions if they are consecutive, else a label for each."""
+    """The ticks of an axis: from `first` where positions are consecutive, else a label for each."""
 
     first: int
     count: int
-    marks: list[str] | None
-    words: bool
+    marks: list[str] | None = None
 
     @classmethod
     def of(cls, kind: str, window: Tensor, own: Tensor, words: Sequence[str] | None) -> _Side:
         """For the queries or keys of a window: indices in the look, positions, and words if given."""
         count = max(1, len(window))
         if words is not None:
-            named = list(words)
-            if len(window) and int(window.max()) >= len(named):
+            if len(window) and int(window.max()) >= len(words):
                 raise ShapeError(
-                    f"{len(named)} words for the {kind} axis: pass one for each {kind}"
+                    f"{len(words)} words for the {kind} axis: pass one for each {kind}"
                 )
-            return cls(0, count, [canvas.label(named[place]) for place in window.tolist()], True)
+            return cls(0, count, [canvas.label(words[place]) for place in window.tolist()])
         if bool((own.diff() == 1).all()):
-            return cls(int(own[0]) if len(own) else 0, count, None, False)
-        return cls(0, count, [str(place) for place in own.tolist()], False)
+            return cls(int(own[0]) if len(own) else 0, count)
+        return cls(0, count, [str(place) for place in own.tolist()])
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -156,23 +154,18 @@ class _Side:
 
     @property
     def inches(self) -> float:
-        return max(SIDE, WORD * min(self.count, MOST_WORDS)) if self.words else SIDE
+        return SIDE if self.marks is None else max(SIDE, WORD * min(self.count, MOST_WORDS))
 
     def mark(self, axis: Axis, palette: colours.Theme, rotation: int = 0) -> None:
         """Set the ticks, at whole positions or at words."""
         from matplotlib.ticker import MaxNLocator
 
-        if self.words and self.marks is not None:
+        if self.marks is not None:
             canvas.write_words(
                 axis, self.marks, self.inches, 7, palette, 0, palette.faint, rotation=rotation
             )
             return
-        axis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
-        axis.set_major_formatter(self._named)
-
-    def _named(self, tick: float, _: object = None) -> str:
-        place = round(tick)
-        inside = place == tick and self.first <= place < self.first + self.count
-        if not inside:
-            return ""
-        return str(place) if self.marks is None else self.marks[place]
+        low, high = self.ends
+        ticks = MaxNLocator(6, integer=True, min_n_ticks=1).tick_values(low, high)
+        inside = [int(tick) for tick in ticks if low < tick < high]
+        axis.set_ticks(inside, [str(tick) for tick in inside])

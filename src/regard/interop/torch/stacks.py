@@ -13,7 +13,21 @@ from regard.translation.models.transformer import TransformerEncoded
 from regard.translation.models.transformer.layers import Watched
 
 
-class _Stack(nn.Module):
+class _Watched(nn.Module):
+    """A module whose `forward` takes a `Watched` by this name and stores its looks there."""
+
+    def looks(self, *inputs: Tensor | None) -> Looks:
+        """The look of every layer by its name, "encoder.0.self", "decoder.0.cross" and so on.
+
+        Args:
+            inputs: those of `forward`.
+        """
+        watched = Watched()
+        self(*inputs, watched=watched)
+        return watched.looks
+
+
+class _Stack(_Watched):
     """Layers one after the other, and a norm at the end where there is one."""
 
     def __init__(self, layers: Iterable[nn.Module], norm: nn.Module | None = None) -> None:
@@ -40,13 +54,6 @@ class EncoderStack(_Stack):
         """The states; ``mask`` says what may be read, ``(batch, 1, source)`` for padding."""
         return self._run(x, mask, watched)
 
-    def looks(
-        self, x: Float[Tensor, "batch source width"], mask: Bool[Tensor, "..."] | None = None
-    ) -> Looks:
-        """Every layer's look at itself, "encoder.0.self" and so on."""
-        self(x, mask, watched := Watched())
-        return watched.looks
-
 
 class DecoderStack(_Stack):
     """Decoder layers, each causal in what it wrote, and a norm at the end where there is one."""
@@ -61,18 +68,8 @@ class DecoderStack(_Stack):
         """The states of the decoder; ``readable`` marks the encoder states that may be read."""
         return self._run(x, TransformerEncoded(states, readable), watched)
 
-    def looks(
-        self,
-        x: Float[Tensor, "batch target width"],
-        states: Float[Tensor, "batch source width"],
-        readable: Bool[Tensor, "batch 1 source"] | None = None,
-    ) -> Looks:
-        """Every layer's looks, "decoder.0.self", "decoder.0.cross" and so on."""
-        self(x, states, readable, watched := Watched())
-        return watched.looks
 
-
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(_Watched):
     """An encoder, and a decoder that reads it."""
 
     def __init__(self, encoder: EncoderStack, decoder: DecoderStack) -> None:
@@ -90,13 +87,3 @@ class EncoderDecoder(nn.Module):
         states = self.encoder(source, readable, watched)
         output: Tensor = self.decoder(target, states, readable, watched)
         return output
-
-    def looks(
-        self,
-        source: Float[Tensor, "batch source width"],
-        target: Float[Tensor, "batch target width"],
-        readable: Bool[Tensor, "batch 1 source"] | None = None,
-    ) -> Looks:
-        """Every look of encoder and decoder."""
-        self(source, target, readable, watched := Watched())
-        return watched.looks
