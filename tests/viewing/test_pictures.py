@@ -42,7 +42,7 @@ def test_the_strongest_cell_is_where_the_weight_is_largest(
     weights = np.zeros(size)
     weights[1, 5] = 1.0
     alignment = Alignment(weights, [""] * size[0], [""] * size[1])
-    figure = pictures.heat_map(alignment, theme, numbers=False)
+    figure = pictures.heat_map(alignment, theme)
     axes, picture = figure.axes[0], _pixels(figure)
     height, width = picture.shape
     box = axes.get_position()
@@ -102,7 +102,6 @@ def test_numbers_are_percent_and_only_of_shares() -> None:
     shares = Alignment([[0.62, 0.09]], ["a"], ["x", "y"])
     assert "62" in _texts(pictures.heat_map(shares))
     assert "9" not in _texts(pictures.heat_map(shares))
-    assert "62" not in _texts(pictures.heat_map(shares, numbers=False))
     scores = _texts(pictures.heat_map(Alignment([[6.0, -2.0]], ["a"], ["x", "y"])))
     assert "600" not in scores
     assert {"10", "-2"} <= set(scores)

@@ -58,17 +58,16 @@ _ALONE = _Sizes(0.40, 11.0, 11.0, 0.1, 24.0, (6.0, 10.0), 24)
 _MANY = _Sizes(0.18, 2.3, 16.0, 0.09, 30.0, (5.5, 7.5), 14)
 
 
-def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True) -> Figure:
+def heat_map(alignment: Alignment, theme: str = "light") -> Figure:
     """Draw an alignment as a matplotlib figure; `figures.save` writes it to a file.
 
     Long sentences get smaller cells, as long as words can be read. Then the figure grows up to 24
     inches. For longer sentences some words are left out. The colour scale ends at a round number.
-    Masked cells are hatched.
+    Masked cells are hatched. Weights of 10% and more are written into the cells, in percent, if there is room.
 
     Args:
         alignment: the weights to draw.
         theme: "light" or "dark".
-        numbers: write weights of 10% and more into the cells, in percent, if there is room.
 
     Raises:
         ValueError: there is no such theme.
@@ -76,7 +75,7 @@ def heat_map(alignment: Alignment, theme: str = "light", *, numbers: bool = True
     palette = colours.theme(theme)
     with figures.quiet():
         figure = _draw({(0, 0): alignment}, [""], [""], _ALONE, palette, alignment.title)
-        if numbers and max(alignment.weights.shape) <= _MOST_NUMBERED:
+        if max(alignment.weights.shape) <= _MOST_NUMBERED:
             _write_numbers(figure.axes[0], alignment, palette)
     return figure
 

@@ -7,14 +7,13 @@ a tied output layer is divided by the root of the model's width, so the weight o
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -156,16 +155,6 @@ class T5Configuration(HuggingFaceConfiguration):
         ]
 
 
-class T5Tokenizer(NumberedTokenizer):
-    """A sentencepiece model, and an optional prefix that names the task."""
-
-    def prefixed(self, text: str) -> Self:
-        """The same tokenizer with a prefix before each text, such as "translate English to German:"."""
-        other = copy.copy(self)
-        other.prefix = tuple(self._numbered(text))
-        return other
-
-
 @dataclass(frozen=True)
 class T5Run(HuggingFaceRun):
     """A folder of T5ForConditionalGeneration.save_pretrained, with its tokenizer's spiece.model."""
@@ -179,7 +168,7 @@ class T5Run(HuggingFaceRun):
         return cls(folder, found.for_run(found.settings("three_way"), joint=True), found)
 
     def tokenizers(self) -> Tokenizers:
-        both = T5Tokenizer.read(self.file(_PIECES), self.words[0])
+        both = NumberedTokenizer.read(self.file(_PIECES), self.words[0])
         return Tokenizers(both, both)
 
     def directed(self, tokenizers: Tokenizers, to: str | None) -> Tokenizers:
@@ -193,7 +182,7 @@ class T5Run(HuggingFaceRun):
             return tokenizers
         known = prefixes(self.words[0].names, self.found.task_specific_params)
         source = tokenizers.source
-        if to not in known or not isinstance(source, T5Tokenizer):
+        if to not in known or not isinstance(source, NumberedTokenizer):
             raise ConfigurationError(
                 f"--to {to}: {self.folder} names {_listed(list(known), to)}: leave it out, and begin each "
                 "text with the words that the model was trained with"

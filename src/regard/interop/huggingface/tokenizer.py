@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,35 +51,30 @@ class VocabularyMap:
         Raises:
             ModelError: an id is not below `size` or occurs twice, or special ids are equal.
         """
-        try:
-            return cls._of(table, size, found, unknown)
-        except ValueError as fault:
-            raise ModelError(f"{path}: {fault}") from None
 
-    @classmethod
-    def _of(
-        cls, table: dict[str, int], size: int, found: HuggingFaceConfiguration, unknown: str
-    ) -> VocabularyMap:
+        def fault(why: str) -> ModelError:
+            return ModelError(f"{path}: {why}")
+
         pad, start, end = found.pad_token_id, found.decoder_start_token_id, found.eos_token_id
         named: dict[int, str] = {}
         for name, id in table.items():
             if type(id) is not int:
-                raise ValueError(f"{short(name)} has no whole number as its id")
+                raise fault(f"{short(name)} has no whole number as its id")
             if not 0 <= id < size:
-                raise ValueError(
+                raise fault(
                     f"{short(name)} has the id {short(id)}, the embedding has rows 0 to {size - 1}"
                 )
             if id in named:
-                raise ValueError(f"{short(name)} and {short(named[id])} have the same id, {id}")
+                raise fault(f"{short(name)} and {short(named[id])} have the same id, {id}")
             named[id] = name
         if unknown not in table:
-            raise ValueError(f"it has no {unknown}")
+            raise fault(f"it has no {unknown}")
         for what, id in (("pad", pad), ("decoder_start", start), ("eos", end)):
             if not 0 <= id < size:
-                raise ValueError(f"{what}_token_id is {id}, the embedding has rows 0 to {size - 1}")
+                raise fault(f"{what}_token_id is {id}, the embedding has rows 0 to {size - 1}")
         others = [pad, table[unknown], end]
         if len(set(others)) < 3:
-            raise ValueError("padding, unknown and end must be three ids")
+            raise fault("padding, unknown and end must be three ids")
         special = [pad, table[unknown], start, end]
         rows = [*special, *(id for id in range(size) if id not in special)]
         names = [named.get(id, f"<{id}>") for id in rows]
@@ -86,14 +82,12 @@ class VocabularyMap:
         if copied:
             free = [name for name in ("<s>", "<start>", "<regard:start>") if name not in names]
             if not free:
-                raise ValueError(
+                raise fault(
                     "<s>, <start> and <regard:start> are pieces: our begin piece needs one of these names"
                 )
             names[BOS] = free[0]
         if len(set(names)) < len(names):
-            raise ValueError(
-                "a piece has a name such as <17>, which stands for an id without a piece"
-            )
+            raise fault("a piece has a name such as <17>, which stands for an id without a piece")
         ids = {names[id]: id for id, row in enumerate(rows) if id > EOS and row in named}
         return cls(rows, names, ids, copied)
 
@@ -129,6 +123,12 @@ class NumberedTokenizer(Tokenizer):
         """The ids of a text after the prefix, without begin and end; none for an empty text."""
         ids = self._numbered(text)
         return [*self.prefix, *ids] if ids else ids
+
+    def prefixed(self, text: str) -> Self:
+        """The same tokenizer with a prefix before each text, such as "translate English to German:"."""
+        other = copy.copy(self)
+        other.prefix = tuple(self._numbered(text))
+        return other
 
     def _numbered(self, text: str) -> list[int]:
         return [self._ids.get(piece, UNK) for piece in self._cut(normalise(text))]

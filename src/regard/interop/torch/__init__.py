@@ -1,19 +1,13 @@
 """Conversion of torch's attention and Transformer layers to ours and back; the outputs stay the same."""
 
-from regard.interop.torch.attention import (
-    attention_from_torch,
-    attention_to_torch,
-    masks_from_torch,
-)
+from regard.interop.torch.attention import masks_from_torch
 from regard.interop.torch.convert import from_torch, to_torch
 from regard.interop.torch.stacks import DecoderStack, EncoderDecoder, EncoderStack
 
 __all__ = [
     "DecoderStack",
-    "EncoderStack",
     "EncoderDecoder",
-    "attention_from_torch",
-    "attention_to_torch",
+    "EncoderStack",
     "from_torch",
     "masks_from_torch",
     "to_torch",

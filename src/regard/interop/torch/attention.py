@@ -14,26 +14,7 @@ _PARTS = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
 
 @torch.no_grad()
 def attention_from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
-    """Our module with copies of the weights of torch's.
-
-    Ours takes ``(batch, length, width)`` whatever ``batch_first`` says, and masks with True = may be read (see
-    `masks_from_torch`). A row with nothing to read gives zero, and NaN there.
-
-    Args:
-        theirs: with any ``kdim``, ``vdim`` and ``bias``.
-
-    Returns:
-        A module of the same type, device, dropout and mode.
-
-    Raises:
-        ValueError: If it was made with ``add_bias_kv`` or ``add_zero_attn``.
-
-    Example:
-        >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True)
-        >>> x = torch.ones(1, 3, 8)
-        >>> bool(torch.allclose(attention_from_torch(theirs)(x), theirs(x, x, x)[0], atol=1e-6))
-        True
-    """
+    """Our module with copies of the weights of torch's: see `from_torch`."""
     if theirs.bias_k is not None or theirs.bias_v is not None:
         raise ValueError(
             "made with add_bias_kv: it reads a key and a value of its own beside those it is given, ours reads "
@@ -63,11 +44,7 @@ def attention_from_torch(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
 
 @torch.no_grad()
 def attention_to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
-    """torch's module, ``batch_first``, with copies of the weights of ours.
-
-    Raises:
-        ValueError: If ours has a score, a normaliser, a merge or widths that torch's has not.
-    """
+    """torch's module with copies of the weights of ours: see `to_torch`."""
     check_plain(ours, "torch's")
     widths = (ours.heads * ours.d_head, ours.heads * ours.d_head_value, ours.d_output)
     if ours.group > 1:

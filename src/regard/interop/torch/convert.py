@@ -51,11 +51,19 @@ def from_torch(theirs: nn.Module) -> Any:
     =============================  ==============================================
 
     In evaluation they answer the same. In training torch also drops weights of attention and inner activations of
-    the feed-forward layer, which our layers do not.
+    the feed-forward layer, which our layers do not. Ours take ``(batch, length, width)`` whatever ``batch_first``
+    says, and masks with True = may be read (see `masks_from_torch`). A row with nothing to read gives zero, and NaN
+    there.
 
     Raises:
         TypeError: If the module is none of these.
-        ValueError: If ours has no counterpart of one of its parts.
+        ValueError: If ours has no counterpart of one of its parts, such as ``add_bias_kv`` or ``add_zero_attn``.
+
+    Example:
+        >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True)
+        >>> x = torch.ones(1, 3, 8)
+        >>> bool(torch.allclose(from_torch(theirs)(x), theirs(x, x, x)[0], atol=1e-6))
+        True
     """
     if isinstance(theirs, nn.MultiheadAttention):
         return attention_from_torch(theirs)
