@@ -12,13 +12,7 @@ from pathlib import Path
 import torch
 
 from regard import files
-from regard.errors import (
-    ConfigurationError,
-    CorruptedError,
-    ModelError,
-    TrainingError,
-    raised_as,
-)
+from regard.errors import ConfigurationError, CorruptedError, ModelError, TrainingError, raised_as
 from regard.translation import checksums, settings, weights
 from regard.translation.checksums import SUMS
 from regard.translation.folders import new_folder

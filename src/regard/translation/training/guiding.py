@@ -88,7 +88,9 @@ class Guide:
         words = torch.zeros(
             len(target), int(targets.max()) + 2, int(sources.max()) + 2, dtype=torch.bool
         )
-        row, link = self._of(batch.rows)
+        numbers = self._numbers.take(batch.rows)
+        row = torch.from_numpy(np.repeat(np.arange(len(batch.rows)), numbers.lengths))
+        link = torch.from_numpy(self._links[numbers.items]).long()
         # A tokenizer may drop a word, such as a byte order mark. Then pieces cannot be assigned: the pair is skipped.
         begun = torch.stack([sources.amax(-1), targets.amax(-1)], -1).cpu() + 1
         agreed = (begun == torch.from_numpy(self._words[batch.rows])).all(-1)[row]
@@ -98,12 +100,6 @@ class Guide:
         here = torch.arange(len(target))[:, None, None]
         found = words[here, targets.cpu()[:, :, None], sources.cpu()[:, None, :]]
         return found.to(target.device)
-
-    def _of(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """The links of some pairs, and the position in `rows` of the pair of each link."""
-        numbers = self._numbers.take(rows)
-        row = np.repeat(np.arange(len(rows)), numbers.lengths)
-        return torch.from_numpy(row), torch.from_numpy(self._links[numbers.items]).long()
 
 
 def words_of(text: str, marks: bool) -> list[str]:

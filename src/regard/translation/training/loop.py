@@ -41,12 +41,7 @@ class Trainer:
     """
 
     def __init__(
-        self,
-        run: Run,
-        tokenizers: Tokenizers,
-        data: Data,
-        observer: Observer,
-        processes: Processes,
+        self, run: Run, tokenizers: Tokenizers, data: Data, observer: Observer, processes: Processes
     ) -> None:
         self.run, self.observer, self.processes = run, observer, processes
         self.configuration = configuration = run.configuration
@@ -201,15 +196,14 @@ class Trainer:
 
     def _begin(self) -> SlowWatch:
         """Shard the model, if it is to be, and choose the arithmetic."""
-        settings, progress = self.settings, self.progress
         if self._sharded:
             from regard.translation.training.sharding import ShardedLearner  # loads much of torch
 
             if not isinstance(self._learner, ShardedLearner):
                 self._learner = ShardedLearner(self._learner)
-        choice = tuning.settle(progress, settings, self._learner, self.epochs, self.observer)
+        choice = tuning.settle(self.progress, self._learner, self.epochs, self.observer)
         self._learner.model.train()
-        return SlowWatch(choice, progress.measured)
+        return SlowWatch(choice, self.progress.measured)
 
     def _reports(self) -> Reports:
         first, step = self.processes.first, self.progress.step

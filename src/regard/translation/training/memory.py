@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from regard.errors import TrainingError
-from regard.translation.text.batches import Batch
 
 # mallopt(3): parameters of the GNU C library.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
@@ -68,15 +67,6 @@ def told(doing: str, lower: str) -> Iterator[None]:
         if not ran_out(fault):
             raise
         raise TrainingError(f"out of memory {doing}: lower {lower}") from None
-
-
-def on_batch(batch: Batch, step: int) -> AbstractContextManager[None]:
-    """`told` for work on a batch."""
-    return told(
-        f"on a batch of {batch.source.shape[0]} sentences, {batch.source.shape[1]} source and "
-        f"{batch.target_in.shape[1]} target positions (step {step}, rows {some(batch.rows)})",
-        "training.batch_tokens or data.longest",
-    )
 
 
 def some(rows: NDArray[np.int64]) -> str:

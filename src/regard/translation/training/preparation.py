@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from regard.errors import ConfigurationError, TrainingError
-from regard.translation import settings
+from regard.errors import CheckpointError, ConfigurationError, TrainingError
+from regard.translation import settings, weights
+from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run
-from regard.translation.runs.layout import checkpoint_name
+from regard.translation.runs.layout import MODEL, checkpoint_name
 from regard.translation.settings import Configuration
-from regard.translation.training import checkpoints, finetuning, pretrained
+from regard.translation.training import checkpoints, pretrained
 from regard.translation.training.data import (
     check_sums,
     file_sums,
@@ -22,6 +23,9 @@ from regard.translation.training.data import (
 from regard.translation.training.loop import Trainer
 from regard.translation.training.processes import Processes
 from regard.translation.training.reporting import Observer
+
+# These keys change no shape of a weight.
+_FREE = {"dropout", "scheduled_sampling", "longest"}
 
 
 def prepare(
@@ -58,7 +62,7 @@ def prepare(
             raise ConfigurationError(
                 "--from and [pretrained]: both set the embeddings: give one of them"
             )
-        configuration = finetuning.fitted(configuration, start)
+        configuration = _fitted(configuration, start)
     run = Run(folder, configuration)
     sums = file_sums(configuration.data, data) if processes.first else {}
     found = read_data(configuration.data, data, configuration.seed)
@@ -72,7 +76,7 @@ def prepare(
     found = short_enough(found, tokenizers, configuration.data.longest, observer)
     trainer = Trainer(run, tokenizers, found, observer, processes)
     if start is not None:
-        finetuning.copy_weights(start, trainer.model)
+        _copy_weights(start, trainer.model)
     elif vectors is not None:
         pretrained.set_embeddings(trainer.model, vectors, tokenizers, found.train, data, observer)
     if processes.first:
@@ -114,3 +118,49 @@ def prepare_resumed(
     if trainer.resume():
         observer.note(f"resumed at step {trainer.progress.step}")
     return trainer
+
+
+def _fitted(configuration: Configuration, start: Run) -> Configuration:
+    """A configuration with the tokenizers of the run that it starts from.
+
+    Raises:
+        ConfigurationError: its model has another shape, or its corpora have tags that the tokenizers lack.
+    """
+    old, new = start.configuration.model.model_dump(), configuration.model.model_dump()
+    # Learned positions are weights; sinusoidal ones may be of any number.
+    free = _FREE - ({"longest"} if old.get("positions") == "learned" else set())
+    # Two kinds of models have different keys: the message names the kinds only.
+    keys = sorted(old.keys() & new.keys() - free) if old["kind"] == new["kind"] else ["kind"]
+    changed = [f"model.{k} = {new[k]!r}, there {old[k]!r}" for k in keys if old[k] != new[k]]
+    if changed:
+        raise ConfigurationError(
+            f"--from {start.folder}: the model must have the shape of the one it starts from: "
+            + "; ".join(changed)
+        )
+    tokenizer = start.configuration.tokenizer.model_copy(
+        update={"sampling": configuration.tokenizer.sampling}
+    )
+    if tokenizer.sampling and tokenizer.kind != "unigram":
+        raise ConfigurationError(
+            f"--from {start.folder}: its tokenizer is BPE, which "
+            f"cannot sample segmentations (tokenizer.sampling = {tokenizer.sampling}): set it to 0"
+        )
+    known = start.tokenizers().source.tags
+    missing = [tag for tag in configuration.data.tags if tag not in known]
+    if missing:
+        raise ConfigurationError(
+            f"--from {start.folder}: its tokenizer has no tag {', '.join(missing)} (it has "
+            f"{', '.join(known) or 'none'}): train from the start, or leave the tags out"
+        )
+    return configuration.model_copy(update={"tokenizer": tokenizer})
+
+
+def _copy_weights(start: Run, model: TranslationModel) -> None:
+    """Copy the published weights of a run. Raises `ModelError` if it has no published model, or a broken one."""
+    path = start.folder / MODEL
+    if not path.is_file():
+        raise CheckpointError(
+            f"{start.folder}: has no {MODEL} to start from: finish its training first"
+        )
+    published = start.model(start.tokenizers())
+    weights.load_into(model, weights.unique(published), path)

@@ -113,9 +113,15 @@ class Learner:
         """Add up the gradients of the loss per token of the whole batch; this process's share of that loss."""
         device, total = self.processes.device, 0.0
         for part in parts:
-            with memory.on_batch(part.batch, number), products(precision):
+            batch = part.batch
+            doing = (
+                f"on a batch of {len(batch.rows)} sentences, {batch.source.shape[1]} source and "
+                f"{batch.target_in.shape[1]} target positions (step {number}, rows {memory.some(batch.rows)})"
+            )
+            lower = "training.batch_tokens or data.longest"
+            with memory.told(doing, lower), products(precision):
                 with arithmetic(precision, device):
-                    loss = self.objective(part.batch.to(device)) / tokens
+                    loss = self.objective(batch.to(device)) / tokens
                 if part.idle:
                     loss = loss * 0
                 loss.backward()

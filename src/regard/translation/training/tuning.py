@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import torch
 
-from regard.translation.settings import TrainingSettings
 from regard.translation.training.epochs import Epochs, Part
 from regard.translation.training.progress import Progress
 from regard.translation.training.reporting import Observer
@@ -45,15 +44,9 @@ class Setting(NamedTuple):
 SIMPLEST = Setting("float32", 1)
 
 
-def settle(
-    progress: Progress,
-    settings: TrainingSettings,
-    learner: Learner,
-    epochs: Epochs,
-    observer: Observer,
-) -> Setting:
+def settle(progress: Progress, learner: Learner, epochs: Epochs, observer: Observer) -> Setting:
     """Choose precision and threads; keep them in `progress`, and set torch's threads."""
-    processes = learner.processes
+    processes, settings = learner.processes, learner.settings
     most = int(processes.numbers([torch.get_num_threads()])[0])
     if progress.precision:
         before = Setting(progress.precision, progress.threads or settings.threads or most)

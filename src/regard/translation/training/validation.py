@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
 
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.engines import SearchEngine, choose, evaluating
+from regard.translation.engines import choose, evaluating
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
 from regard.translation.settings import TrainingSettings
-from regard.translation.text.batches import Batch, collate, plan
+from regard.translation.text.batches import collate, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Ragged
-from regard.translation.training.loss import smoothed_cross_entropy
+from regard.translation.training.loss import Objective
 from regard.translation.training.reporting import Quality, Sample
 
 _BATCH_TOKENS = 4096
@@ -31,11 +30,7 @@ class Validation:
     """Validates on a fixed random sample of the validation set."""
 
     def __init__(
-        self,
-        pairs: Sequence[Pair],
-        tokenizers: Tokenizers,
-        settings: TrainingSettings,
-        seed: int,
+        self, pairs: Sequence[Pair], tokenizers: Tokenizers, settings: TrainingSettings, seed: int
     ) -> None:
         random = np.random.default_rng([seed, 0x7A11D])
         rows = np.sort(random.permutation(len(pairs))[: settings.validate_sentences or len(pairs)])
@@ -69,15 +64,17 @@ class Validation:
         total, tokens = 0.0, 0
         texts: dict[int, str] = {}
         with evaluating(model):
-            engine = choose(model)
+            engine, loss = choose(model), Objective(model, smoothing=0.0)
             for rows in self._batches:
                 if should_stop():
                     raise Stopped
                 batch = collate(self._source, self._target, rows).to(device)
-                total += _loss(model, batch)
+                total += float(loss(batch))
                 tokens += batch.target_tokens
-                for row, hypothesis in zip(rows, _translated(engine, batch), strict=True):
-                    texts[int(row)] = self._tokenizers.target.decode(hypothesis)
+                given = model, batch.source, batch.source_lengths
+                found = translate_batch(*given, _GREEDY, engine=engine)
+                for row, hypotheses in zip(rows, found, strict=True):
+                    texts[int(row)] = self._tokenizers.target.decode(hypotheses[0].tokens)
         scores = measure(
             [texts[i] for i in range(len(self._pairs))],
             [pair.target for pair in self._pairs],
@@ -92,18 +89,3 @@ class Validation:
                 Sample(self._pairs[i].source, self._pairs[i].target, texts[i]) for i in self._shown
             ),
         )
-
-
-def _loss(model: TranslationModel, batch: Batch) -> float:
-    """The cross-entropy of a batch in nats, summed over its target tokens."""
-    hidden = model.hidden(batch.source, batch.source_lengths, batch.target_in)
-    place = torch.arange(hidden.shape[1], device=hidden.device)
-    real = place < batch.target_lengths[:, None]
-    return float(smoothed_cross_entropy(model.logits(hidden[real]), batch.target_out[real]))
-
-
-def _translated(engine: SearchEngine, batch: Batch) -> list[Sequence[int]]:
-    """The greedy translation of each source of a batch, as ids."""
-    given = engine.model, batch.source, batch.source_lengths
-    found = translate_batch(*given, _GREEDY, engine=engine)
-    return [hypotheses[0].tokens for hypotheses in found]
