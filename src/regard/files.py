@@ -178,20 +178,34 @@ def locked(path: Path) -> Iterator[Lock]:
         HeldError: another process holds it.
         OSError: it cannot be written or locked.
     """
-    lock = _take(path)
-    try:
-        with suppress(OSError):  # a full disk: the lock holds without the process id
-            os.ftruncate(lock.handle, 0)
-            # From the second byte on: on Windows no other process can read the locked first byte.
-            os.lseek(lock.handle, 0, os.SEEK_SET)
-            os.write(lock.handle, b"\n%d" % os.getpid())
-        yield lock
-    finally:
-        # Removed while it is held, so that no process locks a file that is then removed. Windows needs it closed first.
-        removed = not lock.held() or _removed(path)
-        os.close(lock.handle)
-        if not removed:
-            _removed(path)
+    from filelock import lock_descriptor  # slow to import
+
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    while True:
+        lock = Lock(path, os.open(path, flags, 0o644))
+        ours = False
+        try:
+            if not lock_descriptor(lock.handle, blocking=False):
+                os.lseek(lock.handle, 1, os.SEEK_SET)
+                holder = os.read(lock.handle, 32).decode("ascii", "replace").strip()
+                raise HeldError(holder or "unknown")
+            ours = (
+                lock.held()
+            )  # otherwise its last holder has just removed the file: make a new one
+            if ours:
+                with suppress(OSError):  # a full disk: the lock holds without the process id
+                    os.ftruncate(lock.handle, 0)
+                    # From the second byte on: on Windows no other process can read the locked first byte.
+                    os.lseek(lock.handle, 0, os.SEEK_SET)
+                    os.write(lock.handle, b"\n%d" % os.getpid())
+                yield lock
+                return
+        finally:
+            # Removed while it is held, so that no process locks a removed file. Windows needs it closed first.
+            removed = not (ours and lock.held()) or _removed(path)
+            os.close(lock.handle)
+            if not removed:
+                _removed(path)
 
 
 @contextmanager
@@ -222,26 +236,6 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
                 shutil.rmtree(unfinished, ignore_errors=True)
     except HeldError as fault:
         raise OSError(EBUSY, f"process {fault.holder} is making it", str(path)) from None
-
-
-def _take(path: Path) -> Lock:
-    """An open file that this process has locked and that is still at `path`."""
-    from filelock import lock_descriptor  # slow to import
-
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    while True:
-        lock = Lock(path, os.open(path, flags, 0o644))
-        try:
-            if not lock_descriptor(lock.handle, blocking=False):
-                os.lseek(lock.handle, 1, os.SEEK_SET)
-                holder = os.read(lock.handle, 32).decode("ascii", "replace").strip()
-                raise HeldError(holder or "unknown")
-            if lock.held():
-                return lock
-        except BaseException:
-            os.close(lock.handle)
-            raise
-        os.close(lock.handle)  # its last holder has just removed the file: make a new one
 
 
 def _removed(path: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
@@ -75,15 +75,11 @@ class CorpusSettings(Settings):
         return " and ".join(self.names)
 
 
-def _form(files: Any) -> str:
-    return "several" if isinstance(files, list | tuple) else "one"
-
-
 # A table, or an array of tables.
 Corpora = Annotated[
     Annotated[CorpusSettings, Tag("one")]
     | Annotated[tuple[CorpusSettings, ...], Field(strict=False), Tag("several")],
-    Discriminator(_form),
+    Discriminator(lambda files: "several" if isinstance(files, list | tuple) else "one"),
 ]
 
 

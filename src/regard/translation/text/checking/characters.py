@@ -30,6 +30,8 @@ def troubles(text: str) -> Iterator[tuple[str, int]]:
     >>> list(troubles("cafÃ©"))[0][0] == MOJIBAKE
     True
     """
+    if text.isascii() and text.isprintable():
+        return
     for kind, pattern in _ODD.items():
         if match := pattern.search(text):
             yield kind, match.start()

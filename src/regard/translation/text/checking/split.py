@@ -147,26 +147,23 @@ def _lines(path: Path, findings: Findings, forms: set[str], broken: set[Path]) -
     try:
         with opened(path) as file:
             for number, raw in enumerate(raw_lines(file, str(path)), start=1):
+                where = f"{path}:{number}"
                 if number == 1 and raw.startswith(BOM):
-                    findings.add("warning", f"{characters.BOM} at the start", f"{path}:1:1")
+                    findings.add("warning", f"{characters.BOM} at the start", f"{where}:1")
                     raw = raw.removeprefix(BOM)
-                yield _decoded(raw, f"{path}:{number}", findings, forms)
+                try:
+                    text = raw.removesuffix(b"\n").removesuffix(b"\r").decode()
+                except UnicodeDecodeError as fault:
+                    findings.add("error", "not UTF-8", f"{where}:{fault.start + 1}")
+                    yield _UNREAD
+                    continue
+                for kind, place in characters.troubles(text):
+                    if kind == characters.NOT_NFC:
+                        forms.add("decomposed")
+                    findings.add("warning", kind, f"{where}:{len(text[:place].encode()) + 1}")
+                if not unicodedata.is_normalized("NFD", text):
+                    forms.add("composed")
+                yield text
     except DataError as fault:
         findings.add("error", str(fault))
         broken.add(path)
-
-
-def _decoded(raw: bytes, where: str, findings: Findings, forms: set[str]) -> str:
-    try:
-        text = raw.removesuffix(b"\n").removesuffix(b"\r").decode()
-    except UnicodeDecodeError as fault:
-        findings.add("error", "not UTF-8", f"{where}:{fault.start + 1}")
-        return _UNREAD
-    if not text.isascii() or not text.isprintable():
-        for kind, place in characters.troubles(text):
-            if kind == characters.NOT_NFC:
-                forms.add("decomposed")
-            findings.add("warning", kind, f"{where}:{len(text[:place].encode()) + 1}")
-        if not unicodedata.is_normalized("NFD", text):
-            forms.add("composed")
-    return text
