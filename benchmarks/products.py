@@ -29,8 +29,8 @@ WEIGHTS = 20_000_000
 
 
 @njit(nogil=True, error_model="numpy")
-def multiply(x, rows, depth, weights, width, numbers, factors, spare, out):  # type: ignore[no-untyped-def]
-    products.multiply(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
+def multiply(x, rows, depth, weights, width, numbers, factors, tile, out):  # type: ignore[no-untyped-def]
+    products.multiply(x, rows, depth, weights, 0, width, numbers, factors, tile, out)
 
 
 def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[], Any]]]:
@@ -38,7 +38,7 @@ def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[],
     torch.manual_seed(0)
     count = max(1, WEIGHTS // (depth * width))
     weights = [torch.randn(width, depth) for _ in range(count)]
-    x, out, spare = torch.randn(rows, depth), np.zeros(rows * width, np.float32), room(1024)
+    x, out, tile = torch.randn(rows, depth), np.zeros(rows * width, np.float32), room(1024)
     flat, numbers, factors = x.flatten().numpy(), np.zeros(rows * depth, np.uint8), room(rows)
     panels = [products.packed(weight).numpy() for weight in weights]
     bits = [products.packed_rounded(weight).numpy() for weight in weights]
@@ -51,10 +51,10 @@ def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[],
     halves, half = [weight.bfloat16() for weight in weights], x.bfloat16()
 
     def ours(weight: Any) -> None:
-        multiply(flat, rows, depth, weight, width, None, None, spare, out)
+        multiply(flat, rows, depth, weight, width, None, None, tile, out)
 
     def ours_rounded(weight: Any) -> None:
-        multiply(flat, rows, depth, weight, width, numbers, factors, spare, out)
+        multiply(flat, rows, depth, weight, width, numbers, factors, tile, out)
 
     return count, {
         "regard, float32": lambda: [ours(each) for each in panels],

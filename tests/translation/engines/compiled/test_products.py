@@ -15,17 +15,17 @@ from regard.translation.engines.compiled import products
 
 
 @njit(error_model="numpy")
-def multiply(x, rows, depth, weights, width, numbers, factors, spare, out):
-    products.multiply(x, rows, depth, weights, 0, width, numbers, factors, spare, out)
+def multiply(x, rows, depth, weights, width, numbers, factors, tile, out):
+    products.multiply(x, rows, depth, weights, 0, width, numbers, factors, tile, out)
 
 
 def product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     (rows, depth), width = x.shape, len(weight)
     numbers = np.zeros(rows * -(-depth // products.FOUR) * products.FOUR, np.uint8)
     factors, out = np.zeros(rows, np.float32), np.full(rows * width, 7, np.float32)
-    spare = np.zeros(products.ROWS * products.COLUMNS, np.float32)
+    tile = np.zeros(products.ROWS * products.COLUMNS, np.float32)
     given = x.flatten().numpy(), rows, depth, products.packed_rounded(weight).numpy(), width
-    multiply(*given, numbers, factors, spare, out)
+    multiply(*given, numbers, factors, tile, out)
     return torch.from_numpy(out).view(rows, width)
 
 
@@ -46,11 +46,11 @@ def test_each_way_to_add_four_products_is_exact(way, rows, monkeypatch):
         pytest.skip("this processor has no instruction for it")
     for name, flag in (("vnni", "VNNI"), ("pairs", "PAIRS")):
         monkeypatch.setattr(products, flag, way == name)
-    tile = products._tile(products._WHOLE, products._add_bytes)
+    sum_tile = products._tile(products._WHOLE, products._add_bytes)
 
     @njit(error_model="numpy")
     def multiply_tile(weights, x, groups, out):
-        tile(rows, weights, 0, x, 0, groups, out, 0, products.COLUMNS)
+        sum_tile(rows, weights, x, 0, groups, out, products.COLUMNS)
 
     generator = torch.Generator().manual_seed(rows)
     x = torch.randint(0, 256, (rows, 40), generator=generator, dtype=torch.uint8)

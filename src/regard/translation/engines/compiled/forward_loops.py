@@ -51,7 +51,7 @@ class Workspace(NamedTuple):
     reading: Any
     out: Any
     inner: Any
-    spare: Any  # a tile of a product
+    tile: Any  # a tile of a product
     scores: Any  # heads x positions
     rounded: Any  # bytes of the rows of a product; None where products are of float32
     factors: Any  # of those rows

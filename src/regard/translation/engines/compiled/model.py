@@ -80,7 +80,7 @@ class CompiledModel:
             reading=numbers(rows * self.width),
             out=numbers(rows * self.width),
             inner=numbers(rows * self.shape.inner),
-            spare=numbers(products.ROWS * products.COLUMNS),
+            tile=numbers(products.ROWS * products.COLUMNS),
             scores=numbers(self.heads, positions),
             rounded=numbers(rows * groups).view(np.uint8) if self.rounded else None,
             factors=numbers(rows) if self.rounded else None,

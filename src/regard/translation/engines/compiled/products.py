@@ -83,38 +83,28 @@ def _index(number: int) -> Any:
 
 
 def _tile(lane: Any, add_products: AddProducts) -> Any:
-    """Tiles of 1 to `ROWS` rows, as an intrinsic. Arrays are flat; `at`, `of` and `to` are places in lanes."""
+    """Tiles of 1 to `ROWS` rows, as an intrinsic. Arrays are flat; x is read from lane `of` on."""
 
     def typed(
-        context: Any,
-        rows: Any,
-        weights: Any,
-        at: Any,
-        x: Any,
-        of: Any,
-        depth: Any,
-        out: Any,
-        to: Any,
-        step: Any,
+        context: Any, rows: Any, weights: Any, x: Any, of: Any, depth: Any, out: Any, step: Any
     ) -> Any:
         n = types.int64
-        return types.none(n, weights, n, x, n, n, out, n, n), lower
+        return types.none(n, weights, x, n, n, out, n), lower
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def start(array: int, place: int) -> Any:
+        def lanes_of(array: int) -> Any:
             given = context.make_array(signature.args[array])(context, builder, arguments[array])
-            return builder.gep(builder.bitcast(given.data, lane.as_pointer()), [arguments[place]])
+            return builder.bitcast(given.data, lane.as_pointer())
 
-        weights, x, out = start(1, 2), start(3, 4), start(6, 7)
+        weights, x, out = lanes_of(1), builder.gep(lanes_of(2), [arguments[3]]), lanes_of(5)
         after = builder.append_basic_block("after")
         choice = builder.switch(arguments[0], after)
         for rows in range(1, ROWS + 1):
             case = builder.append_basic_block(f"rows{rows}")
             choice.add_case(_index(rows), case)
             builder.position_at_end(case)
-            _sum_rows(
-                builder, rows, lane, add_products, weights, x, arguments[5], out, arguments[8]
-            )
+            given = weights, x, arguments[4], out, arguments[6]
+            _sum_rows(builder, rows, lane, add_products, *given)
             builder.branch(after)
         builder.position_at_end(after)
         return context.get_dummy_value()
@@ -225,23 +215,22 @@ def _add_pairs(builder: Any, sums: Any, x: Any, weights: Any) -> Any:
     return sums
 
 
-def _product_of(tile: Any) -> Any:
+def _product_of(sum_tile: Any) -> Any:
     @inner
     def in_tiles(
-        x: Any, rows: Any, depth: Any, weights: Any, at: Any, width: Any, spare: Any, out: Any
+        x: Any, rows: Any, depth: Any, weights: Any, at: Any, width: Any, tile: Any, out: Any
     ) -> None:
         for panel in range((width + COLUMNS - 1) // COLUMNS):
-            place, first = at + panel * depth * COLUMNS, panel * COLUMNS
+            first, own = panel * COLUMNS, weights[at + panel * depth * COLUMNS :]
             for r in range(0, rows, ROWS):
                 n = min(ROWS, rows - r)
                 if first + COLUMNS <= width:
-                    to = r * width + first
-                    tile(n, weights, place, x, r * depth, depth, out, to, width)
+                    sum_tile(n, own, x, r * depth, depth, out[r * width + first :], width)
                     continue
-                tile(n, weights, place, x, r * depth, depth, spare, 0, COLUMNS)
+                sum_tile(n, own, x, r * depth, depth, tile, COLUMNS)
                 for i in range(n):
                     for c in range(width - first):
-                        out[(r + i) * width + first + c] = spare[i * COLUMNS + c]
+                        out[(r + i) * width + first + c] = tile[i * COLUMNS + c]
 
     return in_tiles
 
@@ -302,21 +291,21 @@ def multiply(
     width: Any,
     rounded: Any,
     factors: Any,
-    spare: Any,
+    tile: Any,
     out: Any,
 ) -> None:
     """out = x W^T, of rows side by side.
 
     Args:
         rounded, factors: buffers for rounded rows and their factors; None for weights of float32.
-        spare: a buffer for a tile.
+        tile: a buffer for a tile.
     """
     if rounded is None:  # numba compiles one of the two
-        _of_numbers(x, rows, depth, weights, at, width, spare, out)
+        _of_numbers(x, rows, depth, weights, at, width, tile, out)
     else:
         groups, panels = (depth + FOUR - 1) // FOUR, (width + COLUMNS - 1) // COLUMNS
         _round_rows(x, rows, depth, groups, rounded, factors)
-        _of_bytes(rounded, rows, groups, weights, at, width, spare, out)
+        _of_bytes(rounded, rows, groups, weights, at, width, tile, out)
         by = at + panels * groups * COLUMNS
         less = by + panels * COLUMNS
         for r in range(rows):
@@ -329,5 +318,5 @@ def product(
     x: Any, rows: Any, depth: Any, weights: Any, at: Any, width: Any, workspace: Any, out: Any
 ) -> None:
     """`multiply` with the buffers of a `forward_loops.Workspace`."""
-    rounded, factors, spare = workspace.rounded, workspace.factors, workspace.spare
-    multiply(x, rows, depth, weights, at, width, rounded, factors, spare, out)
+    rounded, factors, tile = workspace.rounded, workspace.factors, workspace.tile
+    multiply(x, rows, depth, weights, at, width, rounded, factors, tile, out)

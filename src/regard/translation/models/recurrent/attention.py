@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,25 +69,7 @@ def _select(layers: tuple[CellState, ...], rows: Tensor) -> tuple[CellState, ...
     return tuple(tuple(part[rows] for part in layer) for layer in layers)
 
 
-class CrossAttention(nn.Module, ABC):
-    """From queries of the decoder to blends of the encoder's states."""
-
-    @abstractmethod
-    def keys(self, states: States) -> Tensor | HeadMemory:
-        """The keys of a `Source`, computed once a sentence."""
-
-    @abstractmethod
-    def forward(
-        self, query: Float[Tensor, "batch queries d_query"], source: Source
-    ) -> Float[Tensor, "batch queries d_memory"]:
-        """The context of each query."""
-
-    @abstractmethod
-    def look(self, query: Float[Tensor, "batch queries d_query"], source: Source) -> Look:
-        """The weights of the contexts, over (batch, heads, queries, source)."""
-
-
-class OneAttention(CrossAttention):
+class OneAttention(nn.Module):
     """``c = sum_j a_j h_j``, ``a = softmax(score(s, h))`` (arXiv 1409.0473, equations 5 and 6)."""
 
     def __init__(self, score: Score) -> None:
@@ -96,14 +77,19 @@ class OneAttention(CrossAttention):
         self.score = score
 
     def keys(self, states: States) -> Tensor:
+        """The keys of a `Source`, computed once a sentence."""
         _, keys = prepare(self.score, states)
         return keys
 
-    def forward(self, query: Tensor, source: Source) -> Tensor:
+    def forward(
+        self, query: Float[Tensor, "batch queries d_query"], source: Source
+    ) -> Float[Tensor, "batch queries d_memory"]:
+        """The context of each query."""
         score, mask = self._score(source), source.readable
         return attend(query, source.keys, source.states, score=score, mask=mask)
 
-    def look(self, query: Tensor, source: Source) -> Look:
+    def look(self, query: Float[Tensor, "batch queries d_query"], source: Source) -> Look:
+        """The weights of the contexts, over (batch, heads, queries, source)."""
         mask = None if source.readable is None else source.readable[:, None]
         return look(query[:, None], source.keys[:, None], score=self._score(source), mask=mask)
 
@@ -112,7 +98,7 @@ class OneAttention(CrossAttention):
         return prepare(self.score, source.states[:0])[0]
 
 
-class HeadsAttention(CrossAttention):
+class HeadsAttention(nn.Module):
     """A `MultiHeadAttention` in the place of the papers' one (arXiv 1706.03762, section 3.2.2)."""
 
     def __init__(self, heads: MultiHeadAttention) -> None:
@@ -128,6 +114,10 @@ class HeadsAttention(CrossAttention):
 
     def look(self, query: Tensor, source: Source) -> Look:
         return self.heads.read(query, memory=source.keys, mask=source.readable)[1]
+
+
+# From queries of the decoder to blends of the encoder's states.
+CrossAttention = OneAttention | HeadsAttention
 
 
 def new_attention(settings: RecurrentSettings) -> CrossAttention:
