@@ -66,20 +66,11 @@ def attention_cost(
     Attention Is All You Need (arXiv 1706.03762, section 3.2.2 and table 1).
 
     Args:
-        d_query: Width of the queries; the widths below are filled in as `MultiHeadAttention` does.
-        heads: Number of heads.
+        d_query, heads, d_key, d_value, d_head, d_head_value, d_output, merge, bias, key_heads,
+            qk_norm: Those of `MultiHeadAttention`, with its defaults.
         queries: Number of queries.
         keys: Number of keys; as many as queries by default.
         batch: Number of sequences.
-        d_key: Width of the keys.
-        d_value: Width of the values.
-        d_head: Width of one head's queries and keys.
-        d_head_value: Width of one head's values.
-        d_output: Width of the output.
-        merge: ``"concat"`` or ``"sum"``.
-        bias: Whether the projections have biases.
-        key_heads: Number of heads of keys and values; as many as heads by default.
-        qk_norm: ``"layer"`` or ``"rms"`` where queries and keys are normalised.
         score: A score's name: ``"scaled_dot"``, ``"general"``, ``"additive"`` and the others.
         d_hidden: Hidden width of the additive score; ``d_head`` by default.
         score_per_head: Whether every head has parameters of its own for the score, as in a

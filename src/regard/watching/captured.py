@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention.attend import look
 from regard.attention.kernels.request import Request
 from regard.attention.looks import Look
-from regard.attention.looks.entries import Change, ChangedMask, ChangedScore, merge
+from regard.attention.looks.entries import ChangedMask, ChangedScore, merge
 from regard.attention.masks import MaskLike, as_mask
 from regard.attention.masks.mask import pick
 from regard.attention.masks.positions import Band
@@ -177,7 +177,7 @@ class CapturedCall:
         elif mask is not None and not isinstance(mask, Band):
             front, (queries, keys) = self.shape[:-2], self.shape[-2:]
             frame = Frame(front, queries, keys, self.query.device)
-            mask = ChangedMask(as_mask(mask), frame, Change(front, front, some))
+            mask = ChangedMask(as_mask(mask), frame, some)
         choose = getattr(self.normaliser, "of_heads", None)
         return replace(
             self,

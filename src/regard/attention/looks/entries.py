@@ -33,27 +33,6 @@ Entry = int | slice
 Owner = TypeVar("Owner", Additive, General)
 
 
-@dataclass(frozen=True)
-class Change:
-    """A change of the batch axes of every part: `of` gets them all, in front of its own axes.
-
-    Args:
-        before: the batch axes of the look.
-        after: the batch axes of the changed look.
-        of: the change of a tensor; an axis of size 1 stands for all entries.
-    """
-
-    before: Shape
-    after: Shape
-    of: Callable[[Tensor], Tensor]
-
-    def __call__(self, part: Tensor, own: int = 2) -> Tensor:
-        """A part with `own` axes of its own. Without others it is the same for all entries."""
-        if part.ndim == own:
-            return part
-        return self.of(part[(None,) * (len(self.before) + own - part.ndim)])
-
-
 def selection(wanted: Any, shape: Shape) -> tuple[Entry, ...]:
     """An index of a look of this shape as a whole number or a slice for each batch axis.
 
@@ -64,20 +43,21 @@ def selection(wanted: Any, shape: Shape) -> tuple[Entry, ...]:
     """
     batch = shape[:-2]
     parts = list(wanted) if isinstance(wanted, tuple) else [wanted]
-    dots = [place for place, part in enumerate(parts) if part is Ellipsis]
-    if len(dots) > 1:
+    dots = sum(part is Ellipsis for part in parts)
+    missing = len(batch) - (len(parts) - dots)
+    if dots > 1:
         raise IndexError("a look's index has more than one ...: leave out all but one")
-    if len(parts) - len(dots) > len(batch):
+    if missing < 0:
         raise ShapeError(
             f"a look of shape {list(shape)} has {len(batch)} batch axes, got"
-            f" {len(parts) - len(dots)} indices: queries and keys are chosen by"
+            f" {len(parts) - dots} indices: queries and keys are chosen by"
             " weights(rows=…, columns=…)"
         )
-    at = dots[0] if dots else len(parts)
-    missing = len(batch) - (len(parts) - len(dots))
-    parts[at : at + len(dots)] = [slice(None)] * missing
+    whole = [slice(None)] * missing
+    at = next((n for n, part in enumerate(parts) if part is Ellipsis), len(parts))
+    axes = [*parts[:at], *whole, *parts[at + 1 :]]
     return tuple(
-        _entry(part, axis, size) for axis, (part, size) in enumerate(zip(parts, batch, strict=True))
+        _entry(part, axis, size) for axis, (part, size) in enumerate(zip(axes, batch, strict=True))
     )
 
 
@@ -117,7 +97,7 @@ def select(request: Request, batch: Shape, entries: tuple[Entry, ...]) -> Reques
         for entry, size in zip(entries, batch, strict=True)
         if isinstance(entry, slice)
     )
-    return changed(request, Change(batch, after, of))
+    return changed(request, of, batch, after)
 
 
 def merge(request: Request, batch: Shape) -> Request:
@@ -129,14 +109,22 @@ def merge(request: Request, batch: Shape) -> Request:
             part = part.expand(*part.shape[: rank - 2], outer, inner, *part.shape[rank:])
         return part.flatten(rank - 2, rank - 1)
 
-    return changed(request, Change(batch, (*batch[:-2], outer * inner), of))
+    return changed(request, of, batch, (*batch[:-2], outer * inner))
 
 
-def changed(request: Request, change: Change) -> Request:
-    """The request with every part changed.
+def changed(
+    request: Request, of: Callable[[Tensor], Tensor], before: Shape, after: Shape
+) -> Request:
+    """The request with the batch axes of every part changed from `before` to `after`.
 
-    A score of the caller's may depend on all batch entries, so it is computed for all of them.
+    `of` gets a part with all batch axes; one of size 1 stands for all entries. A score of the
+    caller's may depend on all batch entries, so it is computed for all of them.
     """
+
+    def change(part: Tensor, own: int = 2) -> Tensor:
+        """A part with `own` axes of its own. Without others it is the same for all entries."""
+        return part if part.ndim == own else of(part[(None,) * (len(before) + own - part.ndim)])
+
     query, key = request.query, request.key
     score = with_parameters(request.score, change)
     if score is None:
@@ -155,7 +143,7 @@ def changed(request: Request, change: Change) -> Request:
         score=score,
         bias=None if request.bias is None else change(request.bias),
         mask=mask,
-        frame=request.frame._replace(batch=change.after),
+        frame=request.frame._replace(batch=after),
         _readable=None,
     )
 
@@ -209,7 +197,7 @@ class ChangedScore:
     """The scores of all batch entries, changed."""
 
     score: Score
-    change: Change
+    change: Callable[[Tensor], Tensor]
 
     def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
         return self.change(self.score(query, key))
@@ -221,7 +209,7 @@ class ChangedMask(Mask):
 
     mask: Mask
     before: Frame
-    change: Change
+    change: Callable[[Tensor], Tensor]
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         return self.change(self.mask.window(rows, columns, self.before))

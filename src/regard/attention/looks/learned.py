@@ -6,8 +6,7 @@ any score, mask, bias and normaliser; gradients can be differentiated again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,70 +16,74 @@ from torch.utils.checkpoint import checkpoint
 
 from regard.loops.availability import transformed
 
-Part = Callable[[slice, Tensor], Tensor]  # a strip: which of the rows asked for, their positions
+Part = Callable[[slice, Tensor], Tensor]  # of a strip: which of the rows asked for, their positions
+Strips = list[tuple[slice, Tensor]]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """An answer in two forms.
+def answer(
+    part: Part,
+    whole: Callable[[], Tensor],
+    strips: Strips,
+    leaves: list[Tensor] | None,
+    *,
+    summed: bool,
+    told: Callable[[slice], None],
+) -> Tensor:
+    """An answer with its gradient.
 
     Args:
-        whole: all of it, streamed without gradients.
         part: the answer for one strip of rows, in operations that can be differentiated.
-        strips: the strips of rows, anew at each call.
+        whole: all of it, streamed without gradients.
+        strips: the strips of rows.
+        leaves: the tensors that get a gradient; None where they are not known.
         summed: whether the parts are summed, not laid side by side along the last axis.
         told: called after every strip, where the whole is not streamed.
     """
-
-    whole: Callable[[], Tensor]
-    part: Part
-    strips: Callable[[], Iterator[tuple[slice, Tensor]]]
-    summed: bool = False
-    told: Callable[[slice], None] = lambda at: None
-
-
-def answer(asked: Answer, leaves: list[Tensor] | None) -> Tensor:
-    """The answer, with its gradient for these leaves; None where they are not known."""
     recorded = transformed()  # transforms follow the operations themselves
     if leaves is not None and not recorded:
-        found: Tensor = _Again.apply(asked, *leaves)  # type: ignore[no-untyped-call]
+        found: Tensor = _Again.apply(part, whole, strips, summed, *leaves)  # type: ignore[no-untyped-call]
         return found
-    again = partial(checkpoint, asked.part, use_reentrant=False, preserve_rng_state=False)
+    again = partial(checkpoint, part, use_reentrant=False, preserve_rng_state=False)
     parts = []
-    for at, strip in asked.strips():
-        parts.append(asked.part(at, strip) if recorded else again(at, strip))
-        asked.told(at)
-    return torch.stack(parts).sum(0) if asked.summed else torch.cat(parts, -1)
+    for at, strip in strips:
+        parts.append(part(at, strip) if recorded else again(at, strip))
+        told(at)
+    return torch.stack(parts).sum(0) if summed else torch.cat(parts, -1)
 
 
 class _Again(torch.autograd.Function):
     """Forward by the stream; backward a strip at a time, which is computed again and let go."""
 
     @staticmethod
-    def forward(ctx: Any, asked: Answer, *leaves: Tensor) -> Tensor:
-        ctx.asked = asked
+    def forward(
+        ctx: Any,
+        part: Part,
+        whole: Callable[[], Tensor],
+        strips: Strips,
+        summed: bool,
+        *leaves: Tensor,
+    ) -> Tensor:
+        ctx.part, ctx.strips, ctx.summed = part, strips, summed
         ctx.save_for_backward(*leaves)
-        return asked.whole()
+        return whole()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        asked, (gradient,), again = ctx.asked, gradients, torch.is_grad_enabled()
-        wanted = [
-            leaf for leaf, n in zip(ctx.saved_tensors, ctx.needs_input_grad[1:], strict=True) if n
-        ]
+        (gradient,), again, needed = gradients, torch.is_grad_enabled(), ctx.needs_input_grad[4:]
+        wanted = [leaf for leaf, n in zip(ctx.saved_tensors, needed, strict=True) if n]
         totals = [torch.zeros_like(leaf) for leaf in wanted]
-        for at, strip in asked.strips():
+        for at, strip in ctx.strips:
             with torch.enable_grad():
-                part = asked.part(at, strip)
+                part = ctx.part(at, strip)
             if not part.requires_grad:
                 continue
-            share = gradient if asked.summed else gradient[..., at]
+            share = gradient if ctx.summed else gradient[..., at]
             found = torch.autograd.grad(part, wanted, share, allow_unused=True, create_graph=again)
             for i, own in enumerate(found):
                 if own is not None:
                     totals[i] = totals[i] + own if again else totals[i].add_(own)
         each = iter(totals)
-        return None, *(next(each) if n else None for n in ctx.needs_input_grad[1:])
+        return None, None, None, None, *(next(each) if n else None for n in needed)
 
 
 def unique(tensors: list[Tensor]) -> list[Tensor]:

@@ -175,13 +175,12 @@ class Weights:
     ) -> Tensor:
         """An answer with its gradient, for these rows and their weights."""
 
-        def strips() -> Iterator[tuple[slice, Tensor]]:
-            own = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
-            pairs = prod(self.shape[:-2]) * self.shape[-1] * self._cost()
-            start = 0
-            for strip in own.split(max(1, BLOCK // max(1, pairs))):
-                yield slice(start, start + len(strip)), strip
-                start += len(strip)
+        own = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
+        pairs = prod(self.shape[:-2]) * self.shape[-1] * self._cost()
+        strips: learned.Strips = []
+        for strip in own.split(max(1, BLOCK // max(1, pairs))):
+            start = strips[-1][0].stop if strips else 0
+            strips.append((slice(start, start + len(strip)), strip))
 
         def told(at: slice) -> None:
             if progress:
@@ -190,18 +189,14 @@ class Weights:
         leaves = self._leaves()
         if leaves is not None and weights is not None:
             leaves = learned.unique([*leaves, weights])
-        return learned.answer(learned.Answer(whole, part, strips, summed, told), leaves)
+        return learned.answer(part, whole, strips, leaves, summed=summed, told=told)
 
 
 class ZeroedWeights(Weights):
     """Weights with zeros in place of NaN and infinity, for gradients.
 
     A row that may read such a key, or whose query holds such a number, keeps what the numbers
-    came to, and gives no gradient.
-
-    Args:
-        given: With the numbers as they are.
-        found: Its request with zeros.
+    came to (`given`), and gives no gradient.
     """
 
     def __init__(self, given: Weights, found: Zeroed) -> None:
