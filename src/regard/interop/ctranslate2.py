@@ -20,8 +20,8 @@ from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias, sinusoidal
 from regard.errors import ConfigurationError, ModelError
 from regard.translation import checksums
-from regard.translation.folders import new_folder
 from regard.translation.models.transformer import DecoderLayer, Transformer, TransformerSettings
+from regard.translation.runs.layout import new_folder
 from regard.translation.settings import SearchSettings
 from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from regard.translation.translator import Translator

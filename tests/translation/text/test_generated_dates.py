@@ -8,7 +8,7 @@ import re
 import pytest
 
 from regard.translation.text.generated import dates, generate
-from regard.translation.text.generated.calendars import CALENDARS
+from regard.translation.text.generated.dates import CALENDARS
 
 PAIRS = generate("dates", seed=11, count=6000)
 # The beginnings of month names that tell them apart in all six languages at once.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from regard.errors import CorruptedError
+from regard import files
+from regard.errors import CorruptedError, ModelError, raised_as
 from regard.translation import checksums
 from regard.translation.checksums import SUMS
 from regard.translation.text.tokenizer import Tokenizer
@@ -94,3 +97,21 @@ class Tokenizers:
         named = dict(zip(tokenizer_files(self.joint), models, strict=False))
         unseen = json.dumps(sorted(self.unseen), ensure_ascii=False) + "\n"
         return {**named, UNSEEN: unseen.encode()}
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into, which is put at `path` when the block ends without a fault.
+
+    Raises:
+        ModelError: there is something at `path`, or nothing can be written there.
+    """
+    if os.path.lexists(path):
+        raise ModelError(f"{path}: is there already: choose another name, or remove it first")
+    with raised_as(ModelError, f"{path}: cannot be written"):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise ModelError(f"{path}: cannot be written: {path.parent} is no folder") from None
+        with files.new_folder(path) as unfinished:
+            yield unfinished

@@ -15,7 +15,6 @@ from regard import files
 from regard.errors import ConfigurationError, CorruptedError, ModelError, TrainingError, raised_as
 from regard.translation import checksums, settings, weights
 from regard.translation.checksums import SUMS
-from regard.translation.folders import new_folder
 from regard.translation.models.building import SkipInitialisation, build
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs.layout import (
@@ -29,6 +28,7 @@ from regard.translation.runs.layout import (
     Tokenizers,
     checkpoint_sums,
     folder_sums,
+    new_folder,
     tokenizer_files,
 )
 from regard.translation.settings import Configuration

@@ -5,8 +5,7 @@ from regard.translation.settings.data import CorpusSettings, DataSettings
 from regard.translation.settings.reading import LARGEST_FILE, decode, parse, read
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.search import Search, SearchSettings
-from regard.translation.settings.tokenizer import TokenizerSettings
-from regard.translation.settings.training import GuideSettings, TrainingSettings
+from regard.translation.settings.training import GuideSettings, TokenizerSettings, TrainingSettings
 from regard.translation.settings.transformer import TransformerSettings
 from regard.translation.settings.writing import differences, dump
 

@@ -11,10 +11,10 @@ from regard.translation.settings.base import Settings
 from regard.translation.settings.data import CorpusSettings, DataSettings, GeneratedSettings
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.search import SearchSettings
-from regard.translation.settings.tokenizer import TokenizerSettings
 from regard.translation.settings.training import (
     GuideSettings,
     PretrainedSettings,
+    TokenizerSettings,
     TrainingSettings,
 )
 from regard.translation.settings.transformer import TransformerSettings

@@ -12,14 +12,129 @@ from __future__ import annotations
 
 import datetime
 import random
+from collections.abc import Callable
+from typing import NamedTuple
 
 from regard.translation.text.corpora import Pair
-from regard.translation.text.generated.calendars import CALENDARS, Calendar
 
 FIRST = datetime.date(1900, 1, 1)
 LAST = datetime.date(2099, 12, 31)
 # As the language writes it, mostly; then as hurried people do.
 _CASES = (str, str, str, str, str.lower, str.upper)
+
+
+class Calendar(NamedTuple):
+    """One language's names and ways of writing a date.
+
+    Args:
+        language: ISO 639-1 code.
+        months: the twelve months, January first.
+        short_months: their abbreviations.
+        weekdays: the seven days, Monday first.
+        ordinal: the day of the month as the language writes it before a month's name.
+        formats: templates over {weekday} {day} {day2} {ordinal} {month} {short} {number} {number2}
+            {year} {year2}; `day2`, `number2` and `year2` have two digits.
+    """
+
+    language: str
+    months: list[str]
+    short_months: list[str]
+    weekdays: list[str]
+    ordinal: Callable[[int], str]
+    formats: list[str]
+
+
+def _english(day: int) -> str:
+    ending = "th" if day in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
+    return f"{day}{ending}"
+
+
+def _first(word: str) -> Callable[[int], str]:
+    """The Romance habit: the first of a month is an ordinal, the other days are plain numbers."""
+    return lambda day: word if day == 1 else str(day)
+
+
+CALENDARS = (
+    Calendar(
+        "en",
+        "January February March April May June July August September October November December".split(),
+        "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(),
+        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split(),
+        _english,
+        (
+            "{month} {day}, {year} | {month} {ordinal}, {year} | {day} {month} {year} | "
+            "the {ordinal} of {month} {year} | {weekday}, {month} {day}, {year} | "
+            "{weekday} {day} {month} {year} | {weekday} the {ordinal} of {month}, {year} | "
+            "{short} {day}, {year} | {day} {short} {year2} | {number}/{day}/{year} | "
+            "{number2}/{day2}/{year2}"
+        ).split(" | "),
+    ),
+    Calendar(
+        "es",
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre".split(),
+        "ene feb mar abr may jun jul ago sept oct nov dic".split(),
+        "lunes martes miércoles jueves viernes sábado domingo".split(),
+        _first("1.º"),
+        (
+            "{ordinal} de {month} de {year} | el {day} de {month} de {year} | "
+            "{day} de {month} del {year} | {weekday} {day} de {month} de {year} | "
+            "{weekday}, {ordinal} de {month} de {year} | {day} {short} {year} | "
+            "{day} {short} {year2} | {day}/{number}/{year} | {day2}/{number2}/{year2} | "
+            "{day2}-{number2}-{year}"
+        ).split(" | "),
+    ),
+    Calendar(
+        "fr",
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre".split(),
+        "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.".split(),
+        "lundi mardi mercredi jeudi vendredi samedi dimanche".split(),
+        _first("1er"),
+        (
+            "{ordinal} {month} {year} | le {ordinal} {month} {year} | "
+            "{weekday} {ordinal} {month} {year} | le {weekday} {ordinal} {month} {year} | "
+            "{day} {short} {year} | {day} {short} {year2} | {day2}/{number2}/{year} | "
+            "{day2}/{number2}/{year2} | {day2}.{number2}.{year2}"
+        ).split(" | "),
+    ),
+    Calendar(
+        "de",
+        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember".split(),
+        "Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.".split(),
+        "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag".split(),
+        "{}.".format,
+        (
+            "{ordinal} {month} {year} | der {ordinal} {month} {year} | "
+            "am {ordinal} {month} {year} | {weekday}, {ordinal} {month} {year} | "
+            "{weekday}, den {ordinal} {month} {year} | {ordinal} {short} {year} | "
+            "{day2}.{number2}.{year} | {day}.{number}.{year} | {day}.{number}.{year2}"
+        ).split(" | "),
+    ),
+    Calendar(
+        "it",
+        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre".split(),
+        "gen feb mar apr mag giu lug ago set ott nov dic".split(),
+        "lunedì martedì mercoledì giovedì venerdì sabato domenica".split(),
+        _first("1º"),
+        (
+            "{ordinal} {month} {year} | {weekday} {ordinal} {month} {year} | "
+            "{weekday}, {day} {month} {year} | {day} {short} {year} | {day} {short} {year2} | "
+            "{day}/{number}/{year} | {day2}/{number2}/{year2} | {day}-{number}-{year}"
+        ).split(" | "),
+    ),
+    Calendar(
+        "pt",
+        "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro".split(),
+        "jan fev mar abr mai jun jul ago set out nov dez".split(),
+        "segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo".split(),
+        _first("1º"),
+        (
+            "{ordinal} de {month} de {year} | em {day} de {month} de {year} | "
+            "{weekday}, {ordinal} de {month} de {year} | {day} {short} {year} | "
+            "{day} de {short} de {year2} | {day2}/{number2}/{year} | {day2}-{number2}-{year2} | "
+            "{day2}.{number2}.{year}"
+        ).split(" | "),
+    ),
+)
 
 
 def draw(dice: random.Random) -> Pair:
