@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.kernels.request import Request, ask
-from regard.attention.kernels.serve import at_once, serve
+from regard.attention.kernels.serve import serve
 from regard.attention.kernels.zeroed import are_finite, is_checked
 from regard.attention.looks import Look
 from regard.attention.masks import MaskLike
@@ -68,10 +68,6 @@ def attend(
         >>> attend(torch.zeros(1, 2), key, value)
         tensor([[2.]])
     """
-    if score is None and bias is None and mask is None and normaliser is None and not dropout:
-        reading = at_once(query, key, value)
-        if reading is not None:
-            return reading
     request = ask(
         query,
         key,

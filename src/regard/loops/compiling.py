@@ -17,6 +17,7 @@ from numba.extending import intrinsic
 
 from regard.loops.cache import config, keep
 
+Decorator = Callable[[Callable[..., Any]], Any]
 njit: Any = numba.njit
 
 # A product and a sum may become one instruction; nothing else about rounding is given away.
@@ -38,42 +39,23 @@ def has(feature: str) -> bool:
     return bool(binding.get_host_cpu_features().get(feature, False))
 
 
-def inner(function: Callable[..., Any]) -> Any:
-    """Compile a part of a kernel, which Python cannot call."""
-    return _part(PLAIN)(function)
+def _part(flags: frozenset[str], **more: bool) -> Decorator:
+    """Compile a function that holds no interpreter lock and makes no arrays."""
+    more |= {"nogil": True, "no_cfunc_wrapper": True, "_nrt": False}
+    decorator: Decorator = njit(error_model="numpy", fastmath=set(flags), **more)
+    return decorator
 
 
-def inner_sum(function: Callable[..., Any]) -> Any:
-    """The same for a part that sums over lanes."""
-    return _part(SUMS)(function)
-
-
-def _part(flags: frozenset[str]) -> Any:
-    return njit(
-        nogil=True,
-        error_model="numpy",
-        fastmath=set(flags),
-        no_cpython_wrapper=True,
-        no_cfunc_wrapper=True,
-        _nrt=False,
-    )
-
-
-def written_out(function: Callable[..., Any]) -> Any:
-    """A part that is inlined into its callers, which shortens compilation."""
-    return njit(inline="always", _nrt=False)(function)
+# A part of a kernel, which Python cannot call; the same for a part that sums over lanes; and a part
+# that is inlined into its callers, which shortens compilation.
+inner = _part(PLAIN, no_cpython_wrapper=True)
+inner_sum = _part(SUMS, no_cpython_wrapper=True)
+written_out: Decorator = njit(inline="always", _nrt=False)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a kernel, and cache the machine code where the user may write."""
-    compile_ = njit(
-        nogil=True,
-        error_model="numpy",
-        fastmath=set(PLAIN),
-        no_cfunc_wrapper=True,
-        _nrt=False,
-    )
-    return keep(compile_(function))
+    return keep(_part(PLAIN)(function))
 
 
 def _advice(*attributes: str) -> Any:

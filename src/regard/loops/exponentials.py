@@ -15,7 +15,6 @@ from regard.loops.compiling import (
     double_of_bits,
     inner,
     single_of_bits,
-    written_out,
 )
 
 _F = np.float32
@@ -49,17 +48,19 @@ def _exponential32(x: Any) -> Any:
     return p * single_of_bits(np.int32(power))
 
 
-@written_out
-def _reduced64(x: Any) -> Any:
-    """n + MAGIC and f, where x = n ln 2 + f."""
+@inner
+def _exponential64(x: Any) -> Any:
+    x = LEAST64 if x < LEAST64 else x
+    x = MOST64 if x > MOST64 else x
     shifted = x * LOG2E64 + MAGIC64
     n = shifted - MAGIC64
-    return shifted, (x - n * HIGH64) - n * LOW64
-
-
-@written_out
-def _raised64(p: Any, f: Any, shifted: Any) -> Any:
-    """2^n (1 + f + f^2 / 2! + ... + f^6 / 6! + f^7 p): how each series ends."""
+    f = (x - n * HIGH64) - n * LOW64
+    p = f * D13 + D12
+    p = p * f + D11
+    p = p * f + D10
+    p = p * f + D9
+    p = p * f + D8
+    p = p * f + D7
     p = p * f + D6
     p = p * f + D5
     p = p * f + D4
@@ -68,42 +69,6 @@ def _raised64(p: Any, f: Any, shifted: Any) -> Any:
     p = (p * f + 1.0) * f + 1.0
     power = (bits_of_double(shifted) + np.int64(1023)) << np.int64(52)
     return p * double_of_bits(power)
-
-
-@inner
-def _exponential64(x: Any) -> Any:
-    x = LEAST64 if x < LEAST64 else x
-    x = MOST64 if x > MOST64 else x
-    shifted, f = _reduced64(x)
-    p = f * D13 + D12
-    p = p * f + D11
-    p = p * f + D10
-    p = p * f + D9
-    p = p * f + D8
-    p = p * f + D7
-    return _raised64(p, f, shifted)
-
-
-@inner
-def _rounded64(x: Any) -> Any:
-    """e^x in float64, within 3e-10: enough to be rounded once to float32."""
-    shifted, f = _reduced64(x)
-    return _raised64(f * D8 + D7, f, shifted)
-
-
-def exponential_for(row: Any, x: Any) -> Any:
-    """e^x of a float64 within reach, as exact as a row's numbers can hold."""
-    return np.exp(x)
-
-
-@overload(exponential_for, jit_options={"fastmath": {"contract"}})
-def _overload_for(row: Any, x: Any) -> Any:
-    compiled = _rounded64 if row.dtype == types.float32 else _exponential64
-
-    def chosen(row: Any, x: Any) -> Any:
-        return compiled(x)
-
-    return chosen
 
 
 def exponential(x: Any) -> Any:

@@ -40,9 +40,9 @@ class Vector(types.Type):
         return ir.VectorType(kind, self.count)
 
 
-def written(function: Callable[..., Any]) -> Any:
-    """An intrinsic. numba passes the first argument itself, which a type checker cannot know."""
-    return intrinsic(function)
+written: Callable[[Callable[..., Any]], Any] = (
+    intrinsic  # numba passes the first argument, which a type checker cannot know
+)
 
 
 @register_model(Vector)

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels.additive.cpu import Cpu
-from regard.attention.kernels.additive.triton import Triton
+from regard.attention.kernels.additive.cpu.kernel import Cpu
+from regard.attention.kernels.additive.triton.kernel import Triton
 from regard.attention.kernels.blocked import Blocked, is_large
-from regard.attention.kernels.kernel import Kernel
 from regard.attention.kernels.matmul import Matmul
 from regard.attention.kernels.reference import Reference
 from regard.attention.kernels.request import Request, ask
@@ -27,6 +27,19 @@ from regard.attention.scores import ScoreLike
 
 VARIABLE = "REGARD_KERNEL"
 SHORT = 128  # rows up to here are trained faster without fusing
+
+
+class Kernel(Protocol):
+    """A way to compute a reading."""
+
+    name: str
+
+    def supports(self, request: Request, value: Tensor) -> str | None:
+        """Why this kernel cannot serve the request, or None when it can."""
+
+    def attend(self, request: Request, value: Tensor) -> Tensor:
+        """The reading, (*batch, queries, d_value)."""
+
 
 REFERENCE, SDPA, MATMUL, BLOCKED, CPU = Reference(), Sdpa(), Matmul(), Blocked(), Cpu()
 TRITON = Triton()

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.biases import divided
-from regard.attention.kernels.mask_cache import cached
 from regard.attention.kernels.request import Request, name_of
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import DotLike
@@ -43,16 +42,9 @@ def factors(request: Request) -> tuple[Tensor, Tensor, float]:
     return query, key, scale / request.normaliser.temperature  # type: ignore[attr-defined]
 
 
-def readable(request: Request) -> Tensor | None:
-    """Which keys each query may read; None where every query may read all keys."""
-    if request.bias is not None:
-        return request.readable()
-    return cached(request.mask, request.frame, "readable", request.readable)
-
-
 def cut(request: Request, dtype: torch.dtype) -> Tensor | None:
     """Mask and bias as one tensor: booleans, True = may be read, or numbers to add to the scores."""
-    may = readable(request)
+    may = request.readable()
     if may is None or request.bias is None:
         return may
     return _shut(may, may, request, dtype)
@@ -63,7 +55,7 @@ def opened(request: Request, dtype: torch.dtype) -> Opened:
 
     Those are left open, so that nothing is divided by zero on their account.
     """
-    may = readable(request)
+    may = request.readable()
     if may is None:
         return None, None
     nothing = _blank_rows(may)
@@ -81,17 +73,11 @@ def _shut(may: Tensor, open_: Tensor, request: Request, dtype: torch.dtype) -> T
 
 def additive(request: Request, dtype: torch.dtype) -> Opened:
     """The same as numbers to add, also without a bias: 0 or -inf."""
-    if request.bias is not None:
-        return opened(request, dtype)
-
-    def shut() -> Opened:
-        open_, nothing = opened(request, dtype)
-        if open_ is None:
-            return None, nothing
-        zeros = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
-        return zeros.masked_fill(~open_, -torch.inf), nothing
-
-    return cached(request.mask, request.frame, dtype, shut)
+    open_, nothing = opened(request, dtype)
+    if open_ is None or request.bias is not None:
+        return open_, nothing
+    zeros = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
+    return zeros.masked_fill(~open_, -torch.inf), nothing
 
 
 def _blank_rows(readable: Tensor) -> Tensor | None:

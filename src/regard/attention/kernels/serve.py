@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from regard.attention.kernels.choose import MATMUL, SDPA, SHORT, choose, pinned
-from regard.attention.kernels.kernel import Kernel
+from regard.attention.kernels.choose import MATMUL, SDPA, Kernel, choose
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.sentences import one_by_one, packing
 from regard.attention.kernels.zeroed import are_finite, zeroed
-from regard.loops.availability import in_forward_mode, transformed
+from regard.loops.availability import transformed
 
 ROOM = 1 << 22  # booleans held at a time
 
@@ -34,24 +32,6 @@ def serve(request: Request, value: Tensor) -> Tensor:
         not reading.requires_grad or are_finite(request.key, request.query)
     )
     return reading if whole else _apart(kernel, request, value, reading)
-
-
-def at_once(query: Tensor, key: Tensor, value: Tensor) -> Tensor | None:
-    """torch's scaled dot product, if the arguments need nothing else; None if `serve` must check them."""
-    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
-        return None
-    batch = query.shape[:-2]
-    if len(batch) != 2 or key.shape[:-2] != batch or value.shape[:-2] != batch or pinned():
-        return None
-    if in_forward_mode():
-        return None
-    fits = key.shape[-1] == query.shape[-1] and key.shape[-2] == value.shape[-2]
-    same = query.dtype == key.dtype == value.dtype and query.is_floating_point()
-    if not (fits and same and query.numel() and key.numel() and value.numel()):
-        return None
-    if query.is_cpu and min(query.shape[-2], key.shape[-2]) <= SHORT and torch.is_grad_enabled():
-        return None
-    return F.scaled_dot_product_attention(query, key, value)
 
 
 def _apart(kernel: Kernel, request: Request, value: Tensor, spoilt: Tensor) -> Tensor:

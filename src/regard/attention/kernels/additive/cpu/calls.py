@@ -20,7 +20,7 @@ from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.groups import CEILINGS, GROUP, arrange
 from regard.attention.kernels.additive.cpu.hidden import ROWS
 from regard.attention.kernels.additive.cpu.layout import Buffers, Gradients, Inputs
-from regard.attention.kernels.additive.entries import batch_of, flatten
+from regard.attention.kernels.additive.requests import batch_of, flatten
 from regard.attention.shapes import Shape
 from regard.loops.threads import run, split
 

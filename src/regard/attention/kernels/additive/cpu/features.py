@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from regard.loops.compiling import inner, lanes
-from regard.loops.exponentials import exponential_for
+from regard.loops.exponentials import exponential
 from regard.loops.rows import clear
 
 BLOCK = 512  # keys in a block: eight rows of scores fit the first-level cache
@@ -28,7 +28,7 @@ def row_of_exponentials(features: Any, offset: Any, hidden: Any, row: Any, at: A
     lanes()
     for h in range(np.uint64(hidden)):
         x = np.float64(features[np.uint64(offset) + h])
-        power = exponential_for(row, 2.0 * x)
+        power = exponential(2.0 * x)
         row[np.uint64(at) + h] = power if abs(x) <= REACH else np.inf
 
 

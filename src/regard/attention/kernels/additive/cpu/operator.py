@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive.entries import batch_of, sides_of
+from regard.attention.kernels.additive.requests import batch_of, sides_of
 from regard.attention.kernels.rules import Rules
 
 

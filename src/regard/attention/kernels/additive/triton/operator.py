@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive.entries import batch_of, flatten, sides_of
+from regard.attention.kernels.additive.requests import batch_of, flatten, sides_of
 from regard.attention.kernels.additive.triton.backward import backward
 from regard.attention.kernels.additive.triton.bias import bias_gradients
 from regard.attention.kernels.additive.triton.forward import forward
