@@ -30,9 +30,14 @@ class Group(TyperGroup):
 
 
 def group(help: str, **settings: Any) -> typer.Typer:
-    """A group of commands."""
+    """A group of commands. Called without a command, it prints its help."""
     return typer.Typer(
-        cls=Group, help=help, rich_markup_mode=None, invoke_without_command=True, **settings
+        cls=Group,
+        help=help,
+        callback=print_help,
+        rich_markup_mode=None,
+        invoke_without_command=True,
+        **settings,
     )
 
 

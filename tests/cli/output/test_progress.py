@@ -24,6 +24,7 @@ def test_lines_say_step_loss_speed_and_time_left(tmp_path, capsys):
     lines = Reporter(tmp_path)
     lines.stepped(STEP, 100)
     lines.advanced(11, 100)
+    lines.advanced(12, 100)
     lines.stepped(STEP, 100)
     lines.stepped(dataclasses.replace(STEP, epochs=7), 100)
     first, second, third = capsys.readouterr().out.split("\n")[:-1]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from regard.cli import shipped
-from regard.cli.group import add, group, print_help
+from regard.cli.group import add, group
 from regard.cli.output import report
 from regard.errors import ConfigurationError
 
@@ -78,7 +78,6 @@ def keys(
 
 app = group(
     "List and show configurations; explain their keys.",
-    callback=print_help,
     epilog="""\b
 Examples:
   regard config list

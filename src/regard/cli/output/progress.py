@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -23,23 +22,27 @@ CURVES = "curves.png"
 class Reporter(Observer):
     """Lines of plain text on standard output; draws the curves of the run in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, console: Console | None = None) -> None:
+        from rich.progress import TextColumn
+
         self.folder = folder
-        self._started: tuple[float, int] | None = None
+        said = TextColumn("{task.fields[said]}")
+        self.bar = report.bar(console, "step", said, speed_estimate_period=600.0)
 
     def note(self, text: str) -> None:
         report.say(text, now=True)
 
     def advanced(self, step: int, total: int) -> None:
-        if self._started is None:
-            self._started = (time.monotonic(), step - 1)
+        if not self.bar.tasks:
+            self.bar.add_task("", total=total, completed=step - 1, said="")
+        self.bar.update(self.bar.tasks[0].id, completed=step)
 
     def stepped(self, event: Stepped, total: int) -> None:
         of = f"/{event.epochs}" if event.epochs else ""
         self.note(
             f"step {event.step}/{total}  pass {event.epoch + 1}{of}  loss {event.loss:.3f}  "
             f"rate {event.learning_rate:.2e}  {event.tokens_per_second:,.0f} tokens/s  "
-            f"left {self._left(event.step, total)}"
+            f"left {self._left()}"
         )
 
     def validated(self, event: Validated) -> None:
@@ -67,42 +70,29 @@ class Reporter(Observer):
         except (OSError, RegardError, ValueError) as fault:
             self.note(f"{self.folder / CURVES}: not drawn: {fault}")
 
-    def _left(self, step: int, total: int) -> str:
-        if self._started is None:
-            return "unknown"
-        began, first = self._started
-        seconds = (time.monotonic() - began) / max(1, step - first) * (total - step)
-        return str(timedelta(seconds=round(max(0, seconds))))
+    def _left(self) -> str:
+        seconds = self.bar.tasks[0].time_remaining if self.bar.tasks else None
+        return "unknown" if seconds is None else str(timedelta(seconds=round(seconds)))
 
 
 class Bar(Reporter):
     """A progress bar with loss, speed and time left; notes are printed above it."""
 
-    def __init__(self, folder: Path, console: Console) -> None:
-        from rich.progress import TextColumn
-
-        super().__init__(folder)
-        said = TextColumn("{task.fields[said]}")
-        self._progress = report.bar(console, "step", said, speed_estimate_period=120.0)
-
     def close(self) -> None:
         """Leave the terminal as it was."""
-        self._progress.stop()
+        self.bar.stop()
 
     def note(self, text: str) -> None:
-        self._progress.console.print(streams.printable(text), markup=False, highlight=False)
+        self.bar.console.print(streams.printable(text), markup=False, highlight=False)
 
     def advanced(self, step: int, total: int) -> None:
         super().advanced(step, total)
-        if not self._progress.tasks:
-            self._progress.add_task("", total=total, completed=step - 1, said="")
-            self._progress.start()
-        self._progress.update(self._progress.tasks[0].id, completed=step)
+        self.bar.start()
 
     def stepped(self, event: Stepped, total: int) -> None:
-        if self._progress.tasks:
+        if self.bar.tasks:
             said = f"loss {event.loss:.3f}  {event.tokens_per_second:,.0f} tokens/s"
-            self._progress.update(self._progress.tasks[0].id, said=said)
+            self.bar.update(self.bar.tasks[0].id, said=said)
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def note(text: str) -> None:
         say(f"note: {text}", file=sys.stderr)
 
 
-def bar(console: Console, unit: str, *more: ProgressColumn, **settings: Any) -> Progress:
+def bar(console: Console | None, unit: str, *more: ProgressColumn, **settings: Any) -> Progress:
     """A bar as wide as the terminal: the unit, the numbers, `more`, and the time so far and left."""
     from rich import progress
 

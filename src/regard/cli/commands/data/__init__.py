@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from regard.cli.commands.data import back_translate, check, split
-from regard.cli.group import add, group, print_help
+from regard.cli.group import add, group
 
 app = group(
     "Look at data before training on it, part it, add to it.",
-    callback=print_help,
     epilog="""\b
 Examples:
   regard data check corpus.tsv
