@@ -11,7 +11,7 @@ from regard.cli.options import corpora
 from regard.cli.options.checks import check_whole
 from regard.cli.options.model import ModelOptions, SpeedOptions
 from regard.cli.options.search import SearchOptions
-from regard.cli.output import report, streams
+from regard.cli.output import report
 from regard.cli.output.doubts import Doubts
 from regard.errors import ConfigurationError, DataError
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from regard.translation.text.corpora import Pair
     from regard.translation.translator import Translator
 
-# More sentences at a time than of a stream, so that more sentences of similar length share a batch.
-_CHUNK = 1024
 _TITLES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
@@ -153,25 +151,20 @@ def translations_of(name: str, pairs: Sequence[Pair], system: System) -> list[st
         return translations_in(path, len(pairs))
     if not any(pair.source for pair in pairs):
         raise ConfigurationError(f"--baseline {name}: a model needs the sources: give --source")
-    return translate(replace(system.model, model=name).open(), pairs, system.search)
+    return translate(replace(system.model, model=name).open(), pairs, system.search)[0]
 
 
 def translate(
-    translator: Translator,
-    pairs: Sequence[Pair],
-    search: SearchOptions,
-    doubts: Doubts | None = None,
-) -> list[str]:
-    """The translations of the sources by a model; adds each to `doubts`."""
-    texts: list[str] = []
-    own = search.of(translator.search)
-    chunks = streams.chunks((pair.source for pair in pairs), _CHUNK)
-    for chunk in report.tracked(chunks, "translating", -(-len(pairs) // _CHUNK)):
-        found = translator.translate(chunk, search=own, **search.batches)
-        texts += [translation.text for translation in found]
-        if doubts is not None:
-            doubts.add(found)
-    return texts
+    translator: Translator, pairs: Sequence[Pair], search: SearchOptions
+) -> tuple[list[str], Doubts]:
+    """The translations of the sources by a model, and the reasons to doubt them."""
+    doubts, texts, own = Doubts(translator.longest), [], search.of(translator.search)
+    sources = [pair.source for pair in pairs]
+    stream = translator.stream(sources, search=own, **search.batches)
+    for translation in report.tracked(stream, "translating", len(sources)):
+        texts.append(translation.text)
+        doubts.add([translation])
+    return texts, doubts
 
 
 def compared(found: Significance, baseline: str) -> str:

@@ -16,7 +16,6 @@ from regard.cli.options.checks import check_writable
 from regard.cli.options.model import ModelOptions, SpeedOptions
 from regard.cli.options.search import SearchOptions
 from regard.cli.output import report
-from regard.cli.output.doubts import Doubts
 from regard.errors import ConfigurationError
 
 
@@ -91,8 +90,7 @@ def evaluate(
         read = test.files()
         translator = model.open(speed)
         pairs = test.pairs(translator, model.model) if read is None else read
-        doubts = Doubts(translator.longest)
-        texts = evaluating.translate(translator, pairs, search, doubts)
+        texts, doubts = evaluating.translate(translator, pairs, search)
         how = system.described(translator.search)
     if out is not None:
         files.write(out, "".join(f"{text}\n" for text in texts).encode())
