@@ -34,9 +34,9 @@ def test_a_resumed_run_counts_the_steps_made_last(tmp_path: Path) -> None:
         _step(30, 9.0),
         _validation(30, 1),
     ]
-    metrics = curves.Metrics.read(_file(tmp_path, *lines, _step(30, 3.0), _step(40, 2.0)))
-    assert metrics.loss == [(10, 5.0), (20, 4.0), (30, 3.0), (40, 2.0)]
-    assert metrics.bleu == [(20, 7.0)]
+    metrics = curves.read(_file(tmp_path, *lines, _step(30, 3.0), _step(40, 2.0)))
+    assert metrics["step", "loss"] == [(10, 5.0), (20, 4.0), (30, 3.0), (40, 2.0)]
+    assert metrics["validation", "bleu"] == [(20, 7.0)]
 
 
 def test_lines_cut_off_and_values_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_lines_cut_off_and_values_that_are_no_numbers_are_left_out(tmp_path: Pat
         _step(10, float("nan")),
         _step(20, 4.0),
     ]
-    metrics = curves.Metrics.read(_file(tmp_path, *lines, '{"step": 30, "lo'))
-    assert metrics.loss == [(20, 4.0)]
-    assert [step for step, _ in metrics.learning_rate] == [10, 20]
+    metrics = curves.read(_file(tmp_path, *lines, '{"step": 30, "lo'))
+    assert metrics["step", "loss"] == [(20, 4.0)]
+    assert [step for step, _ in metrics["step", "learning_rate"]] == [10, 20]
 
 
 def test_the_figure_has_four_panels_and_marks_the_best_score(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,54 +14,39 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from regard.errors import DataError
+from regard.errors import DataError, raised_as
 from regard.viewing import colours, figures
 from regard.viewing.canvas import blank, legend, plain_axes, style
 
 Points = list[tuple[int, float]]
 
+_MEASURED = {"loss", "bleu", "learning_rate", "tokens_per_second"}
 
-@dataclass(frozen=True)
-class Metrics:
-    """The measurements of a training: (step, value) pairs in the order of the steps."""
 
-    loss: Points = field(default_factory=list)
-    validation_loss: Points = field(default_factory=list)
-    bleu: Points = field(default_factory=list)
-    learning_rate: Points = field(default_factory=list)
-    tokens_per_second: Points = field(default_factory=list)
+def read(path: str | os.PathLike[str]) -> dict[tuple[str, str], Points]:
+    """The measurements in the metrics.jsonl of a run, by their kind and name.
 
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Metrics:
-        """Read the metrics.jsonl of a run, each line a JSON object with a kind and a step.
+    Each line is a JSON object with a kind and a step. A resumed training repeats some steps: the later measurement
+    of a step counts. Incomplete lines and values that are not finite numbers are ignored.
 
-        A resumed training repeats some steps: the later measurement of a step counts. Incomplete
-        lines and values that are not finite numbers are ignored.
+    Returns:
+        The (step, value) pairs of "step" or "validation", and a name in the file, in the order of the steps.
 
-        Raises:
-            DataError: the file cannot be read, or no line of it is a measurement.
-        """
-        try:
-            text = Path(path).read_bytes().decode("utf-8", "replace")
-        except OSError as fault:
-            raise DataError(f"{os.fspath(path)}: cannot be read: {fault.strerror}") from None
-        entries = [entry for line in text.split("\n") if (entry := _entry(line))]
-        if not entries:
-            raise DataError(f"{os.fspath(path)}: no measurement in it yet, nothing to draw")
-        metrics = cls()
-        validated = {"loss": metrics.validation_loss, "bleu": metrics.bleu}
-        trained = {
-            "loss": metrics.loss,
-            "learning_rate": metrics.learning_rate,
-            "tokens_per_second": metrics.tokens_per_second,
-        }
-        for entry in _made_last(entries):
-            named = validated if entry.get("kind") == "validation" else trained
-            for name, points in named.items():
-                value = entry.get(name)
-                if isinstance(value, int | float) and math.isfinite(value):
-                    points.append((entry["step"], float(value)))
-        return metrics
+    Raises:
+        DataError: the file cannot be read, or no line of it is a measurement.
+    """
+    with raised_as(DataError, f"{os.fspath(path)}: cannot be read"):
+        text = Path(path).read_bytes().decode("utf-8", "replace")
+    entries = [entry for line in text.split("\n") if (entry := _entry(line))]
+    if not entries:
+        raise DataError(f"{os.fspath(path)}: no measurement in it yet, nothing to draw")
+    found: dict[tuple[str, str], Points] = defaultdict(list)
+    for entry in _made_last(entries):
+        kind = "validation" if entry.get("kind") == "validation" else "step"
+        for name in _MEASURED & entry.keys():
+            if isinstance(entry[name], int | float) and math.isfinite(entry[name]):
+                found[kind, name].append((entry["step"], float(entry[name])))
+    return found
 
 
 def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "") -> Figure:
@@ -70,20 +55,26 @@ def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "")
     Raises:
         DataError: the file cannot be read, or no line of it is a measurement.
     """
-    palette, metrics = colours.theme(theme), Metrics.read(path)
-    strong, pale = colours.hexadecimal(palette.shade(0.65)), colours.hexadecimal(palette.shade(0.4))
+    palette, metrics = colours.theme(theme), read(path)
+    strong, pale = (colours.hexadecimal(palette.shade(share)) for share in (0.65, 0.4))
+    loss, validated = metrics["step", "loss"], metrics["validation", "loss"]
+    bleu = metrics["validation", "bleu"]
     with figures.quiet():
         figure = blank(8.6, 5.4, palette, title=title)
         panels = figure.subplots(2, 2, sharex=True, gridspec_kw={"hspace": 0.1, "wspace": 0.06})
         (losses, scores), (rates, speeds) = panels
-        _panel(losses, "Loss, nats a token", palette, metrics.loss, pale, "training")
-        _line(losses, palette, metrics.validation_loss, palette.accent, "validation")
-        if metrics.loss and metrics.validation_loss:
+        _panel(losses, "Loss, nats a token", palette)
+        _line(losses, palette, loss, pale, "training")
+        _line(losses, palette, validated, palette.accent, "validation")
+        if loss and validated:
             legend(losses, palette)
-        _panel(scores, "Validation BLEU", palette, metrics.bleu, palette.accent)
-        _mark_best(scores, metrics.bleu, palette)
-        _panel(rates, "Learning rate", palette, metrics.learning_rate, strong)
-        _panel(speeds, "Tokens a second", palette, metrics.tokens_per_second, strong)
+        _panel(scores, "Validation BLEU", palette)
+        _line(scores, palette, bleu, palette.accent)
+        _mark_best(scores, bleu, palette)
+        _panel(rates, "Learning rate", palette)
+        _line(rates, palette, metrics["step", "learning_rate"], strong)
+        _panel(speeds, "Tokens a second", palette)
+        _line(speeds, palette, metrics["step", "tokens_per_second"], strong)
         for axes in (rates, speeds):
             axes.set_ylim(bottom=0)
             axes.set_xlabel("step", **style(palette, 8, palette.faint))
@@ -112,19 +103,18 @@ def _made_last(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def _panel(
-    axes: Axes, title: str, palette: colours.Theme, points: Points, colour: str, name: str = ""
-) -> None:
+def _panel(axes: Axes, title: str, palette: colours.Theme) -> None:
     plain_axes(axes, palette, title)
     axes.tick_params(labelbottom=True)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:.0f}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    _line(axes, palette, points, colour, name)
 
 
-def _line(axes: Axes, palette: colours.Theme, points: Points, colour: str, name: str) -> None:
+def _line(
+    axes: Axes, palette: colours.Theme, points: Points, colour: str, name: str | None = None
+) -> None:
     if not points:
         how = {"ha": "center", **style(palette, 8, palette.faint)}
         axes.text(0.5, 0.5, "not measured yet", transform=axes.transAxes, **how)

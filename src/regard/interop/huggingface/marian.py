@@ -25,8 +25,7 @@ from regard.interop.huggingface.configuration import (
     Size,
     read_table,
 )
-from regard.interop.huggingface.run import HuggingFaceRun
-from regard.interop.huggingface.tensors import Tensors, renamed
+from regard.interop.huggingface.run import HuggingFaceRun, Tensors, renamed
 from regard.interop.huggingface.tokenizer import NumberedTokenizer, VocabularyMap
 from regard.translation.models.transformer import Transformer, TransformerSettings
 from regard.translation.runs import Tokenizers

@@ -1,16 +1,28 @@
-"""A folder of Hugging Face as a run."""
+"""A folder of Hugging Face as a run; its tensors, and the Transformer that is built from them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from regard.errors import ModelError
+from regard.interop.huggingface.configuration import short
 from regard.interop.huggingface.tokenizer import VocabularyMap
+from regard.translation import weights
+from regard.translation.models.building import SkipInitialisation
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.models.transformer import Transformer
+from regard.translation.models.transformer import Transformer, TransformerSettings
 from regard.translation.runs import Run, Tokenizers
+from regard.translation.text.tokenizer import BOS, PAD
+
+_FILE = "model.safetensors"
+# A logit that leaves a word no probability.
+_NEVER = -30000.0
 
 
 @dataclass(frozen=True)
@@ -50,3 +62,118 @@ class HuggingFaceRun(Run):
                 hint = f": tokenizer.json cannot be read: put the {name} of this model beside it"
             raise ModelError(f"{self.folder}: it has no {name}{hint}")
         return path
+
+
+class Tensors:
+    """The tensors of a folder: checked when they are taken; `build` refuses those that were not taken.
+
+    Args:
+        folder: of the file of weights.
+        unneeded: the ends of the names of tensors that a model does not need.
+
+    Raises:
+        ModelError: there is no file of weights that is safe to read.
+    """
+
+    def __init__(self, folder: Path, unneeded: tuple[str, ...]) -> None:
+        self.path = _file(folder)
+        found = weights.load(self.path)
+        self.tensors = {name: t for name, t in found.items() if not name.endswith(unneeded)}
+        self.left = set(self.tensors)
+
+    def __call__(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """The tensor of this name.
+
+        Raises:
+            ModelError: it is missing, not of this shape, or not finite.
+        """
+        return self.alike([name], shape)
+
+    def maybe(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
+        """The same, or None where there is none."""
+        self.left.discard(name)
+        found = self.tensors.get(name)
+        if found is None:
+            return None
+        if found.shape != shape:
+            raise ModelError(
+                f"{self.path}: tensor {name} has shape {tuple(found.shape)}, config.json asks for {shape}"
+            )
+        if not found.is_floating_point():
+            raise ModelError(
+                f"{self.path}: tensor {name} is {found.dtype}, expected floating point"
+            )
+        numbers = found.float()
+        if not bool(torch.isfinite(numbers).all()):  # here by the name that it has in the file
+            raise ModelError(f"{self.path}: tensor {name} holds numbers that are not finite")
+        return numbers
+
+    def alike(self, names: Sequence[str], shape: tuple[int, ...]) -> Tensor:
+        """The tensor with any of these names; tensors with several of them must be equal."""
+        found = {name: t for name in names if (t := self.maybe(name, shape)) is not None}
+        if not found:
+            raise ModelError(f"{self.path}: tensor {names[0]} is missing")
+        first, *others = found
+        for other in others:
+            if not torch.equal(found[first], found[other]):
+                raise ModelError(
+                    f"{self.path}: tensors {first} and {other} differ, but config.json ties them"
+                )
+        return found[first]
+
+    def layers(
+        self, settings: TransformerSettings, their_name: Callable[[str], str]
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Our name and the tensor of each weight in the layers of a model, its norms and its positions."""
+        with SkipInitialisation(), torch.device("meta"):
+            shaped = Transformer(settings, 1, 1, PAD)
+        for ours, tensor in shaped.state_dict().items():
+            if ours.startswith(("encoder", "decoder")):
+                yield ours, self(their_name(ours), tuple(tensor.shape))
+
+    def build(
+        self,
+        kind: str,
+        settings: TransformerSettings,
+        state: dict[str, Tensor],
+        source: VocabularyMap,
+        target: VocabularyMap,
+    ) -> Transformer:
+        """The Transformer with these weights.
+
+        Raises:
+            ModelError: a tensor of the file was never taken, or one does not fit.
+        """
+        for name in sorted(self.left):
+            shown = name if name.isprintable() and len(name) <= 200 else short(name)
+            raise ModelError(f"{self.path}: tensor {shown} has no place in a {kind} model")
+        if target.copied:
+            state["output.bias"][BOS] = _NEVER
+        with SkipInitialisation():
+            model = Transformer(settings, len(source.rows), len(target.rows), PAD)
+        weights.load_into(model, state, self.path)
+        return model.eval()
+
+
+def renamed(name: str, parts: dict[str, str]) -> str:
+    """A name with each of these parts replaced."""
+    for ours, theirs in parts.items():
+        name = name.replace(ours, theirs)
+    return name
+
+
+def _file(folder: Path) -> Path:
+    path = folder / _FILE
+    if path.is_file():
+        return path
+    if (folder / f"{_FILE}.index.json").exists():
+        raise ModelError(
+            f"{folder}: its weights are in several parts: save it again with "
+            'save_pretrained(..., max_shard_size="100GB")'
+        )
+    if any((folder / name).exists() for name in ("pytorch_model.bin", "tf_model.h5")):
+        raise ModelError(
+            f"{folder}: it has no {_FILE}; pytorch_model.bin is a pickle, which can run code of its author, "
+            "and is not opened: if you trust it, open it with transformers and save it with save_pretrained"
+        )
+    raise ModelError(f"{folder}: it has no {_FILE}")

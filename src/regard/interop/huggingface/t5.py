@@ -25,8 +25,7 @@ from regard.interop.huggingface.configuration import (
     Id,
     Size,
 )
-from regard.interop.huggingface.run import HuggingFaceRun
-from regard.interop.huggingface.tensors import Tensors, renamed
+from regard.interop.huggingface.run import HuggingFaceRun, Tensors, renamed
 from regard.interop.huggingface.tokenizer import NumberedTokenizer, VocabularyMap
 from regard.translation import checksums
 from regard.translation.models.transformer import Transformer, TransformerSettings
