@@ -219,7 +219,7 @@ def test_what_has_no_counterpart_here_is_refused(layer, reason):
     [
         (scores.Dot(), {}, "pass width="),
         (scores.Additive(4, 4, 4), {}, "it projects queries and keys"),
-        (scores.Additive(4, 5, 6), {}, "another width than its queries"),
+        (scores.Additive(4, 5, 6), {}, "it projects queries and keys"),
         (attention(score=scores.Dot()), {}, "scaled dot products only"),
         (attention(normaliser=normalisers.Sparsemax()), {}, "softmax only"),
         (attention(merge="sum"), {}, "heads side by side"),

@@ -49,9 +49,9 @@ def blank(
     width = max(width, min(measure(visible(title), 11.0, "bold"), 6.0)) + 2 * EDGE
     height += 2 * EDGE + above + below
     figure = DisplayedFigure((width, height), facecolor=palette.paper, layout="constrained")
-    margin, bottom, top = EDGE / width, (EDGE + below) / height, (EDGE + above) / height
+    margin, bottom, over = EDGE / width, (EDGE + below) / height, (EDGE + above) / height
     engine: Any = figure.get_layout_engine()
-    rect = (margin, bottom, 1 - 2 * margin, 1 - bottom - top)
+    rect = (margin, bottom, 1 - 2 * margin, 1 - bottom - over)
     engine.set(rect=rect, w_pad=0.05, h_pad=0.05)
     left: dict[str, Any] = {"x": margin, "ha": "left"}
     shown, top = fitted(title, width - 2 * EDGE), 1 - EDGE / height

@@ -52,19 +52,15 @@ def _dot_to_keras(ours: Dot | ScaledDot, width: int | None) -> KerasLayer:
 
 
 def _additive_to_keras(ours: Additive) -> KerasLayer:
-    width = ours.d_query
-    projection = ours.query_weight
-    plain = projection.shape == (width, width) and ours.key_weight.shape == (width, width)
-    if not plain or ours.bias is not None or ours.weight.dim() != 1:
+    width, scale = ours.d_query, ours.query_weight[0, 0]
+    identity = scale * torch.eye(width).to(ours.query_weight)
+    plain = ours.bias is None and ours.weight.dim() == 1
+    if not plain or not all(
+        torch.equal(weight, identity) for weight in (ours.query_weight, ours.key_weight)
+    ):
         raise ValueError(
-            "its hidden layer has another width than its queries and keys, a bias, or heads: "
-            "Keras' layers add query and key as they are; project them before"
-        )
-    scale = projection[0, 0]
-    same = torch.equal(projection, scale * torch.eye(width).to(projection))
-    if not same or not torch.equal(ours.key_weight, projection):
-        raise ValueError(
-            "it projects queries and keys: Keras' layers add them as they are; project them before"
+            "it projects queries and keys, or has a bias or heads: Keras' layers add queries and keys as they are; "
+            "project them before"
         )
     shapes = ((None, width), (None, width))
     if scale == 1:

@@ -63,10 +63,8 @@ def render(alignments: Layers, *, title: str = "") -> str:
     }
     page = _part("page.html")
     pieces: list[str] = []
-    for (
-        mark,
-        part,
-    ) in parts.items():  # in the order of the page, so that no inserted text is searched
+    # In the order of the page, so that no inserted text is searched.
+    for mark, part in parts.items():
         before, _, page = page.partition(mark)
         pieces += [before, part]
     return "".join([*pieces, page])
