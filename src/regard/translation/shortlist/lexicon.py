@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 ROUNDS = range(5)
-_AT_ONCE = 2_000_000  # pairs of a source and a target word
+_AT_ONCE = 500  # sentences
 
 Ids = NDArray[np.int64]
 Sentences = Sequence[tuple[Sequence[int], Sequence[int]]]
@@ -51,10 +50,10 @@ def learn(sentences: Sentences, vocabulary: int, rounds: Iterable[object] = ROUN
         for keys, words in _meetings(sentences, vocabulary):
             # Looking up sorted keys without duplicates is much faster.
             once, again = np.unique(keys, return_inverse=True)
-            where = np.searchsorted(cells, once)[again]
-            share = likely[where]
+            places = np.searchsorted(cells, once)
+            share = likely[places][again]
             share /= np.bincount(words, share)[words]
-            got += np.bincount(where, share, len(cells))
+            got[places] += np.bincount(again, share)
         likely = got / np.bincount(sources, got)[sources]
     return Lexicon(sources, targets, likely)
 
@@ -81,28 +80,10 @@ def _cells(sentences: Sentences, vocabulary: int) -> Ids:
 def _meetings(sentences: Sentences, vocabulary: int) -> Iterator[tuple[Ids, Ids]]:
     """Every source word with every target word of its sentence: source x vocabulary + target, and which target it is.
 
-    Target words are numbered from 0 in each piece of the answer, whose size is bounded where that of sentences is.
+    Target words are numbered from 0 in each group of sentences.
     """
-    waiting: list[tuple[Sequence[int], Sequence[int]]] = []
-    size = 0
-    for source, target in sentences:
-        waiting.append((source, target))
-        size += len(source) * len(target)
-        if size >= _AT_ONCE:
-            yield _crossed(waiting, vocabulary)
-            waiting, size = [], 0
-    if size:
-        yield _crossed(waiting, vocabulary)
-
-
-def _crossed(sentences: Sentences, vocabulary: int) -> tuple[Ids, Ids]:
-    sources, targets = (
-        np.fromiter(chain.from_iterable(side), np.int64) for side in zip(*sentences, strict=True)
-    )
-    reads = np.array([len(source) for source, _ in sentences])
-    writes = np.array([len(target) for _, target in sentences])
-    # Of each target word: how many sources it has, and where they begin.
-    each, first = np.repeat(reads, writes), np.repeat(reads.cumsum() - reads, writes)
-    words = np.repeat(np.arange(len(targets)), each)
-    place = np.arange(len(words)) - np.repeat(each.cumsum() - each, each) + first[words]
-    return sources[place] * vocabulary + targets[words], words
+    for start in range(0, len(sentences), _AT_ONCE):
+        group = sentences[start : start + _AT_ONCE]
+        keys = [np.add.outer(t, np.multiply(s, vocabulary)).ravel() for s, t in group]
+        each = np.repeat([len(s) for s, _ in group], [len(t) for _, t in group])
+        yield np.concatenate(keys), np.repeat(np.arange(len(each)), each)
