@@ -77,41 +77,28 @@ class AttentionRecord:
     reads_two: bool | None = None  # whether its projections read two tensors; None without any
     unbatched: bool = False  # whether its sequences have no batch axis
     calls: list[Record] = field(default_factory=list)
-    _found: tuple[int, str] | None = None
-    _across: tuple[int, bool] = (0, False)
+    _kinds: dict[int, str] = field(default_factory=dict)  # by the number of calls
 
     @property
     def kind(self) -> str:
         """ "self", "cross" or "causal"."""
-        if self._crosses:
-            return "cross"
-        if self._found is None or self._found[0] != len(self.calls):
-            self._found = len(self.calls), self._direction()
-        return self._found[1]
+        count = len(self.calls)
+        if count not in self._kinds:
+            crosses = self._crosses()
+            causal = not crosses and any(map(_is_causal, self.calls))
+            self._kinds = {count: "cross" if crosses else "causal" if causal else "self"}
+        return self._kinds[count]
 
-    def _direction(self) -> str:
-        for call in self.calls:
-            try:
-                captured = call.captured()
-            except WatchError:
-                continue
-            if call.tokens > 1 or captured.looks_back():
-                return "causal"
-        return "self"
-
-    @property
     def _crosses(self) -> bool:
         if self.crossing or names.CROSSING.search(self.path):
             return True
         if self.reads_two is False or not self.calls:
             return False
-        if self._across[0] != len(self.calls):
-            self._across = len(self.calls), _reads_another(self.calls[-1], self.reads_two)
-        return self._across[1]
+        return _reads_another(self.calls[-1], self.reads_two)
 
     @property
     def name(self) -> str:
-        return names.short(self.path, "cross" if self._crosses else "self")
+        return names.short(self.path, "cross" if self.kind == "cross" else "self")
 
     def has_heads(self, shape: tuple[int, ...]) -> bool:
         """Whether the last batch axis of a look holds heads. A single axis holds batch entries."""
@@ -132,6 +119,13 @@ class AttentionRecord:
             last.seal()
         prompt = last.given if isinstance(last, RecordedCall) and not selection.changes else None
         self.calls.append(CachedGeneration(call, prompt, selection))
+
+
+def _is_causal(call: Record) -> bool:
+    try:
+        return call.captured().looks_back() or call.tokens > 1
+    except WatchError:
+        return False
 
 
 def _reads_another(call: Record, reads_two: bool | None) -> bool:
@@ -163,7 +157,7 @@ class MemoryUse:
 
     def count(self, call: Record) -> None:
         """Count a call, or update its count."""
-        now = _storages(call.tensors())
+        now = storages(call.tensors())
         before = self._of.get(id(call), {})
         self._of[id(call)] = now
         for storage in now.keys() - before.keys():
@@ -174,7 +168,7 @@ class MemoryUse:
             self.bytes -= before[storage] if self._holders[storage] == 0 else 0
 
 
-def _storages(tensors: Iterable[Tensor]) -> dict[tuple[int, int], int]:
+def storages(tensors: Iterable[Tensor]) -> dict[tuple[int, int], int]:
     """The bytes of each storage of the tensors, by its address and size."""
     memories = (tensor.untyped_storage() for tensor in tensors if not tensor.is_nested)
     return {(memory.data_ptr(), memory.nbytes()): memory.nbytes() for memory in memories}

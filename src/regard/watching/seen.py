@@ -18,7 +18,7 @@ from regard.attention.looks.caption import Caption
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
 from regard.watching.pages import Tokens, write
-from regard.watching.records import AttentionRecord, MemoryUse
+from regard.watching.records import AttentionRecord, storages
 from regard.watching.table import HeadTable, Subject, html, table
 from regard.watching.tokens import EmbeddingCall
 
@@ -54,7 +54,7 @@ class Seen(Mapping[str, Look]):
 
     def __init__(self) -> None:
         self._records: dict[str, AttentionRecord] = {}
-        self._looks: dict[tuple[str, int], tuple[int, Look]] = {}
+        self._looks: dict[tuple[str, int], tuple[int, Look]] = {}  # with the number of tokens
         self.model = ""  # the name of its class
         self.unseen: dict[str, str] = {}
         self.ran = False  # whether a module of the model was called
@@ -68,12 +68,12 @@ class Seen(Mapping[str, Look]):
         count = len(record.calls)
         if not -count <= step < count:
             raise KeyError(f"{name} has {count} looks, there is no number {step}")
-        key, call = (record.path, step % count), record.calls[step]
-        age = call.tokens
-        known = self._looks.get(key)
-        if known is None or known[0] != age:
-            known = self._looks[key] = age, self._look(record, step)
-        return known[1]
+        key, tokens = (record.path, step % count), record.calls[step].tokens
+        known, look = self._looks.get(key, (0, None))
+        if look is None or known != tokens:
+            look = self._look(record, step)
+            self._looks[key] = tokens, look
+        return look
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())
@@ -88,26 +88,19 @@ class Seen(Mapping[str, Look]):
         if not self._records:
             return f"Seen(nothing; unseen: {self.unseen})"
         lines = [f"{name:24} {kind:7} {shapes}" for name, kind, shapes in self._rows()]
-        return "\n".join([*lines, *self._missing()])
+        return "\n".join([*lines, *(f"not seen: {reason}" for reason in self._reasons())])
 
     def _repr_html_(self) -> str:
-        missing = "".join(f"<div>{escape(line)}</div>" for line in self._missing())
         if not self._records:
             return f"<div>{escape(self._nothing())}</div>"
-        return html(["name", "kind", "shapes of the looks"], self._rows()) + missing
+        missing = (f"<div>not seen: {escape(reason)}</div>" for reason in self._reasons())
+        return html(["name", "kind", "shapes of the looks"], self._rows()) + "".join(missing)
 
     def _rows(self) -> list[list[str]]:
-        return [
-            [
-                name,
-                self.kind(name),
-                ", ".join(" x ".join(map(str, step.shape)) for step in self.steps(name)),
-            ]
-            for name in self
-        ]
-
-    def _missing(self) -> list[str]:
-        return [f"not seen: {reason}" for reason in self._reasons()]
+        shapes = {
+            name: [" x ".join(map(str, step.shape)) for step in self.steps(name)] for name in self
+        }
+        return [[name, self.kind(name), ", ".join(each)] for name, each in shapes.items()]
 
     def path(self, name: str) -> str:
         """The path of the module that computed this attention."""
@@ -189,11 +182,8 @@ class Seen(Mapping[str, Look]):
     @property
     def nbytes(self) -> int:
         """The memory in bytes that the kept tensors use."""
-        memory = MemoryUse()
-        for record in self._records.values():
-            for call in record.calls:
-                memory.count(call)
-        return memory.bytes
+        calls = (call for record in self._records.values() for call in record.calls)
+        return sum(storages(each for call in calls for each in call.tensors()).values())
 
     def _subject(self, name: str) -> Subject:
         record, look = self._record(name), self[name]
@@ -250,11 +240,9 @@ class Seen(Mapping[str, Look]):
         names = self._names()
         if name in names:
             return names[name]
-        same = (
-            (name, name.removesuffix(".causal") + ".self") if name.endswith(".causal") else (name,)
-        )
+        own = name.removesuffix(".causal") + ".self" if name.endswith(".causal") else name
         for record in self._records.values():
-            if name == record.path or (record.name in same and record.name in names):
+            if name == record.path or (record.name in (name, own) and record.name in names):
                 return record
         return None
 
