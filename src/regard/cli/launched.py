@@ -35,7 +35,7 @@ def command(arguments: Sequence[str]) -> str:
 @contextmanager
 def first_failure_only(processes: Processes) -> Iterator[None]:
     """Only the process that failed first reports the failure; the others end silently."""
-    from regard.translation.training.processes import another_ended, connection_closed
+    from regard.translation.training.processes import ended_elsewhere
 
     try:
         yield
@@ -44,6 +44,7 @@ def first_failure_only(processes: Processes) -> Iterator[None]:
     except BaseException as fault:
         if not processes.first_to_fail():
             raise typer.Exit(exit_code(fault)) from None
-        if processes.size > 1 and connection_closed(fault):
-            raise another_ended() from None
+        ended = ended_elsewhere(fault) if processes.size > 1 else None
+        if ended is not None:
+            raise ended from None
         raise

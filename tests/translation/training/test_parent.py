@@ -9,31 +9,7 @@ import threading
 
 from tests.translation.training.ranks import PATIENCE, forked
 
-from regard.translation.training.processes import end_now, end_with_parent
-
-
-def test_the_end_is_called_when_the_parent_becomes_another():
-    parents, ended = iter([7, 7, 7, 1]), threading.Event()
-    watch = end_with_parent(ended.set, interval=0, parent=lambda: next(parents))
-    watch.join(PATIENCE)
-    assert ended.is_set()
-    assert next(parents, None) is None
-
-
-def test_nothing_ends_while_the_parent_lives():
-    ended, looked = threading.Event(), threading.Semaphore(0)
-
-    def parent() -> int:
-        looked.release()
-        return 1 if stop else 7
-
-    stop = False
-    watch = end_with_parent(ended.set, interval=0, parent=parent)
-    for _ in range(50):
-        assert looked.acquire(timeout=PATIENCE)
-    assert not ended.is_set()
-    stop = True
-    watch.join(PATIENCE)
+from regard.translation.training.processes import end_with_parent
 
 
 @forked
@@ -43,7 +19,7 @@ def test_a_process_ends_whose_parent_was_killed():
     context = multiprocessing.get_context("fork")
 
     def orphan() -> None:
-        end_with_parent(lambda: end_now(False), interval=0.01)
+        end_with_parent(first=False)
         os.write(writing, b"here")
         threading.Event().wait()
 

@@ -142,15 +142,13 @@ class Run:
         """
         data = self.configuration.data
         known = data.target_languages
-        if to is None and len(known) == 1:
-            return tokenizers
-        if to is None:
+        if to is None and len(known) > 1:
             raise ConfigurationError(
                 f"{self.folder}: translates into {', '.join(known)}: say which with --to"
             )
-        if to not in known:
+        if to is not None and to not in known:
             raise ConfigurationError(f"--to {to}: {self.folder} translates into {', '.join(known)}")
-        tags = data.tags_to(to)
+        tags = data.tags_to(to or known[0])
         return replace(tokenizers, source=tokenizers.source.tagged(tags)) if tags else tokenizers
 
     def checkpoints(self) -> list[tuple[int, Path]]:

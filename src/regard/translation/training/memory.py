@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,13 +19,9 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 _LARGEST, _MORE_AT_A_TIME = 2**31 - 1, 64 << 20
 _VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
 # Parts of the messages of the allocators of torch, of CUDA's libraries and of C++.
-_SIGNS = (
-    "out of memory",
-    "allocate memory",
-    "not enough memory",
-    "bad_alloc",
-    "alloc_failed",
-    "defaultcpuallocator",
+_SIGNS = re.compile(
+    "out of memory|allocate memory|not enough memory|bad_alloc|alloc_failed|defaultcpuallocator",
+    re.I,
 )
 
 
@@ -54,8 +51,7 @@ def ran_out(fault: BaseException) -> bool:
     """
     if isinstance(fault, MemoryError | torch.OutOfMemoryError):
         return True
-    text = str(fault).lower()
-    return isinstance(fault, RuntimeError) and any(sign in text for sign in _SIGNS)
+    return isinstance(fault, RuntimeError) and _SIGNS.search(str(fault)) is not None
 
 
 @contextmanager

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -32,9 +31,8 @@ def _connected() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError) as fault:
-        if connection_closed(fault):
-            raise another_ended() from None
-        raise TrainingError(f"the processes cannot exchange data: {fault}") from None
+        other = TrainingError(f"the processes cannot exchange data: {fault}")
+        raise ended_elsewhere(fault) or other from None
 
 
 class Processes:
@@ -149,7 +147,7 @@ def join(device: str = "cpu") -> Processes:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Processes(device)
     if "TORCHELASTIC_RUN_ID" in os.environ:  # started by torchrun
-        end_with_parent(partial(end_now, os.environ.get("RANK") == "0"))
+        end_with_parent(os.environ.get("RANK") == "0")
     kind = torch.device(device)
     if kind.type not in ("cpu", "cuda") or kind.index is not None:
         raise ConfigurationError(
@@ -167,47 +165,33 @@ def join(device: str = "cpu") -> Processes:
     return Processes(device, store, rank, size)
 
 
-def connection_closed(fault: BaseException) -> bool:
-    """Whether an exception means that another process has closed its connection."""
+def ended_elsewhere(fault: BaseException) -> TrainingError | None:
+    """The error to report if an exception means that another process has closed its connection, else None."""
     text = str(fault)
-    return isinstance(fault, dist.DistError) or (
-        isinstance(fault, RuntimeError) and ("gloo" in text or "onnection" in text)
-    )
-
-
-def another_ended() -> TrainingError:
-    """The error when another process has ended without an error of its own."""
+    lost = isinstance(fault, RuntimeError) and ("gloo" in text or "onnection" in text)
+    if not lost and not isinstance(fault, dist.DistError):
+        return None
     return TrainingError(
         "another process of this training has ended: continue from the newest checkpoint with --resume"
     )
 
 
-def end_with_parent(
-    end: Callable[[], object], interval: float = 1.0, parent: Callable[[], int] = os.getppid
-) -> threading.Thread:
-    """Call `end` in a thread once the parent has ended: torchrun that is killed by SIGKILL ends no process.
+def end_with_parent(first: bool) -> None:
+    """End this process once its parent has ended: torchrun that is killed by SIGKILL ends no process.
 
-    Args:
-        end: called once.
-        interval: seconds between two checks.
-        parent: returns the id of the parent; it changes when the parent has ended.
+    The `first` of several processes prints a message.
     """
-    first = parent()
+    parent = os.getppid()
 
     def watch() -> None:
-        while parent() == first:
-            time.sleep(interval)
-        end()
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        if first:
+            message = (
+                "error: torchrun has ended: continue from the newest checkpoint with --resume\n"
+            )
+            with suppress(OSError):  # standard error may be closed, too
+                os.write(2, message.encode())
+        os._exit(1)
 
-    thread = threading.Thread(target=watch, name="parent", daemon=True)
-    thread.start()
-    return thread
-
-
-def end_now(first: bool) -> None:
-    """End this process at once because its parent has ended. The `first` of several processes prints a message."""
-    if first:
-        message = b"error: torchrun has ended: continue from the newest checkpoint with --resume\n"
-        with suppress(OSError):  # standard error may be closed, too
-            os.write(2, message)
-    os._exit(1)
+    threading.Thread(target=watch, name="parent", daemon=True).start()
