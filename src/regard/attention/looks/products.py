@@ -13,7 +13,7 @@ from regard.attention.kernels.biases import divided
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Region, SoftmaxBlock
 from regard.attention.looks.source import BlockSource, cut, lift, partition, sizes
-from regard.attention.masks.mask import Mask, Reach, pick
+from regard.attention.masks.mask import Given, Reach, pick
 from regard.attention.normalisers import Softmax
 from regard.attention.products import dots, widen
 from regard.attention.scores import DotLike
@@ -29,7 +29,8 @@ class ProductBlocks(BlockSource):
         score, normaliser = cast(DotLike, request.score), cast(Softmax, request.normaliser)
         query, key, scale = score.factors(widen(request.query), widen(request.key))
         self._request, self._scale = request, scale / normaliser.temperature
-        rank = len(self.batch)
+        mask, rank = request.mask, len(self.batch)
+        self._mask = Given(mask) if isinstance(mask, Tensor) else mask
         dtype = torch.promote_types(query.dtype, key.dtype)
         self._query, self._key = lift(query.to(dtype), rank), lift(key.to(dtype), rank)
         self._bias, self._shuts = None, False
@@ -70,12 +71,9 @@ class ProductBlocks(BlockSource):
             start = stop
 
     def _reach(self, strip: Tensor) -> Reach:
-        mask, keys = self._request.mask, range(self.keys)
-        if mask is None:
-            return Reach(keys, keys)
-        if isinstance(mask, Tensor):
-            return Reach(keys, range(0))
-        return mask.reach(range(int(strip.min()), int(strip.max()) + 1), self._request.frame)
+        if self._mask is None:
+            return Reach(range(self.keys), range(self.keys))
+        return self._mask.reach(range(int(strip.min()), int(strip.max()) + 1), self._request.frame)
 
     def _shut(self, strip: Tensor, reach: Reach) -> Iterator[tuple[slice, Tensor]]:
         """Columns of the block, and which of them which rows may not read, where some may."""
@@ -83,17 +81,11 @@ class ProductBlocks(BlockSource):
         if not every:
             every = range(some.stop, some.stop)
         for part in (range(some.start, every.start), range(every.stop, some.stop)):
-            if part:
-                closed = ~lift(self._window(strip, part), len(self.batch))
+            if part and self._mask is not None:
+                columns = torch.arange(part.start, part.stop, device=self.device)
+                window = self._mask.window(strip, columns, self._request.frame)
+                closed = ~lift(window, len(self.batch))
                 yield slice(part.start - some.start, part.stop - some.start), closed
-
-    def _window(self, strip: Tensor, columns: range) -> Tensor:
-        mask = self._request.mask
-        if isinstance(mask, Tensor):
-            picked = pick(mask, -2, strip)
-            return picked if picked.shape[-1] == 1 else picked[..., columns.start : columns.stop]
-        across = torch.arange(columns.start, columns.stop, device=self.device)
-        return cast(Mask, mask).window(strip, across, self._request.frame)
 
     def _scores(self, region: Region, together: bool, buffers: _Buffers) -> tuple[Tensor, Tensor]:
         """scale q . k + bias of a block, in the first buffer, and the second."""

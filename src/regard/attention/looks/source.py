@@ -18,7 +18,8 @@ from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock, We
 from regard.attention.looks.entries import Stored
 from regard.attention.normalisers import Normaliser, Softmax
 from regard.attention.products import widen
-from regard.attention.scores import Additive, prepare
+from regard.attention.scores import SoftCap
+from regard.attention.scores.prepare import prepare_both
 from regard.attention.shapes import Shape
 from regard.loops.availability import transformed
 
@@ -77,17 +78,11 @@ class ScoredBlocks(BlockSource):
 
     def __init__(self, request: Request) -> None:
         super().__init__(request.batch(), request.queries, request.keys, request.frame.device)
-        score, key = prepare(request.score, widen(request.key))
         self._softmax = type(request.normaliser) is Softmax
         self._temperature = getattr(request.normaliser, "temperature", 1.0)
-        self._request = replace(
-            request,
-            query=widen(request.query),
-            key=key,
-            score=score,
-            bias=fitted_bias(request),
-            normaliser=MASKED if self._softmax else request.normaliser,
-        )
+        self._request = prepared(request)
+        if self._softmax:
+            self._request = replace(self._request, normaliser=MASKED)
         self._cost = width(request.score)
 
     def blocks(self, rows: Tensor | None) -> Iterator[Block]:
@@ -105,12 +100,17 @@ class ScoredBlocks(BlockSource):
                 )
 
 
-def fitted_bias(request: Request) -> Tensor | None:
-    """The bias, so that its finite numbers are finite over the temperature of a softmax."""
-    if request.bias is None or type(request.normaliser) is not Softmax:
-        return request.bias
-    dtype = torch.promote_types(request.query.dtype, torch.float32)
-    return fitted(request.bias, dtype, request.normaliser.temperature)
+def prepared(request: Request) -> Request:
+    """The same request, of which no strip of rows does again what all share.
+
+    Finite numbers of its bias are finite over the temperature of a softmax.
+    """
+    score, query, key = prepare_both(request.score, widen(request.query), widen(request.key))
+    bias, normaliser = request.bias, request.normaliser
+    if bias is not None and type(normaliser) is Softmax:
+        dtype = torch.promote_types(request.query.dtype, torch.float32)
+        bias = fitted(bias, dtype, normaliser.temperature)
+    return replace(request, score=score, query=query, key=key, bias=bias)
 
 
 class _Masked(Normaliser):
@@ -128,10 +128,9 @@ MASKED = _Masked()
 
 def width(score: object) -> int:
     """How many numbers a score holds for every pair of a query and a key."""
-    inner = getattr(score, "score", None)
-    if isinstance(score, Additive):
-        return score.d_hidden
-    return 1 if inner is None else width(inner)
+    while isinstance(score, SoftCap):
+        score = score.score
+    return getattr(score, "d_hidden", 1)
 
 
 def partition(batch: Shape, most: int) -> list[Index]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.looks import learned
-from regard.attention.looks.blocks import entropy_of
+from regard.attention.looks.blocks import Block, entropy_of
 from regard.attention.looks.caption import Caption
 from regard.attention.looks.weights import Progress, Weights
 from regard.attention.looks.windows import Bins, Map, Reduce, Window, positions
@@ -105,14 +106,11 @@ class Statistics(Weights):
             tensor([4.])
         """
         self._temperature()
-        if self._follows():
-            look = self._finite()._prepared()
-            return look._learned(
-                lambda _, rows: learned.log_normaliser(look._scores(rows)),
-                lambda: self.log_normaliser(progress),
-                progress,
-            )
-        return self._each(lambda block: block.log_normaliser(), progress)
+        return self._answer(
+            lambda block: block.log_normaliser(),
+            lambda look, rows: learned.log_normaliser(look._scores(rows)),
+            progress,
+        )
 
     def entropy(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
         """-sum_j p_ij ln p_ij in nats: 0 for one key, ln n for n alike, 0 with nothing to read.
@@ -124,14 +122,25 @@ class Statistics(Weights):
             >>> regard.look(torch.zeros(1, 2), torch.zeros(4, 2)).entropy()
             tensor([1.3863])
         """
-        if self._follows():
-            look = self._finite()._prepared()
-            return look._learned(
-                lambda _, rows: entropy_of(look._spread(rows)),
-                lambda: self.entropy(progress),
-                progress,
-            )
-        return self._each(lambda block: block.entropy(), progress)
+        return self._answer(
+            lambda block: block.entropy(),
+            lambda look, rows: entropy_of(look._spread(rows)),
+            progress,
+        )
+
+    def _answer(
+        self,
+        of_block: Callable[[Block], Tensor],
+        of_rows: Callable[[Weights, Tensor], Tensor],
+        progress: Progress | None,
+    ) -> Tensor:
+        """An answer for each row, from blocks or, where a gradient is wanted, from rows."""
+        if not self._follows():
+            return self._each(of_block, progress)
+        look = self._finite()._prepared()
+        return look._learned(
+            lambda _, rows: of_rows(look, rows), lambda: self._each(of_block, progress), progress
+        )
 
     def perplexity(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
         """exp(entropy): among how many keys a query seems to choose; 1 with nothing to read."""

@@ -20,13 +20,12 @@ from regard.attention.looks.source import (
     MASKED,
     BlockSource,
     ScoredBlocks,
-    fitted_bias,
+    prepared,
     sizes,
     width,
 )
 from regard.attention.normalisers import FunctionNormaliser, Softmax
-from regard.attention.products import widen
-from regard.attention.scores.prepare import is_dots, prepare_both
+from regard.attention.scores.prepare import is_dots
 from regard.attention.shapes import Shape
 from regard.loops.availability import transformed
 
@@ -132,10 +131,7 @@ class Weights:
 
     def _prepared(self) -> Weights:
         """The same weights, of which no strip does again what all share."""
-        request = self._request
-        score, query, key = prepare_both(request.score, widen(request.query), widen(request.key))
-        bias = fitted_bias(request)
-        return Weights(replace(request, score=score, query=query, key=key, bias=bias))
+        return Weights(prepared(self._request))
 
     def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         if dtype is None:
@@ -204,8 +200,8 @@ class ZeroedWeights(Weights):
         self._given, self._found = given, found
 
     def _prepared(self) -> Weights:
-        prepared = super()._prepared()
-        return ZeroedWeights(self._given, replace(self._found, request=prepared._request))
+        found = replace(self._found, request=prepared(self._request))
+        return ZeroedWeights(self._given, found)
 
     def _rows(self, rows: Tensor | None) -> Tensor:
         zeros = super()._rows(rows)

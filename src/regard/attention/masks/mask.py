@@ -222,12 +222,6 @@ class Either(Mask):
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         return self.left.window(rows, columns, frame) | self.right.window(rows, columns, frame)
 
-    def reach(self, rows: range, frame: Frame) -> Reach:
-        left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
-        parts = [part for part in (left.some, right.some) if part]
-        some = range(min(p.start for p in parts), max(p.stop for p in parts)) if parts else range(0)
-        return Reach(some, max(left.every, right.every, key=len))
-
 
 def overlap(left: range, right: range) -> range:
     """The positions in both of two runs of them."""
