@@ -47,15 +47,9 @@ def choose(
     """
     if isinstance(model, Ensemble) and not rounded:
         return EnsembleEngine(model, [choose(each, avoid_loops=avoid_loops) for each in model])
-    reason = avoid_loops or why_not(device_of(model))
-    if not reason and not isinstance(model, Transformer):
-        reason = (
-            f"compiled search is for a single Transformer, and this is a {type(model).__name__}"
-        )
-    if not reason and isinstance(model, Transformer):
-        reason = unsupported(model)
-        if reason is None:
-            return CompiledEngine(model, rounded=rounded)
+    reason = avoid_loops or why_not(device_of(model)) or unsupported(model)
+    if isinstance(model, Transformer) and not reason:
+        return CompiledEngine(model, rounded=rounded)
     if rounded:
         raise ConfigurationError(f"int8 search is not possible: {reason}: use float32")
     return SearchEngine(model, reason=reason or "", loops=not avoid_loops)
@@ -81,12 +75,14 @@ class EnsembleEngine(SearchEngine):
         return step_all(self.engines, words, state)
 
 
-def unsupported(model: Transformer) -> str | None:
+def unsupported(model: TranslationModel) -> str | None:
     """What of this model the compiled loops do not compute; None where they compute all of it.
 
     They add positions to the words, so scores have neither biases nor rotations; they call no hooks and no layers of
     other kinds, such as adapted or quantized ones.
     """
+    if not isinstance(model, Transformer):
+        return f"compiled search is for a single Transformer, and this is a {type(model).__name__}"
     precisions = {weight.dtype for weight in model.parameters()} - {torch.float32}
     if precisions:
         return f"compiled search computes in float32, and this model is in another precision: {precisions.pop()}"
