@@ -74,7 +74,7 @@ def main() -> None:
     given = settings.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
     data = read_data(given.data, Path(os.environ["REGARD_DATA"]), 1)
     tokenizers = learn_tokenizers(given, data.train, Processes(), Observer())
-    epochs = Epochs(data.train, tokenizers, batch_tokens=2048, sampling=0.0, seed=1)
+    epochs = Epochs(data.train, tokenizers, given)
     size = len(tokenizers.target)
     torch.manual_seed(0)
     steps = (recurrent if options.recurrent else transformers)(given, size, options.joeynmt)

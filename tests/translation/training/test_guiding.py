@@ -12,7 +12,7 @@ import regard
 from regard.attention.looks import StoredLook
 from regard.errors import ConfigurationError, DataError
 from regard.translation.runs import Tokenizers
-from regard.translation.settings import GuideSettings
+from regard.translation.settings import GuideSettings, parse
 from regard.translation.text.corpora import Pair
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.training.epochs import Epochs
@@ -23,6 +23,12 @@ PAIRS = [
     Pair("hola", "hello my friend"),
     Pair("buenos días", "good day", links="0-0 1?1"),
 ]
+
+
+UNSAMPLED = parse(
+    "[data]\ngenerated.task = 'reverse'\n[model]\nkind = 'transformer'\n[tokenizer]\nsampling = 0\n"
+    "[training]\nbatch_tokens = 300"
+)
 
 
 def tokenizers(*tags: str) -> Tokenizers:
@@ -41,7 +47,7 @@ def words_of(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
 @pytest.mark.parametrize("rows", ["read", "written"])
 def test_every_piece_of_a_word_looks_at_every_piece_of_the_words_linked_to_it(rows: str) -> None:
     known = tokenizers()
-    batch = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    batch = Epochs(PAIRS, known, UNSAMPLED).part(0, 0).batch
     assert len(batch.rows) == 3
     linked = Guide(GuideSettings(rows=rows), PAIRS, known).linked(batch)  # type: ignore[arg-type]
     for i, row in enumerate(batch.rows):
@@ -61,7 +67,7 @@ def test_marks_are_words_of_their_own_however_they_are_written() -> None:
     known = tokenizers()
     links = "0-0 1-1 2-2 3-4 4-3 5-4"  # el gato , ¿ duerme ? = the cat ... sleeps ?
     pair = Pair("el gato, ¿duerme?", "the cat... sleeps ?", links=links)
-    batch = Epochs([pair], known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    batch = Epochs([pair], known, UNSAMPLED).part(0, 0).batch
     guide = Guide(GuideSettings(words="marks"), [pair], known)
     pieces = known.source.pieces(batch.source[0].tolist())
     written = known.target.pieces(batch.target_in[0].tolist())
@@ -84,7 +90,7 @@ def test_a_pair_with_a_word_that_its_tokenizer_drops_teaches_nothing() -> None:
         Pair("el gato", "the \x07", links="0-1"),
         Pair("el gato", "the cat", links="0-0 1-1"),
     ]
-    batch = Epochs(pairs, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    batch = Epochs(pairs, known, UNSAMPLED).part(0, 0).batch
     linked = Guide(GuideSettings(), pairs, known).linked(batch)
     taught = {int(row): bool(linked[i].any()) for i, row in enumerate(batch.rows)}
     assert taught == {0: False, 1: False, 2: True}
@@ -92,9 +98,9 @@ def test_a_pair_with_a_word_that_its_tokenizer_drops_teaches_nothing() -> None:
 
 def test_a_tag_belongs_to_no_word() -> None:
     known = tokenizers("2fr")
-    plain = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    plain = Epochs(PAIRS, known, UNSAMPLED).part(0, 0).batch
     said = [pair._replace(tags=("2fr",)) for pair in PAIRS]
-    tagged = Epochs(said, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    tagged = Epochs(said, known, UNSAMPLED).part(0, 0).batch
     guide = Guide(GuideSettings(), PAIRS, known)
     one, other = guide.linked(plain), guide.linked(tagged)
     order = [list(tagged.rows).index(row) for row in plain.rows]
@@ -104,7 +110,7 @@ def test_a_tag_belongs_to_no_word() -> None:
 
 def test_the_loss_is_the_cross_entropy_of_linked_pieces_and_has_their_gradient() -> None:
     known = tokenizers()
-    batch = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    batch = Epochs(PAIRS, known, UNSAMPLED).part(0, 0).batch
     shape = (*batch.target_in.shape[:1], 2, batch.target_in.shape[1], 5)
     query = torch.randn(shape, requires_grad=True)
     key = torch.randn(shape[0], 2, batch.source.shape[1], 5)
@@ -128,7 +134,7 @@ def test_the_loss_of_looks_in_half_precision_is_summed_in_single(
 ) -> None:
     """A look computes weights of half vectors in float32; weights that were stored stay halves."""
     known = tokenizers()
-    batch = Epochs(PAIRS, known, batch_tokens=300, sampling=0.0, seed=1).part(0, 0).batch
+    batch = Epochs(PAIRS, known, UNSAMPLED).part(0, 0).batch
     draw = torch.Generator().manual_seed(0)
     rows, (target, source) = len(batch.rows), (batch.target_in.shape[1], batch.source.shape[1])
     look = regard.look(

@@ -30,14 +30,12 @@ def test_no_two_differ_by_more_than_the_longest_sentence(costs, size):
 
 
 def epochs(made, found, rank: int, size: int) -> Epochs:
-    return Epochs(
-        found.train, made.run.tokenizers(), batch_tokens=60, sampling=0.2, seed=1, rank=rank, size=size
-    )  # fmt: skip
+    return Epochs(found.train, made.run.tokenizers(), made.configuration, rank, size)
 
 
 @pytest.mark.parametrize("size", [2, 3, 7])
 def test_a_step_has_the_same_sentences_whatever_the_number_of_processes(tmp_path, size):
-    made = trainer(tmp_path)
+    made = trainer(tmp_path, "training.batch_tokens=60")
     found = read_data(configuration(tmp_path).data, None, 1)
     alone, ranks = epochs(made, found, 0, 1), [epochs(made, found, r, size) for r in range(size)]
     idle = 0

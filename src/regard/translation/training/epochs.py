@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.translation.runs import Tokenizers
+from regard.translation.settings import Configuration
 from regard.translation.text.batches import Batch, collate, drawn, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Segmenter
@@ -46,25 +47,19 @@ class Epochs:
         self,
         pairs: Sequence[Pair],
         tokenizers: Tokenizers,
-        *,
-        batch_tokens: int,
-        sampling: float,
-        seed: int,
-        longest: int | None = None,
+        configuration: Configuration,
         rank: int = 0,
         size: int = 1,
     ) -> None:
+        sampling = configuration.tokenizer.sampling
         said = [pair.tags for pair in pairs]
         self._source = Segmenter(tokenizers.source, (pair.source for pair in pairs), sampling, said)
         self._target = Segmenter(tokenizers.target, (pair.target for pair in pairs), sampling)
         weights = np.array([pair.weight for pair in pairs])
         self.unseen = self._source.unseen()
         self._weights = weights if bool((weights != 1).any()) else None
-        self._batch_tokens = batch_tokens
-        self._seed = seed
-        self._longest = longest
+        self._configuration = configuration
         self._rank, self._size = rank, size
-        self._sampled = sampling > 0
         self._epoch = -1
 
     def batches(self, epoch: int) -> int:
@@ -90,10 +85,11 @@ class Epochs:
     def _prepare(self, epoch: int) -> None:
         if epoch == self._epoch:
             return
-        random = np.random.default_rng([self._seed, epoch])
-        if self._sampled:
-            self._sources = self._source.draw(random, self._longest)
-            self._targets = self._target.draw(random, self._longest)
+        configuration = self._configuration
+        random = np.random.default_rng([configuration.seed, epoch])
+        if configuration.tokenizer.sampling > 0:
+            self._sources = self._source.draw(random, configuration.data.longest)
+            self._targets = self._target.draw(random, configuration.data.longest)
         else:
             self._sources, self._targets = self._source.best(), self._target.best()
         rows = (
@@ -102,7 +98,7 @@ class Epochs:
         batches = plan(
             self._sources.lengths[rows],
             self._targets.lengths[rows],
-            batch_tokens=self._batch_tokens,
+            batch_tokens=configuration.training.batch_tokens,
             random=random,
         )
         self._plan = [rows[batch] for batch in batches]

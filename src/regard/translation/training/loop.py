@@ -60,16 +60,8 @@ class Trainer:
             observer.note("training.shard changes nothing: one process holds all of the model")
         if not self._sharded:  # shards are moved to the device one by one
             self.model.to(self.device)
-        self.epochs = Epochs(
-            data.train,
-            tokenizers,
-            batch_tokens=settings.batch_tokens,
-            sampling=configuration.tokenizer.sampling,
-            seed=configuration.seed,
-            longest=configuration.data.longest,
-            rank=processes.rank,
-            size=processes.size,
-        )
+        parts = processes.rank, processes.size
+        self.epochs = Epochs(data.train, tokenizers, configuration, *parts)
         self.validation = Validation(data.valid, tokenizers, settings, configuration.seed)
         guide = None
         if settings.guide is not None:
