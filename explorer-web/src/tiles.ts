@@ -109,8 +109,9 @@ class Local implements Pyramid {
 
 /** Tiles that were fetched or are being fetched. */
 export class TileCache {
-  private known = new Map<string, Tile | "asked">();
-  private abort = new AbortController();
+  private known = new Map<string, Tile>();
+  private asked = new Map<string, AbortController>();
+  private closed = new AbortController();
 
   constructor(
     readonly pyramid: Pyramid,
@@ -119,41 +120,55 @@ export class TileCache {
     private readonly failed: (reason: string) => void,
   ) {}
 
-  get(level: number, row: number, column: number, ask = true): Tile | null {
-    const name = `${level}/${row}/${column}`;
-    const found = this.known.get(name);
-    if (found === undefined && ask) {
-      this.known.set(name, "asked");
-      this.pyramid.tile(level, row, column, this.reduce, this.abort.signal).then(
-        (tile) => {
-          this.known.set(name, tile);
-          this.arrived();
-        },
-        (fault: Error) => {
-          if (!this.abort.signal.aborted) this.failed(fault.message);
-        },
-      );
+  get(level: number, row: number, column: number): Tile | undefined {
+    return this.known.get(`${level}/${row}/${column}`);
+  }
+
+  /** Fetch the tiles that are wanted now, and stop fetching those that are wanted no longer. */
+  want(places: [number, number, number][]): void {
+    const names = new Set(places.map((place) => place.join("/")));
+    for (const [name, abort] of this.asked)
+      if (!names.has(name)) {
+        abort.abort();
+        this.asked.delete(name);
+      }
+    for (const place of places) {
+      const name = place.join("/");
+      if (!this.known.has(name) && !this.asked.has(name)) void this.fetch(name, place);
     }
-    return found && found !== "asked" ? found : null;
+  }
+
+  private async fetch(name: string, [level, row, column]: [number, number, number]): Promise<void> {
+    const abort = new AbortController();
+    this.asked.set(name, abort);
+    try {
+      this.known.set(name, await this.pyramid.tile(level, row, column, this.reduce, abort.signal));
+      this.arrived();
+    } catch (fault) {
+      if (!abort.signal.aborted) this.failed((fault as Error).message);
+    } finally {
+      if (this.asked.get(name) === abort) this.asked.delete(name);
+    }
   }
 
   /** Forget the tiles that were drawn from a sample: they can now be exact. */
   forgetSamples(): void {
-    for (const [name, tile] of this.known) if (tile !== "asked" && !tile.exact) this.known.delete(name);
+    for (const [name, tile] of this.known) if (!tile.exact) this.known.delete(name);
     this.arrived();
   }
 
   /** The pass over all weights, part by part; `progress` is given the share done. */
   async refine(progress: (share: number) => void): Promise<void> {
     const { strips } = this.pyramid;
-    for (let strip = 0; strip < strips && !this.abort.signal.aborted; strip++) {
-      await this.pyramid.refine(strip, this.reduce, this.abort.signal);
+    for (let strip = 0; strip < strips && !this.closed.signal.aborted; strip++) {
+      await this.pyramid.refine(strip, this.reduce, this.closed.signal);
       progress((strip + 1) / strips);
     }
     this.forgetSamples();
   }
 
   close(): void {
-    this.abort.abort();
+    this.closed.abort();
+    this.want([]);
   }
 }

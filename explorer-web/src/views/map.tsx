@@ -14,6 +14,7 @@ import { pyramid, Pyramid, Reduce, SIZE, TileCache } from "../tiles";
 
 const READ = 12; // keys of a row that are listed
 const MINI = 120; // pixels of the minimap
+const REST = 120; // milliseconds without a move
 
 /** The part of the map on the screen: its middle in cells, and the pixels of a cell. */
 interface Frame {
@@ -102,6 +103,13 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
     outline(on, frame, size, app.row.value, app.column.value, span(brush.value), accent);
     paintMini(mini.current!, cache, frame, size, queries, keys, theme, accent);
   });
+
+  // Tiles are fetched when the map has come to rest, so that a zoom through ten levels fetches one of them.
+  useEffect(() => {
+    if (!size[0]) return;
+    const timer = setTimeout(() => cache.want(wanted(built, frame, size)), REST);
+    return () => clearTimeout(timer);
+  }, [cache, at.value, size[0], size[1], progress]);
 
   const cellAt = (event: { clientX: number; clientY: number }): [number, number] => {
     const box = canvas.current!.getBoundingClientRect();
@@ -325,29 +333,46 @@ function span(text: string): [number, number] | null {
   return found ? [Number(found[1]), Number(found[2])] : null;
 }
 
-/** The level whose pixels are not larger than those of the screen. */
+/** The level whose pixels are one or two of the screen wide. */
 function level(built: Pyramid, zoom: number): number {
-  const wanted = Math.floor(Math.log2(Math.max(1, 1 / zoom)) + 1e-6);
+  const wanted = Math.ceil(Math.log2(Math.max(1, 1 / zoom)) - 1e-6);
   return Math.min(wanted, built.levels.length - 1);
 }
 
+type Size = [number, number];
+
+/** The tiles of a level that the frame shows. */
+function visible(built: Pyramid, at: number, frame: Frame, [width, height]: Size): [number, number, number][] {
+  const { rows, columns, down, across } = built.levels[at];
+  const [high, wide] = [SIZE * down, SIZE * across];
+  const left = frame.column - width / 2 / frame.zoom;
+  const above = frame.row - height / 2 / frame.zoom;
+  const found: [number, number, number][] = [];
+  for (let i = Math.max(0, Math.floor(above / high)); i * SIZE < rows && i * high < above + height / frame.zoom; i++)
+    for (let j = Math.max(0, Math.floor(left / wide)); j * SIZE < columns && j * wide < left + width / frame.zoom; j++) found.push([at, i, j]);
+  return found;
+}
+
+/** The tiles to fetch: those of the level that fits the screen, and the last one for the minimap. */
+function wanted(built: Pyramid, frame: Frame, size: Size): [number, number, number][] {
+  const last = built.levels.length - 1;
+  const finest = level(built, frame.zoom);
+  return finest === last ? [[last, 0, 0]] : [...visible(built, finest, frame, size), [last, 0, 0]];
+}
+
 /** Draw what is known; returns the end of the colour scale. Coarser tiles stand in for those that are on their way. */
-function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, [width, height]: [number, number], theme: "light" | "dark", rule: string): number {
+function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, size: Size, theme: "light" | "dark", rule: string): number {
   const { levels } = cache.pyramid;
+  const [width, height] = size;
   const finest = level(cache.pyramid, frame.zoom);
   const left = frame.column - width / 2 / frame.zoom;
   const above = frame.row - height / 2 / frame.zoom;
   const shown: { at: number; i: number; j: number }[] = [];
-  for (let at = levels.length - 1; at >= finest; at--) {
-    const { rows, columns, down, across } = levels[at];
-    const [high, wide] = [SIZE * down, SIZE * across];
-    const first = (start: number, step: number) => Math.max(0, Math.floor(start / step));
-    for (let i = first(above, high); i * SIZE < rows && i * high < above + height / frame.zoom; i++)
-      for (let j = first(left, wide); j * SIZE < columns && j * wide < left + width / frame.zoom; j++)
-        if (cache.get(at, i, j, at === finest || at === levels.length - 1)) shown.push({ at, i, j });
-  }
+  for (let at = levels.length - 1; at >= finest; at--)
+    for (const [, i, j] of visible(cache.pyramid, at, frame, size)) if (cache.get(at, i, j)) shown.push({ at, i, j });
   let most = 0;
-  for (const { at, i, j } of shown) if (at === finest) for (const x of cache.get(at, i, j)!.plane.data) if (x > most) most = x;
+  const fine = shown.filter(({ at }) => at === finest);
+  for (const { at, i, j } of fine.length ? fine : shown) for (const x of cache.get(at, i, j)!.plane.data) if (x > most) most = x;
   const top = roundTop(most);
   on.imageSmoothingEnabled = false;
   for (const { at, i, j } of shown) {
@@ -402,7 +427,7 @@ function outline(on: CanvasRenderingContext2D, frame: Frame, [width, height]: [n
 function paintMini(canvas: HTMLCanvasElement, cache: TileCache, frame: Frame, [width, height]: [number, number], queries: number, keys: number, theme: "light" | "dark", accent: string): void {
   const on = canvas.getContext("2d")!;
   on.clearRect(0, 0, MINI, MINI);
-  const tile = cache.get(cache.pyramid.levels.length - 1, 0, 0, false);
+  const tile = cache.get(cache.pyramid.levels.length - 1, 0, 0);
   const most = Math.max(queries, keys);
   const [wide, high] = [(MINI * keys) / most, (MINI * queries) / most];
   if (tile) {

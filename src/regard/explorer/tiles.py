@@ -19,6 +19,8 @@ from regard.attention.looks import Look
 
 SIZE = 256  # rows and columns of a tile
 BASE = 5  # the lowest level that needs a pass over all weights
+WIDEST = 1 << 15  # pixels of a level whose rows of tiles are computed whole
+KEPT = 8  # rows of tiles that are kept, of at most 32 MB
 STRIP = 64  # rows of level 5 computed at a time, so that tiles can be computed in between
 
 Reduce = Literal["max", "mean"]
@@ -59,6 +61,7 @@ class Tiles:
         while max(self.levels[-1][:2]) > SIZE:
             self.levels.append(_level(queries, keys, len(self.levels)))
         self._base: dict[Reduce, Tensor] = {}
+        self._kept: dict[tuple[int, int, Reduce], Tensor] = {}
         self._done: dict[Reduce, set[int]] = {"max": set(), "mean": set()}
 
     def is_exact(self, level: int, reduce: Reduce) -> bool:
@@ -79,10 +82,29 @@ class Tiles:
             raise IndexError(f"level {level} has no tile ({row}, {column})")
         if level >= BASE and self.is_exact(level, reduce):
             return Tile(self._pooled(level, rows, columns, reduce), True)
+        if size.columns <= WIDEST:
+            strip = self._strip(level, row, reduce)
+            return Tile(strip[:, columns.start : columns.stop], level < BASE)
+        return Tile(self._computed(level, rows, columns, reduce), level < BASE)
+
+    def _strip(self, level: int, row: int, reduce: Reduce) -> Tensor:
+        """All tiles of one row of tiles: a row is normalised over every key, whichever of them are shown."""
+        at = (level, row, reduce)
+        if at not in self._kept:
+            size = self.levels[level]
+            rows = range(row * SIZE, min((row + 1) * SIZE, size.rows))
+            self._kept[at] = self._computed(level, rows, range(size.columns), reduce)
+            while len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
+        return self._kept[at]
+
+    def _computed(self, level: int, rows: range, columns: range, reduce: Reduce) -> Tensor:
+        """Pixels from the look: of all their cells below the base, else of one row of each bin."""
+        size = self.levels[level]
         cells = range(int(columns.start * size.across), self._end(columns.stop, size.across, 1))
         if level >= BASE:
             middles = ((torch.tensor(rows) + 0.5) * size.down).long()
-            return Tile(self._map(len(rows), len(columns), middles, cells, reduce), False)
+            return self._map(len(rows), len(columns), middles, cells, reduce)
         down = range(int(rows.start * size.down), self._end(rows.stop, size.down, 0))
         strips = [
             torch.cat(
@@ -94,7 +116,7 @@ class Tiles:
             )
             for high, part in _bins(down, level)
         ]
-        return Tile(torch.cat(strips), True)
+        return torch.cat(strips)
 
     @property
     def strips(self) -> range:

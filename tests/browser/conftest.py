@@ -1,0 +1,133 @@
+"""A real browser, and explorers in threads of this process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.request import urlopen
+
+import pytest
+import torch
+
+import regard
+from regard.explorer import Attention, Scene, Sequence
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """The system's Chromium, without its network but for this machine."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine: apt-get install chromium")
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+class Recorded:
+    """A page with the requests that it made and the errors of its console."""
+
+    def __init__(self, page) -> None:
+        self.page = page
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self._open = 0
+        page.on("request", lambda request: self._asked(request.url))
+        page.on("requestfinished", lambda _: self._answered())
+        page.on("requestfailed", lambda _: self._answered())
+        page.on("pageerror", lambda fault: self.errors.append(str(fault)))
+        page.on("dialog", lambda dialog: self.errors.append(f"dialog: {dialog.message}"))
+        page.on(
+            "console",
+            lambda line: self.errors.append(line.text) if line.type == "error" else None,
+        )
+
+    def _asked(self, url: str) -> None:
+        self.requests.append(url)
+        self._open += 1
+
+    def _answered(self) -> None:
+        self._open -= 1
+
+    def settle(self, rest: int = 300, most: int = 120) -> None:
+        """Wait until no request has been open for `rest` milliseconds, for `most` seconds at most."""
+        end = time.monotonic() + most
+        self.page.wait_for_timeout(rest)
+        while self._open and time.monotonic() < end:
+            self.page.wait_for_timeout(rest)
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open an address; closes the pages at the end of the test."""
+    contexts = []
+
+    def opened(address: str, width: int = 1280, height: int = 900, **how) -> Recorded:
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, reduced_motion="reduce", **how
+        )
+        contexts.append(context)
+        recorded = Recorded(context.new_page())
+        recorded.page.goto(address)
+        recorded.page.wait_for_selector("#regard-explorer[data-ready]")
+        return recorded
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@contextmanager
+def served(explorer) -> Iterator[str]:
+    """The address of an explorer that runs in a thread."""
+    import uvicorn
+
+    from regard.explorer.server import application
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    app = application(explorer, [f"127.0.0.1:{port}"])
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    address = f"http://127.0.0.1:{port}/"
+    for _ in range(100):
+        try:
+            with urlopen(address + "healthz", timeout=2):
+                break
+        except OSError:
+            time.sleep(0.05)
+    yield address
+    server.should_exit = True
+    thread.join(30)
+
+
+@pytest.fixture(scope="session")
+def translators(browser) -> Iterator[str]:
+    """An explorer of the bundled models."""
+    from regard.explorer.server import Explorer, Models
+
+    models = Models({"es-en": "es-en", "es-en-recurrent": "es-en-recurrent"})
+    with served(Explorer(models)) as address:
+        yield address
+
+
+def scene(layers: int, heads: int, tokens: int, names=None, title: str = "a model") -> Scene:
+    """Causal attentions of random vectors."""
+    generator = torch.Generator().manual_seed(layers * heads)
+    sequence = Sequence("tokens", [f"t{i}" for i in range(tokens)] if names is None else names)
+    attentions = []
+    for layer in range(layers):
+        query, key = (torch.randn(heads, tokens, 16, generator=generator) for _ in range(2))
+        look = regard.look(query * 2, key, mask=regard.masks.causal(align="end"))
+        attentions.append(Attention(f"layer.{layer}.self", "causal", look, 0, 0))
+    return Scene(title, [sequence], attentions)

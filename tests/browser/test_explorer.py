@@ -1,0 +1,251 @@
+"""The explorer in a real browser."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+import torch
+from tests.browser.conftest import scene, served
+
+import regard
+from regard.explorer import Attention, Scene, Sequence, write
+from regard.explorer.translating import explore
+from regard.translation.translator import Translator
+from regard.watching.edits import Scale
+
+TEXT = "La hermana de mi amigo vive en una casa grande."
+EVIL = "</script><img src=x onerror=alert(1)>"
+AXE = Path(__file__).parents[2] / "explorer-web" / "node_modules" / "axe-core" / "axe.min.js"
+VIEWS = ("translate", "heads", "map", "numbers", "change")
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator.open("es-en")
+
+
+def address(base: str, **state: str | int) -> str:
+    return f"{base}#" + "&".join(f"{name}={quote(str(value))}" for name, value in state.items())
+
+
+def test_one_arrow_key_moves_one_word_and_the_lit_row_matches(translators, open_page, translator):
+    page = open_page(address(translators, text=TEXT)).page
+    words = page.locator("#target-words button")
+    words.first.wait_for()
+    words.first.click()
+    made, _ = explore(translator, TEXT)
+    cross = made.attentions[-1]
+    source, target = (made.sequences[at].words for at in (0, 1))
+    mean = cross.look.weights().mean(0)
+    for place, (top, bottom, _) in enumerate(target):
+        assert page.locator("#target-words button[aria-pressed=true]").count() == 1
+        pressed = words.nth(place)
+        assert pressed.get_attribute("aria-pressed") == "true"
+        shown = [
+            float(each.get_attribute("data-weight"))
+            for each in page.locator("#source-words li").all()
+        ]
+        expected = [float(mean[top:bottom, a:b].sum(1).mean()) for a, b, _ in source]
+        assert shown == pytest.approx(expected, abs=1e-3)
+        if place:
+            said = page.locator("#said").inner_text()
+            best = max(range(len(shown)), key=shown.__getitem__)
+            assert said.startswith(f"{target[place][2]} ← {source[best][2]} ")
+            assert said.endswith("%")
+        page.keyboard.press("ArrowRight")
+
+
+def test_a_head_switched_off_is_that_of_python_and_undo_restores_the_text(
+    translators, open_page, translator
+):
+    page = open_page(
+        address(translators, view="change", text=TEXT, attention="decoder.2.cross")
+    ).page
+    before = page.locator("#text-before")
+    before.wait_for()
+    text = before.inner_text()
+    with page.expect_response("**/api/change"):
+        page.get_by_role("button", name="Off").click()
+    edits = {"decoder.2.cross": [Scale(0.0)]}
+    made, _ = explore(translator, TEXT, edits=edits)
+    expect = pytest.importorskip("playwright.sync_api").expect
+    after = page.locator("#text-after")
+    expect(after).to_have_text(made.translation["translation"])
+    assert made.translation["translation"] != text
+    page.locator("#undo").click()
+    expect(after).to_have_text("–")
+    assert before.inner_text() == text
+    page.locator("#redo").click()
+    expect(after).to_have_text(made.translation["translation"])
+
+
+def test_the_logits_of_a_head_switched_off(translator):
+    """What the server computes: the same change, made by hand on the weights of the model."""
+    from regard.explorer.translating import log_probability
+
+    made = translator.translate([TEXT])[0]
+    edited = log_probability(translator, made, {"decoder.1.cross": [Scale(0.0, heads=[2])]})
+    other = Translator.open("es-en")
+    with torch.no_grad():
+        module = other.model.get_submodule("decoder.1.cross_attention")
+        module.output_projection.weight[:, 2 * module.d_head : 3 * module.d_head] = 0
+    other.refresh()
+    assert edited == pytest.approx(log_probability(other, made), abs=1e-5)
+    assert edited != pytest.approx(log_probability(translator, made), abs=1e-3)
+
+
+def test_products_sum_to_the_score_and_weights_to_one(translators, open_page):
+    page = open_page(
+        address(
+            translators,
+            view="numbers",
+            text=TEXT,
+            attention="decoder.1.cross",
+            head=1,
+            row=3,
+            column=5,
+        )
+    ).page
+    page.locator("#weights-sum").wait_for()
+
+    def number(text: str) -> float:
+        return float(text.replace("−", "-"))
+
+    terms = sum(number(each) for each in page.locator("td.term").all_inner_texts())
+    assert terms == pytest.approx(number(page.locator("#sum").inner_text()), abs=0.01)
+    assert number(page.locator("#weights-sum").inner_text()) == pytest.approx(1, abs=1e-3)
+    weights = page.locator("td.weight").all()
+    total = sum(float(each.get_attribute("data-weight")) for each in weights)
+    assert total == pytest.approx(1, abs=1e-5)
+
+
+def test_a_page_of_144_heads_of_512_tokens_is_small(open_page, tmp_path):
+    path = write(tmp_path / "heads.html", scene(12, 12, 512))
+    assert path.stat().st_size < 10e6
+    recorded = open_page(path.as_uri() + "#view=heads")
+    recorded.page.wait_for_selector("ul.grid li:nth-child(144) canvas")
+    assert recorded.page.evaluate("document.querySelectorAll('*').length") < 20_000
+    assert not recorded.errors
+
+
+def test_a_file_needs_no_network_and_shows_evil_names_as_text(open_page, tmp_path):
+    tokens = [EVIL, "javascript:alert(1)", '"onmouseover=alert(1)', "家", "שלום", "\u202eabc"]
+    path = write(tmp_path / "evil.html", scene(2, 2, 6, tokens, title=EVIL))
+    for view in ("heads", "map"):
+        recorded = open_page(f"{path.as_uri()}#view={view}&attention=layer.1.self", offline=True)
+        page = recorded.page
+        page.wait_for_selector("canvas")
+        assert page.locator("h1").inner_text() == EVIL
+        assert page.locator("img").count() == 0
+        assert [url for url in recorded.requests if not url.startswith(("file:", "data:"))] == []
+        assert recorded.errors == []
+    page = open_page(path.as_uri() + "#view=heads&attention=layer.1.self&head=0").page
+    page.get_by_text("Table of numbers").first.click()
+    page.locator("thead th").first.wait_for()
+    shown = page.locator("thead th").all_inner_texts()
+    assert EVIL in shown
+    assert "\\u202eabc" in shown
+
+
+def test_evil_input_to_the_server_is_text(translators, open_page):
+    recorded = open_page(address(translators, text=EVIL))
+    page = recorded.page
+    page.locator("#target-words button").first.wait_for()
+    assert page.locator("img").count() == 0
+    assert not any("alert" in each or "dialog" in each for each in recorded.errors)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_fault_of_accessibility(translators, open_page, view, scheme):
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm ci in explorer-web")
+    page = open_page(
+        address(translators, view=view, text=TEXT, attention="decoder.1.cross", row=2, column=3),
+        color_scheme=scheme,
+    ).page
+    page.locator("main canvas, main table").first.wait_for()
+    page.wait_for_timeout(300)
+    page.evaluate(AXE.read_text("utf-8"))  # the policy of the page forbids another script
+    found = page.evaluate("axe.run().then(found => found.violations)")
+    serious = [
+        (each["id"], [node["html"][:200] for node in each["nodes"][:3]])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_nothing_scrolls_sideways_on_a_phone(translators, open_page, view):
+    page = open_page(
+        address(translators, view=view, text=TEXT, attention="decoder.1.cross", row=2, column=3),
+        width=360,
+        height=800,
+    ).page
+    page.locator("main canvas, main table").first.wait_for()
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_reload_restores_the_state(translators, open_page):
+    page = open_page(translators).page
+    page.locator("#sentence").fill(TEXT)
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.locator("#target-words button").nth(2).click()
+    page.get_by_role("tab", name="Heads").click()
+    page.locator("ul.grid button").nth(5).click()
+    before = page.url
+    page.reload()
+    page.locator("ul.grid button.chosen").wait_for()
+    assert page.url == before
+    assert page.get_by_role("tab", name="Heads").get_attribute("aria-selected") == "true"
+    page.get_by_role("tab", name="Translate").click()
+    page.locator("#target-words button").first.wait_for()
+    assert page.locator("#sentence").input_value() == TEXT
+
+
+@pytest.fixture(scope="module")
+def deep(browser):
+    """An attention of 131,072 tokens."""
+    from regard.explorer.server import Explorer, Models
+
+    count = 131_072
+    generator = torch.Generator().manual_seed(0)
+    walk = torch.randn(count, 16, generator=generator).cumsum(0) / 30
+    look = regard.look(walk, walk, mask=regard.masks.causal(align="end"))
+    tokens = Sequence("tokens", [f"t{i}" for i in range(count)])
+    whole = Scene("131,072 tokens", [tokens], [Attention("layer.0", "causal", look, 0, 0)])
+    with served(Explorer(Models({}), whole)) as base:
+        yield base, look
+
+
+def test_a_map_of_131072_tokens(deep, open_page):
+    base, look = deep
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    recorded = open_page(address(base, view="map", row=70_000, column=69_999))
+    page = recorded.page
+    page.wait_for_selector("canvas.map")
+    shown = page.locator("#exact")
+    shown.wait_for()
+    print(f"ready after {time.perf_counter() - start:.2f} s")
+    expected = float(look.weights(rows=[70_000], columns=[69_999]))
+    assert float(shown.get_attribute("data-weight")) == pytest.approx(expected, abs=1e-5)
+    page.locator("canvas.map").focus()
+    pans = ["Shift+ArrowRight", "Shift+ArrowLeft", "Shift+ArrowRight", "Shift+ArrowDown"]
+    for keys in ("++", *pans, "+++", "Shift+ArrowUp"):
+        for key in keys.split() if "Arrow" in keys else keys:
+            page.keyboard.press(key)
+        recorded.settle()
+    asked = [url for url in recorded.requests if "/api/tile" in url]
+    assert len(asked) == len(set(asked)) > 4
+    levels = {parse_qs(urlsplit(url).query)["level"][0] for url in asked}
+    assert len(levels) > 3
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert (after - before) / 1024 < 1024  # megabytes
+    assert not recorded.errors
