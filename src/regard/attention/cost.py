@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from regard.attention.heads import Merge, Norm, head_widths
-from regard.attention.names import unknown
+import torch
+from torch import nn
+
+from regard.attention.heads import Merge, MultiHeadAttention, Norm
+from regard.attention.scores import Additive, General, Score, build
 
 ScoreName = Literal["dot", "scaled_dot", "cosine", "general", "additive", "concat"]
 
@@ -85,46 +88,49 @@ def attention_cost(
         >>> cost.parameters, cost.operations["score"]
         (1048576, 102400)
     """
-    width = head_widths(
-        d_query, heads, d_key, d_value, d_head, d_head_value, d_output, merge, key_heads
-    )
     keys = queries if keys is None else keys
-    hidden = width["d_head"] if d_hidden is None else d_hidden
-    if min(queries, keys, batch) < 0 or min(hidden, number_bytes) < 1:
+    if min(queries, keys, batch) < 0 or min(number_bytes, 1 if d_hidden is None else d_hidden) < 1:
         raise ValueError("a number of queries, keys or sequences is negative, or a width below 1")
-    if score not in (names := get_args(ScoreName)):
-        raise unknown("score", score, names)
-    key_heads, d_head, d_head_value = (width[k] for k in ("key_heads", "d_head", "d_head_value"))
-    projections = {
-        "query_projection": (queries, width["d_query"], heads * d_head),
-        "key_projection": (keys, width["d_key"], key_heads * d_head),
-        "value_projection": (keys, width["d_value"], key_heads * d_head_value),
-        "output_projection": (queries, width["d_merged"], width["d_output"]),
-    }
-    parameters = sum((d_in + bias) * d_out for _, d_in, d_out in projections.values())
-    parameters += {None: 0, "rms": 2 * d_head, "layer": 4 * d_head}[qk_norm]
-    kind = "additive" if score == "concat" else score
-    own = {"general": d_head * d_head, "additive": hidden * (2 * d_head + 1)}.get(kind, 0)
-    parameters += own * (heads if score_per_head else 1)
-    operations = {
-        name: 2 * batch * length * d_in * d_out
-        for name, (length, d_in, d_out) in projections.items()
-    }
-    operations["score"] = batch * heads * _score(kind, queries, keys, d_head, hidden)
-    operations["reading"] = 2 * batch * heads * queries * keys * d_head_value
+    with torch.device("meta"):  # which has shapes and no numbers
+        attention = MultiHeadAttention(
+            d_query,
+            heads,
+            d_key=d_key,
+            d_value=d_value,
+            d_head=d_head,
+            d_head_value=d_head_value,
+            d_output=d_output,
+            merge=merge,
+            bias=bias,
+            key_heads=key_heads,
+            qk_norm=qk_norm,
+        )
+        d_head = attention.d_head
+        attention.score = build(
+            score, d_head, d_head, d_hidden, heads=heads if score_per_head else None
+        )
+    parameters = sum(parameter.numel() for parameter in attention.parameters())
+    operations = {}
+    for name, length in (("query", queries), ("key", keys), ("value", keys), ("output", queries)):
+        projection: nn.Linear = getattr(attention, f"{name}_projection")
+        pairs = projection.in_features * projection.out_features
+        operations[f"{name}_projection"] = 2 * batch * length * pairs
+    operations["score"] = batch * heads * _score(attention.score, queries, keys, d_head)
+    operations["reading"] = 2 * batch * heads * queries * keys * attention.d_head_value
+    stored = attention.key_projection.out_features + attention.value_projection.out_features
     return Cost(
         parameters,
         operations,
         parameters * number_bytes,
-        batch * keys * key_heads * (d_head + d_head_value) * number_bytes,
+        batch * keys * stored * number_bytes,
         batch * heads * queries * keys * number_bytes,
     )
 
 
-def _score(score: str, queries: int, keys: int, d_head: int, hidden: int) -> int:
+def _score(score: Score, queries: int, keys: int, d_head: int) -> int:
     """Operations of one head's scores."""
-    if score == "additive":  # project both; then add, tanh, multiply and add for each pair
-        return 2 * (queries + keys) * d_head * hidden + 4 * queries * keys * hidden
+    if isinstance(score, Additive):  # project both; then add, tanh, multiply and add for each pair
+        return (2 * (queries + keys) * d_head + 4 * queries * keys) * score.d_hidden
     dot = 2 * queries * keys * d_head
     # q W k: whichever side has fewer rows goes through W.
-    return dot if score != "general" else dot + 2 * min(queries, keys) * d_head * d_head
+    return dot + 2 * min(queries, keys) * d_head**2 if isinstance(score, General) else dot

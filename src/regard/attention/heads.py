@@ -91,24 +91,41 @@ class MultiHeadAttention(nn.Module):
         qk_norm: Norm | None = None,
     ) -> None:
         super().__init__()
-        widths = head_widths(
-            d_query, heads, d_key, d_value, d_head, d_head_value, d_output, merge, key_heads
-        )
+        if merge not in ("concat", "sum"):
+            raise ValueError(f'merge is {merge!r}: pass "concat" or "sum"')
+        if heads < 1:
+            raise ValueError(f"heads is {heads}: pass at least 1")
+        if d_head is None and d_query % heads:
+            raise ValueError(
+                f"{heads} heads do not divide the query width {d_query}: "
+                "pass a number of heads that does, or d_head="
+            )
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout is {dropout}: pass a rate from 0 up to, but not, 1")
-        self.heads, self.key_heads = heads, widths["key_heads"]
+        self.heads, self.key_heads = heads, heads if key_heads is None else key_heads
+        if self.key_heads < 1 or heads % self.key_heads:
+            raise ValueError(f"key_heads is {key_heads}: pass a divisor of {heads}, the heads")
         self.group = heads // self.key_heads
         self.merge = merge
         self.dropout = dropout
-        self.d_query, self.d_key, self.d_value = d_query, widths["d_key"], widths["d_value"]
-        self.d_head, self.d_head_value = widths["d_head"], widths["d_head_value"]
-        self.d_output = widths["d_output"]
+        self.d_query = d_query
+        self.d_key = d_query if d_key is None else d_key
+        self.d_value = self.d_key if d_value is None else d_value
+        self.d_head = d_query // heads if d_head is None else d_head
+        if d_head_value is None:
+            d_head_value = self.d_head if merge == "concat" else self.d_value
+        self.d_head_value = d_head_value
+        self.d_output = d_query if d_output is None else d_output
+        for name in ("d_query", "d_key", "d_value", "d_head", "d_head_value", "d_output"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: pass a width of at least 1")
+        merged = d_head_value * (heads if merge == "concat" else 1)
         self.query_projection = nn.Linear(d_query, heads * self.d_head, bias=bias)
         self.key_projection = nn.Linear(self.d_key, self.key_heads * self.d_head, bias=bias)
         self.value_projection = nn.Linear(
             self.d_value, self.key_heads * self.d_head_value, bias=bias
         )
-        self.output_projection = nn.Linear(widths["d_merged"], self.d_output, bias=bias)
+        self.output_projection = nn.Linear(merged, self.d_output, bias=bias)
         self.query_norm, self.key_norm = (
             None if qk_norm is None else new_norm(self.d_head, qk_norm) for _ in range(2)
         )
@@ -303,50 +320,6 @@ class MultiHeadAttention(nn.Module):
         turning = "" if self.rotary is None else f", rotary={self.rotary}"
         grouped = "" if self.group == 1 else f", key_heads={self.key_heads}"
         return f"heads={self.heads}{grouped}, d_head={self.d_head}, merge={self.merge!r}{turning}"
-
-
-def head_widths(
-    d_query: int,
-    heads: int,
-    d_key: int | None = None,
-    d_value: int | None = None,
-    d_head: int | None = None,
-    d_head_value: int | None = None,
-    d_output: int | None = None,
-    merge: str = "concat",
-    key_heads: int | None = None,
-) -> dict[str, int]:
-    """Every width of a `MultiHeadAttention`, and its key heads, with the defaults filled in."""
-    if merge not in ("concat", "sum"):
-        raise ValueError(f'merge is {merge!r}: pass "concat" or "sum"')
-    if heads < 1:
-        raise ValueError(f"heads is {heads}: pass at least 1")
-    if d_head is None and d_query % heads:
-        raise ValueError(
-            f"{heads} heads do not divide the query width {d_query}: "
-            "pass a number of heads that does, or d_head="
-        )
-    d_head = d_query // heads if d_head is None else d_head
-    d_key = d_query if d_key is None else d_key
-    d_value = d_key if d_value is None else d_value
-    if d_head_value is None:
-        d_head_value = d_head if merge == "concat" else d_value
-    widths = {
-        "d_query": d_query,
-        "d_key": d_key,
-        "d_value": d_value,
-        "d_head": d_head,
-        "d_head_value": d_head_value,
-        "d_output": d_query if d_output is None else d_output,
-    }
-    for name, width in widths.items():
-        if width < 1:
-            raise ValueError(f"{name} is {width}: pass a width of at least 1")
-    key_heads = heads if key_heads is None else key_heads
-    if key_heads < 1 or heads % key_heads:
-        raise ValueError(f"key_heads is {key_heads}: pass a divisor of {heads}, the heads")
-    merged = widths["d_head_value"] * (heads if merge == "concat" else 1)
-    return widths | {"key_heads": key_heads, "d_merged": merged}
 
 
 def new_norm(width: int, kind: Norm = "layer") -> Any:
