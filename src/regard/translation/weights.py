@@ -100,18 +100,18 @@ def _shapes(path: Path, file: BinaryIO) -> Shapes:
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Give a model its weights, any floating type. Raises what `check_fits` raises, and then changes nothing."""
-    check_fits(module, tensors, path)
-    with torch.no_grad():
-        for name, wanted in unique(module).items():
-            wanted.copy_(tensors[name])
+    """Give a model its weights, any floating type.
 
-
-def check_fits(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Raise `CheckpointError` naming the first tensor that does not fit the model or is not finite."""
+    Raises:
+        CheckpointError: one does not fit the model or is not finite; names the first, and nothing is changed.
+    """
+    own = unique(module)
     check_shapes(module, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, path)
-    for name, wanted in sorted(unique(module).items()):
-        check_finite(name, tensors[name], wanted.dtype, path)
+    for name in sorted(own):
+        check_finite(name, tensors[name], own[name].dtype, path)
+    with torch.no_grad():
+        for name, wanted in own.items():
+            wanted.copy_(tensors[name])
 
 
 def check_finite(name: str, found: Tensor, wanted: torch.dtype, path: Path) -> None:
@@ -144,13 +144,9 @@ def compare_shapes(expected: Shapes, shapes: Shapes, path: Path) -> None:
 
 def unique(module: nn.Module) -> dict[str, Tensor]:
     """The state of a model with each shared tensor once, under its first name."""
-    seen: dict[int, str] = {}
-    state: dict[str, Tensor] = {}
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen[id(tensor)] = name
-            state[name] = tensor.detach()
-    return state
+    state = module.state_dict(keep_vars=True)
+    first = {id(tensor): name for name, tensor in reversed(state.items())}
+    return {name: tensor.detach() for name, tensor in state.items() if first[id(tensor)] == name}
 
 
 def _corrupted(path: Path, why: str) -> CorruptedError:

@@ -80,10 +80,8 @@ def _default(schema: dict[str, Any]) -> str:
 def _values(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(_values(each) for each in schema["anyOf"] if each != {"type": "null"})
-    if "const" in schema:
-        return f"`{json.dumps(schema['const'])}`"
-    if "enum" in schema:
-        return ", ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
+    if choices := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return ", ".join(f"`{json.dumps(each)}`" for each in choices)
     if schema["type"] == "array":
         return f"{len(schema['prefixItems'])} numbers: each {_range(schema['prefixItems'][0])}"
     return f"{_TYPES[schema['type']]} {_range(schema)}".strip()
