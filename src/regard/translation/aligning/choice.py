@@ -24,7 +24,7 @@ from regard.translation import checksums
 from regard.translation.runs import Run
 from regard.translation.runs.layout import ALIGNMENT, MODEL, checkpoint_sums
 from regard.translation.settings import Configuration
-from regard.translation.settings.writing import toml
+from regard.translation.settings.toml import toml
 
 Rows = Literal["written", "read"]
 Method = Literal["argmax", "mutual", "threshold"]

@@ -2,12 +2,18 @@
 
 from regard.translation.settings.configuration import Configuration
 from regard.translation.settings.data import CorpusSettings, DataSettings
-from regard.translation.settings.reading import LARGEST_FILE, decode, parse, read
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.search import Search, SearchSettings
+from regard.translation.settings.toml import (
+    LARGEST_FILE,
+    decode,
+    differences,
+    dump,
+    parse,
+    read,
+)
 from regard.translation.settings.training import GuideSettings, TokenizerSettings, TrainingSettings
 from regard.translation.settings.transformer import TransformerSettings
-from regard.translation.settings.writing import differences, dump
 
 __all__ = [
     "Configuration",

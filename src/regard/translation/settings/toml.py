@@ -1,4 +1,4 @@
-"""Reads a configuration from TOML, with changes from the command line.
+"""Configurations in TOML: read with changes from the command line, written, and compared.
 
 Errors name the key, the value, the allowed range and the nearest valid key.
 """
@@ -6,9 +6,10 @@ Errors name the key, the value, the allowed range and the nearest valid key.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 from regard import files
 from regard.errors import ConfigurationError, raised_as
 from regard.translation.settings.configuration import MODELS, TABLES, Configuration
+from regard.translation.settings.training import FREE_ON_RESUME
 
 LARGEST_FILE = 1_000_000
 # tomllib takes quadratic time over a key of many parts.
@@ -59,6 +61,26 @@ def parse(text: str, name: str = "configuration", changes: tuple[str, ...] = ())
         return Configuration.model_validate(table)
     except ValidationError as fault:
         raise ConfigurationError(*(_explain(e, name) for e in fault.errors()[:5])) from None
+
+
+def dump(configuration: Configuration) -> str:
+    """The configuration as TOML that `parse` reads back to the same."""
+    return toml(configuration.model_dump(exclude_none=True))
+
+
+def toml(table: dict[str, Any]) -> str:
+    """A table without None as TOML."""
+    return "\n".join(_lines(table)).strip() + "\n"
+
+
+def differences(old: Configuration, new: Configuration) -> list[str]:
+    """The keys that differ and may not change on --resume, each with both values."""
+    before, after = dict(_flat(old.model_dump())), dict(_flat(new.model_dump()))
+    return [
+        f"{key}: {before.get(key)!r} in the run folder, {after.get(key)!r} asked for"
+        for key in sorted(before.keys() | after.keys(), key=lambda key: key.split("."))
+        if before.get(key) != after.get(key) and key not in FREE_ON_RESUME
+    ]
 
 
 def _apply(table: dict[str, Any], change: str) -> None:
@@ -142,3 +164,31 @@ def _hint(place: list[str]) -> str:
         if close
         else f"known are {', '.join(known)}"
     )
+
+
+def _lines(table: dict[str, Any], name: str = "", header: str = "") -> Iterator[str]:
+    plain = {key: value for key, value in table.items() if not _tables(value)}
+    if header and plain:
+        yield from ("", header)
+    for key, value in plain.items():
+        # JSON writes strings, numbers and lists as TOML does, except for one control character.
+        written = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        yield f"{key} = {written}".replace("\x7f", "\\u007f")
+    for key, value in table.items():
+        path = f"{name}.{key}" if name else key
+        for each in _tables(value):
+            yield from _lines(each, path, f"[{path}]" if each is value else f"[[{path}]]")
+
+
+def _tables(value: Any) -> list[dict[str, Any]]:
+    """A table, or the tables of an array; of anything else none."""
+    several = value if isinstance(value, list | tuple) else [value]
+    return [each for each in several if isinstance(each, dict)]
+
+
+def _flat(table: dict[str, Any], name: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{name}{key}.")
+        else:
+            yield f"{name}{key}", value
