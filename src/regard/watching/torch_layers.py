@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import torch
@@ -25,26 +25,23 @@ from regard.watching.captured import CapturedCall
 KEYS = 1  # torch's mask_type of a mask (batch, keys); with 0 and 2 it has queries too
 
 
-SIGNATURE = inspect.signature(F.multi_head_attention_forward)
-
-
 @dataclass(frozen=True, eq=False)
 class DeferredCall:
-    """A call whose queries and keys are computed later, and the tensors they are computed from."""
+    """A call whose queries and keys are computed later, and the arguments they are computed from."""
 
     make: Callable[..., CapturedCall]
-    held: dict[str, Tensor | None]
+    held: dict[str, Any]
     crossing: bool = False  # whether the keys come from another sequence
     within: str = ""  # the submodule that this attention belongs to
 
     def tensors(self) -> list[Tensor]:
-        return [each for each in self.held.values() if each is not None]
+        return [each for each in self.held.values() if isinstance(each, Tensor)]
 
     def detached(self) -> DeferredCall:
         """The same call without gradients. Parameters are not detached, so no operator runs for them."""
         held = self.held.copy()
         for name, each in held.items():
-            if each is not None and each.grad_fn:
+            if isinstance(each, Tensor) and each.grad_fn:
                 held[name] = each.detach()
         return replace(self, held=held)
 
@@ -58,32 +55,31 @@ Captured = CapturedCall | DeferredCall
 def native_call(*arguments: Any) -> DeferredCall:
     """nn.MultiheadAttention's fast path."""
     states, _, _, _, heads, weight, bias, _, _, mask, _, _, mask_type = arguments
-    held = {"states": states, "weight": weight, "bias": bias, "mask": mask}
-    return DeferredCall(partial(_fast, heads=heads, mask_type=mask_type), held)
+    held = {"states": states, "heads": heads, "weight": weight, "bias": bias}
+    return DeferredCall(_fast, held | {"mask": mask, "mask_type": mask_type})
 
 
 def encoder_layer_call(*arguments: Any) -> DeferredCall:
     """nn.TransformerEncoderLayer's fast path: the whole layer in one operator."""
     states, _, heads, weight, bias, _, _, _, norm_first, eps, *norm = arguments[:12]
     mask, mask_type = arguments[-2:]
-    held = {"states": states, "weight": weight, "bias": bias, "mask": mask}
+    held = {"states": states, "heads": heads, "weight": weight, "bias": bias}
+    held |= {"mask": mask, "mask_type": mask_type}
     if norm_first:
-        held |= {"norm_weight": norm[0], "norm_bias": norm[1]}
-    make = partial(_fast, heads=heads, mask_type=mask_type, eps=eps)
-    return DeferredCall(make, held, within="self_attn")
+        held |= {"eps": eps, "norm_weight": norm[0], "norm_bias": norm[1]}
+    return DeferredCall(_fast, held, within="self_attn")
 
 
 def _fast(
     states: Tensor,
+    heads: int,
     weight: Tensor,
     bias: Tensor,
     mask: Tensor | None,
-    norm_weight: Tensor | None = None,
-    norm_bias: Tensor | None = None,
-    *,
-    heads: int,
     mask_type: int | None,
     eps: float = 0.0,
+    norm_weight: Tensor | None = None,
+    norm_bias: Tensor | None = None,
 ) -> CapturedCall:
     """A key is masked where the mask is not 0, as in the fast paths."""
     readable: MaskLike | None = None
@@ -120,44 +116,43 @@ def weighted_call(*arguments: Any, **named: Any) -> DeferredCall:
     """nn.MultiheadAttention with need_weights."""
     bound = SIGNATURE.bind(*arguments, **named)
     bound.apply_defaults()
-    of = bound.arguments
-    held = {"query": of["query"], "key": of["key"], "biases": of["in_proj_bias"]}
-    held |= {"key_bias": of["bias_k"], "plane": of["attn_mask"], "shut": of["key_padding_mask"]}
-    packed = not of["use_separate_proj_weight"]
-    names = ("in_proj_weight",) * 2 if packed else ("q_proj_weight", "k_proj_weight")
-    held |= {"query_weight": of[names[0]], "key_weight": of[names[1]]}
-    make = partial(_weighed, heads=of["num_heads"], zero=of["add_zero_attn"], packed=packed)
-    return DeferredCall(make, held, crossing=_crosses(of["query"], of["key"]))
+    held = {name: bound.arguments[name] for name in inspect.signature(_weighed).parameters}
+    return DeferredCall(_weighed, held, crossing=_crosses(held["query"], held["key"]))
 
 
 def _weighed(
     query: Tensor,
     key: Tensor,
-    query_weight: Tensor,
-    key_weight: Tensor,
-    biases: Tensor | None,
-    key_bias: Tensor | None,
-    plane: Tensor | None,
-    shut: Tensor | None,
-    *,
-    heads: int,
-    zero: bool,
-    packed: bool,
+    num_heads: int,
+    in_proj_weight: Tensor,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    add_zero_attn: bool,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    use_separate_proj_weight: bool,
+    q_proj_weight: Tensor,
+    k_proj_weight: Tensor,
 ) -> CapturedCall:
     """Inputs are (length, batch, width) or (length, width). All queries may read appended keys."""
-    if packed:
-        query_weight, key_weight, _ = query_weight.chunk(3)
-    query_bias, own_bias, _ = (None,) * 3 if biases is None else biases.chunk(3)
-    states, memory = (x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(0) for x in (query, key))
-    queries = _split(F.linear(states, query_weight, query_bias), heads)
-    keys = _split(F.linear(memory, key_weight, own_bias), heads)
-    appended = [] if key_bias is None else [_split(key_bias, heads)]
-    appended += [torch.zeros_like(keys[..., :1, :])] if zero else []
+    separate = q_proj_weight, k_proj_weight
+    weights = separate if use_separate_proj_weight else in_proj_weight.chunk(3)[:2]
+    biases = (None, None) if in_proj_bias is None else in_proj_bias.chunk(3)[:2]
+    states = (x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(0) for x in (query, key))
+    queries, keys = (
+        _split(F.linear(x, weight, bias), num_heads)
+        for x, weight, bias in zip(states, weights, biases, strict=True)
+    )
+    appended = [] if bias_k is None else [_split(bias_k, num_heads)]
+    appended += [torch.zeros_like(keys[..., :1, :])] if add_zero_attn else []
     keys = torch.cat([keys, *(each.expand_as(keys[..., :1, :]) for each in appended)], -2)
-    bias = _added(plane, shut, heads, queries.dtype)
+    bias = _added(attn_mask, key_padding_mask, num_heads, queries.dtype)
     if bias is not None:
         bias = F.pad(bias, (0, len(appended)))
     return CapturedCall(queries, keys, bias=bias)
+
+
+SIGNATURE = inspect.signature(F.multi_head_attention_forward)
 
 
 def _split(projected: Tensor, heads: int) -> Tensor:
