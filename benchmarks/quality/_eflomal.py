@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.translation.evaluation.alignment import Link, symmetrise
+from regard.translation.evaluation.alignment import Link, grow_diagonal
 from regard.translation.evaluation.gold import read_links
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -34,7 +34,7 @@ def align(program: str, pairs: Sequence[tuple[Words, Words]]) -> list[set[Link]]
     found: list[set[Link]] = [set() for _ in pairs]
     for number, (one, other) in zip(full, both, strict=True):
         source, target = cut[number]
-        links = symmetrise(one, other, "grow-diag-final-and")
+        links = grow_diagonal(one, other)
         found[number] = {(source[i][0], target[j][0]) for i, j in links}
     return found
 

@@ -101,7 +101,7 @@ def _print(
     title: str,
 ) -> None:
     """A line of links for each pair; a picture of the only one."""
-    from regard.translation.aligning.aligner import grown
+    from regard.translation.evaluation.alignment import flipped, grow_diagonal
 
     unread = 0
     while some := list(islice(pairs, _CHUNK)):
@@ -110,7 +110,11 @@ def _print(
         ours = forward.align(some)
         linked = [one.links for one in ours]
         if backward is not None:
-            linked = grown(ours, backward.align([(target, source) for source, target in some]))
+            theirs = backward.align([(target, source) for source, target in some])
+            linked = [
+                grow_diagonal(links, flipped(other.links))
+                for links, other in zip(linked, theirs, strict=True)
+            ]
         for one, links in zip(ours, linked, strict=True):
             unread += one.unread
             if out is not None:

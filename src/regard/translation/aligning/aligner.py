@@ -15,9 +15,7 @@ from regard.translation.aligning.word_attention import WordAttention, WordPair, 
 from regard.translation.evaluation.alignment import (
     Link,
     argmax_links,
-    flipped,
     mutual_links,
-    symmetrise,
     threshold_links,
 )
 from regard.translation.models.protocol import TranslationModel
@@ -47,13 +45,13 @@ class Aligned:
     unread: int = 0
 
 
+@dataclass(frozen=True)
 class Aligner:
     """A translation model used to align words, by its attention (Bahdanau et al. 2015)."""
 
-    def __init__(self, model: TranslationModel, tokenizers: Tokenizers, choice: Choice) -> None:
-        self.model = model
-        self.tokenizers = tokenizers
-        self.choice = choice
+    model: TranslationModel
+    tokenizers: Tokenizers
+    choice: Choice
 
     def align(self, pairs: Sequence[WordPair]) -> list[Aligned]:
         """Link the words of translations that are given.
@@ -63,21 +61,14 @@ class Aligner:
         """
         layers = None if self.choice.layer is None else [self.choice.layer]
         found = word_attentions(self.model, self.tokenizers, pairs, layers)
-        return [_aligned(reading, self.choice) for reading in found]
+        return [self._aligned(reading) for reading in found]
 
-
-def grown(forward: Sequence[Aligned], backward: Sequence[Aligned]) -> list[set[Link]]:
-    """Two directions combined by grow-diag-final-and; `backward` is of the model that translates the other way.
-
-    Raises:
-        ConfigurationError: the two are not about the same sentences.
-    """
-    if len(forward) != len(backward):
-        raise ConfigurationError(f"{len(forward)} sentences one way, {len(backward)} the other")
-    return [
-        symmetrise(ours.links, flipped(theirs.links), "grow-diag-final-and")
-        for ours, theirs in zip(forward, backward, strict=True)
-    ]
+    def _aligned(self, reading: WordAttention) -> Aligned:
+        source, target = reading.source, reading.target
+        weights = weights_of(reading, self.choice)
+        found = links_of(weights, self.choice) if reading.written else set()
+        links = {(s, t) for s, t in found if s in source.owners and t in target.owners}
+        return Aligned(source.words, target.words, links, weights, source.unread + target.unread)
 
 
 def weights_of(reading: WordAttention, choice: Choice) -> Float[Tensor, "target source"]:
@@ -122,12 +113,3 @@ def links_of(weights: Float[Tensor, "target source"], choice: Choice) -> set[Lin
     if choice.method == "threshold":
         return threshold_links(weights, choice.threshold)
     return argmax_links(weights) if choice.method == "argmax" else mutual_links(weights)
-
-
-def _aligned(reading: WordAttention, choice: Choice) -> Aligned:
-    source, target = reading.source, reading.target
-    weights = weights_of(reading, choice)
-    found = links_of(weights, choice) if reading.written else set()
-    read = set(source.owners), set(target.owners)
-    links = {(s, t) for s, t in found if s in read[0] and t in read[1]}
-    return Aligned(source.words, target.words, links, weights, source.unread + target.unread)

@@ -62,20 +62,21 @@ def choose(readings: Sequence[WordAttention], gold: Gold) -> Chosen:
     full = next((reading for reading in readings if reading.written), None)
     if count < 2 or full is None:
         raise DataError(f"{count} sentences with gold links: nothing can be chosen by so few")
-    halves = slice(0, count // 2), slice(count // 2, count)
-    tried, by_half = [], []
-    for choice, links in _all_links(readings, _choices(full)):
-        tried.append(Tried(choice, _measure(links, gold, slice(None))))
-        by_half.append([Tried(choice, _measure(links, gold, half)) for half in halves])
-    first = min(range(len(tried)), key=lambda place: by_half[place][0].scores.aer)
-    second = min(range(len(tried)), key=lambda place: by_half[place][1].scores.aer)
+    parts = slice(None), slice(0, count // 2), slice(count // 2, count)
+    tried = [
+        [Tried(choice, _measure(links, gold, part)) for part in parts]
+        for choice, links in _all_links(readings, _choices(full))
+    ]
+    best, first, second = (
+        min(tried, key=lambda each: each[part].scores.aer) for part in range(len(parts))
+    )
     diagonal = [
         diagonal_links(len(reading.source.words), len(reading.target.words)) for reading in readings
     ]
     return Chosen(
-        best=min(tried, key=lambda each: each.scores.aer),
-        tried=tried,
-        crossed=(by_half[first][1], by_half[second][0]),
+        best=best[0],
+        tried=[whole for whole, _, _ in tried],
+        crossed=(first[2], second[1]),
         diagonal=_measure(diagonal, gold, slice(None)),
     )
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.errors import ConfigurationError, DataError
+from regard.errors import DataError
 
 # (source position, target position), both from 0
 Link = tuple[int, int]
-METHODS = ("intersection", "union", "grow-diag-final-and")
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,10 @@ def measure_alignment(
     )
 
 
-def parse_links(line: str, *, first: int = 0) -> tuple[set[Link], set[Link]]:
+def parse_links(line: str) -> tuple[set[Link], set[Link]]:
     """The sure and the possible links of a line such as "0-0 1-2 3?2", source first.
 
     A hyphen makes a link sure, ? or p possible.
-
-    Args:
-        first: the number of the first word in the file, 0 or 1.
 
     Raises:
         DataError: an item is not a link.
@@ -92,9 +89,9 @@ def parse_links(line: str, *, first: int = 0) -> tuple[set[Link], set[Link]]:
     possible: set[Link] = set()
     for item in line.split():
         match = re.fullmatch(r"([0-9]{1,9})([-?p])([0-9]{1,9})", item)
-        if not match or min(int(match[1]), int(match[3])) < first:
-            raise DataError(f'no link: {item[:40]!r}; expected such as "{first}-{first}"')
-        link = (int(match[1]) - first, int(match[3]) - first)
+        if not match:
+            raise DataError(f'no link: {item[:40]!r}; expected such as "0-0"')
+        link = (int(match[1]), int(match[3]))
         (sure if match[2] == "-" else possible).add(link)
     return sure, possible
 
@@ -144,29 +141,14 @@ def flipped(links: Iterable[Link]) -> set[Link]:
     return {(target, source) for source, target in links}
 
 
-def symmetrise(forward: Set[Link], backward: Set[Link], method: str) -> set[Link]:
-    """The links of two directions combined; both are given as (source, target).
+def grow_diagonal(forward: Set[Link], backward: Set[Link]) -> set[Link]:
+    """The links of two directions, both as (source, target), combined by grow-diag-final-and.
 
-    "intersection", "union", or "grow-diag-final-and" (Koehn, Och and Marcu 2003): from the
-    intersection grow to neighbours in the union, diagonals included, that link a word not yet
-    linked; last, add links of either direction between two words of which neither is linked.
-
-    Raises:
-        ConfigurationError: no such method.
+    From the intersection grow to neighbours in the union, diagonals included, that link a word not
+    yet linked; last, add links of either direction between two words of which neither is linked
+    (Koehn, Och and Marcu 2003).
     """
-    if method not in METHODS:
-        raise ConfigurationError(f"no symmetrisation {method!r}: use {', '.join(METHODS)}")
-    if method == "union":
-        return set(forward | backward)
-    links = set(forward & backward)
-    return links if method == "intersection" else _grow_diag_final_and(links, forward, backward)
-
-
-_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
-
-
-def _grow_diag_final_and(links: set[Link], forward: Set[Link], backward: Set[Link]) -> set[Link]:
-    union = forward | backward
+    links, union = set(forward & backward), forward | backward
     sources, targets = {link[0] for link in links}, {link[1] for link in links}
 
     def add(source: int, target: int) -> None:
