@@ -57,11 +57,8 @@ class Translation:
     Attributes:
         source: the sentence as it was given.
         text: the translation.
-        score: log-probability over the length penalty, plus the coverage penalty; larger is better. 0 for an
+        score, log_probability, words, alignment: those of the translation (see `Candidate`); 0 and empty for an
             empty sentence.
-        log_probability: of the translation and its end.
-        words: the translation's words with their confidences.
-        alignment: (source word, target word), from 0; empty unless asked for.
         source_pieces: the source's pieces as the encoder reads them, end included.
         target_pieces: the pieces the decoder writes, end included.
         source_ids: the ids of the source's pieces, without the end.
