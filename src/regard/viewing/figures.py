@@ -17,7 +17,13 @@ from regard.viewing import fonts
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "svg", "pdf")
+# For each format, what a file would say of its making, which differs from one time to another.
+_METADATA: dict[str, Any] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+FORMATS = tuple(_METADATA)
 
 
 def save(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: int = 200) -> Path:
@@ -58,11 +64,6 @@ def render(figure: Figure, ending: str, *, dots_per_inch: int = 200) -> bytes:
     """
     import matplotlib
 
-    metadata: dict[str, Any] = {
-        "png": {"Software": None},
-        "svg": {"Date": None, "Creator": None},
-        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    }
     content = io.BytesIO()
     settings: Any = {"svg.hashsalt": "regard", "svg.fonttype": "none", "pdf.fonttype": 42}
     with matplotlib.rc_context(settings), quiet():
@@ -71,7 +72,7 @@ def render(figure: Figure, ending: str, *, dots_per_inch: int = 200) -> bytes:
             format=ending,
             dpi=dots_per_inch,
             facecolor=figure.get_facecolor(),
-            metadata=metadata[ending],
+            metadata=_METADATA[ending],
             bbox_inches=None,
         )
     return content.getvalue()

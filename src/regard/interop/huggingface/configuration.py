@@ -50,7 +50,8 @@ class HuggingFaceConfiguration(BaseModel):
         """
         path = folder / "config.json"
         said = read_table(folder / "generation_config.json", missing={})
-        tables = (_some(said, _IDS), read_table(path), _some(said, _SEARCH))
+        ids, search = ({key: said.get(key) for key in keys} for keys in (_IDS, _SEARCH))
+        tables = (ids, read_table(path), search)
         given = {k: v for table in tables for k, v in table.items() if v is not None}
         if isinstance(given.get("eos_token_id"), list) and len(given["eos_token_id"]) == 1:
             given["eos_token_id"] = given["eos_token_id"][0]
@@ -89,10 +90,6 @@ class HuggingFaceConfiguration(BaseModel):
             model=model,
             search=SearchSettings(beam=self.num_beams, length_penalty=self.length_penalty),
         )
-
-
-def _some(table: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: table[key] for key in keys if key in table}
 
 
 def read_table(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:

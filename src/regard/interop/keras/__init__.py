@@ -7,8 +7,7 @@ Keras' masks have our polarity: True = may be read. Its layers are called with (
 (query, key, value).
 """
 
-from regard.interop.keras.layer import KerasLayer
-from regard.interop.keras.reading import from_keras
+from regard.interop.keras.reading import KerasLayer, from_keras
 from regard.interop.keras.writing import to_keras
 
 __all__ = ["KerasLayer", "from_keras", "to_keras"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.scores import Additive, Dot, ScaledDot
 from regard.interop.heads import PROJECTIONS, check_plain
-from regard.interop.keras.layer import Array, KerasLayer
+from regard.interop.keras.reading import Array, KerasLayer
 
 
 @torch.no_grad()

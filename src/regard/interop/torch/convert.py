@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -179,7 +180,7 @@ def _stack_to_torch(ours: EncoderStack | DecoderStack) -> nn.Module:
     else:
         theirs = nn.TransformerDecoder(layers[0], 0)
     theirs.layers, theirs.num_layers = nn.ModuleList(layers), len(layers)
-    theirs.norm = _norm(ours.norm) if isinstance(ours.norm, nn.LayerNorm) else None
+    theirs.norm = copy.deepcopy(ours.norm) if isinstance(ours.norm, nn.LayerNorm) else None
     made: nn.Module = theirs.train(ours.training)
     return made
 
@@ -209,14 +210,7 @@ def _activation(given: Any) -> Any:
 def _norm_from_torch(theirs: nn.Module | None) -> nn.LayerNorm | None:
     if theirs is not None and (not isinstance(theirs, nn.LayerNorm) or theirs.weight is None):
         raise ValueError(f"its last norm is {theirs}: ours is a LayerNorm with weights")
-    return None if theirs is None else _norm(theirs)
-
-
-@torch.no_grad()
-def _norm(norm: nn.LayerNorm) -> nn.LayerNorm:
-    made = nn.LayerNorm(norm.normalized_shape).to(norm.weight)
-    _copy(norm, made)
-    return made
+    return copy.deepcopy(theirs)
 
 
 def _copy(source: Any, target: Any) -> None:
