@@ -231,7 +231,7 @@ def check_loading(source: Memory, trainable: bool | str, written: int) -> None:
 
 def test_a_state_that_does_not_fit_is_refused():
     memory = Memory(d_key=3)
-    with pytest.raises(RuntimeError, match="keys are 4 wide, this memory's 3"):
+    with pytest.raises(RuntimeError, match="keys are 4 wide: pass keys of width 3"):
         memory.load_state_dict({"entries.key": torch.zeros(2, 4)})
     with pytest.raises(RuntimeError, match=r"keys have shape \(2, 3\), values \(1, 3\)"):
         memory.load_state_dict(
@@ -282,12 +282,12 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written():
     memory = Memory()
     memory.write(seeded(2, 3), seeded(2, 5), payloads=["a", "b"])
     refused = [
-        ((seeded(1, 4), seeded(1, 5)), "keys are 4 wide, this memory's 3"),
-        ((seeded(1, 3),), "values are 3 wide, this memory's 5"),
+        ((seeded(1, 4), seeded(1, 5)), "keys are 4 wide: pass keys of width 3"),
+        ((seeded(1, 3),), "values are 3 wide: pass values of width 5"),
         ((seeded(2, 3), seeded(1, 5)), "pass one value for each key"),
         ((seeded(2, 2, 3), seeded(2, 2, 5)), "batch axes"),
-        ((seeded(1, 3), seeded(1, 5), ["x", "y"]), "payloads: got 2, expected a list of 1"),
-        ((seeded(1, 3), seeded(1, 5), "x"), "payloads: got a string"),
+        ((seeded(1, 3), seeded(1, 5), ["x", "y"]), "payloads is a list of 2: pass a list of 1"),
+        ((seeded(1, 3), seeded(1, 5), "x"), "payloads is a string"),
     ]
     for arguments, message in refused:
         with pytest.raises(ShapeError, match=message):

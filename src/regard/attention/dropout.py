@@ -48,7 +48,7 @@ class Dropout(nn.Module):
     def __init__(self, rate: float) -> None:
         super().__init__()
         if not 0 <= rate < 1:
-            raise ValueError(f"a dropout rate is from 0 up to, not including, 1, got {rate}")
+            raise ValueError(f"dropout is {rate}: pass a rate of at least 0 and below 1")
         self.rate = rate
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

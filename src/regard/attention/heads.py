@@ -101,7 +101,7 @@ class MultiHeadAttention(nn.Module):
                 "pass a number of heads that does, or d_head="
             )
         if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout is {dropout}: pass a rate from 0 up to, but not, 1")
+            raise ValueError(f"dropout is {dropout}: pass a rate of at least 0 and below 1")
         self.heads, self.key_heads = heads, heads if key_heads is None else key_heads
         if self.key_heads < 1 or heads % self.key_heads:
             raise ValueError(f"key_heads is {key_heads}: pass a divisor of {heads}, the heads")

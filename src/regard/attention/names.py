@@ -1,9 +1,27 @@
-"""Errors for parts of an attention that are passed by name."""
+"""Parts of an attention that are passed by name, and the errors about them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
+
+
+def named(
+    kind: str,
+    given: Any,
+    known: Mapping[str, Callable[[], Any]],
+    example: str,
+    others: Iterable[str] = (),
+) -> Any:
+    """The part itself, or a new one of this name; an error lists the others too."""
+    if isinstance(given, str):
+        if given not in known:
+            raise unknown(kind, given, (*known, *others))
+        return known[given]()
+    if isinstance(given, type) or not callable(given):
+        raise not_callable(kind, given, example)
+    return given
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:

@@ -137,7 +137,7 @@ def test_the_parameter_count_is_the_formulas() -> None:
         ({"norm": "before"}, "norm 'before' is unknown: .* names are post, pre"),
         ({"normalisation": "batch"}, "normalisation 'batch' is unknown"),
         ({"activation": "gelo"}, "activation 'gelo' is unknown: did you mean 'gelu'"),
-        ({"dropout": 1.0}, "a dropout rate is from 0"),
+        ({"dropout": 1.0}, "at least 0 and below 1"),
         ({"key_heads": 3}, "key_heads is 3"),
     ],
 )

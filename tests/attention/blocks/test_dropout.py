@@ -60,7 +60,7 @@ def test_nothing_happens_without_training_or_rate():
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0)(x) is x
     for rate in (-0.1, 1.0, math.nan):
-        with pytest.raises(ValueError, match="dropout rate"):
+        with pytest.raises(ValueError, match="pass a rate"):
             Dropout(rate)
 
 

@@ -203,7 +203,7 @@ class MeanLook(Look):
         return allowed.expand(*self._look.shape[:-2], *allowed.shape[-2:]).any(-3)
 
     def _temperature(self) -> float:
-        raise TypeError("a mean of several softmaxes has no log-normaliser: look at each head")
+        raise TypeError("a mean of several softmaxes has no log-normaliser: use that of each head")
 
     def _cost(self) -> int:
         return self._look._cost() * self._look.shape[-3]

@@ -15,7 +15,7 @@ from regard.attention.looks.blocks import Block, entropy_of
 from regard.attention.looks.caption import Caption
 from regard.attention.looks.weights import Progress, Weights
 from regard.attention.looks.windows import Bins, Map, Reduce, Window, positions
-from regard.attention.shapes import Shape, ShapeError, broadcast
+from regard.attention.shapes import ShapeError
 
 BLOCK = 1 << 22  # scores held at a time where some columns are wanted with their gradient
 
@@ -204,7 +204,13 @@ class Statistics(Weights):
         down = None if rows is None else positions(rows, queries, self.device)
         if weights is not None:
             asked = queries if down is None else len(down)
-            weights = _broadcast_weights(weights, (*batch, asked))
+            try:
+                weights = weights.expand(*batch, asked)
+            except RuntimeError as error:
+                raise ShapeError(
+                    f"weights have shape {list(weights.shape)}: pass weights that broadcast to"
+                    f" {[*batch, asked]}, one a row"
+                ) from error
         follows = weights is not None and weights.requires_grad and torch.is_grad_enabled()
         if not (follows or self._follows()):
             return self._received(down, weights, progress)
@@ -289,13 +295,3 @@ class Statistics(Weights):
             tensor([1.0000, 0.6667, 1.0000])
         """
         return self._each(lambda block: block.distance(signed), progress)
-
-
-def _broadcast_weights(weights: Tensor, shape: Shape) -> Tensor:
-    try:
-        return weights.expand(broadcast(tuple(weights.shape), shape))
-    except (ShapeError, RuntimeError) as error:
-        raise ShapeError(
-            f"weights have shape {list(weights.shape)}: pass weights that broadcast to"
-            f" {list(shape)}, one a row"
-        ) from error

@@ -80,7 +80,9 @@ class Weights:
         """The softmax's; a TypeError where the weights are no softmax of scores."""
         normaliser = self._request.normaliser
         if isinstance(self._request.score, Stored):
-            raise TypeError("stored weights do not tell their log-normaliser: look at the scores")
+            raise TypeError(
+                "stored weights have no log-normaliser: use a look at the queries and keys"
+            )
         if type(normaliser) is not Softmax:
             raise TypeError(f"only a softmax has a log-normaliser: the normaliser is {normaliser}")
         return normaliser.temperature

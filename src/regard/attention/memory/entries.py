@@ -79,8 +79,8 @@ class Entries(nn.Module):
         for name, new, old in (("key", key, self.keys), ("value", given, self.values)):
             if old is not None and new.shape[:-2] != old.shape[:-2]:
                 raise ShapeError(
-                    f"{name}s have batch axes {tuple(new.shape[:-2])}, "
-                    f"this memory's {tuple(old.shape[:-2])}"
+                    f"{name}s have batch axes {list(new.shape[:-2])}, the memory's have"
+                    f" {list(old.shape[:-2])}: pass {name}s with the same batch axes"
                 )
         return value
 
@@ -90,10 +90,12 @@ class Entries(nn.Module):
                 self.payloads.extend([None] * key.shape[-2])
             return
         if isinstance(payloads, str) or len(payloads) != key.shape[-2]:
-            given = "a string" if isinstance(payloads, str) else str(len(payloads))
-            raise ShapeError(f"payloads: got {given}, expected a list of {key.shape[-2]}")
+            given = "a string" if isinstance(payloads, str) else f"a list of {len(payloads)}"
+            raise ShapeError(
+                f"payloads is {given}: pass a list of {key.shape[-2]}, one for each key"
+            )
         if key.dim() > 2:
-            raise ShapeError("entries with batch axes carry no payloads")
+            raise ShapeError("keys with batch axes have no payloads: leave out payloads=")
         if self.payloads is None:
             self.payloads = [None] * len(self)
         self.payloads.extend(payloads)
@@ -140,7 +142,7 @@ class Entries(nn.Module):
             return f"{shapes}: pass one value for each key"
         for name, tensor, width in (("key", key, self.d_key), ("value", value, self.d_value)):
             if width is not None and tensor.shape[-1] != width:
-                return f"{name}s are {tensor.shape[-1]} wide, this memory's {width}"
+                return f"{name}s are {tensor.shape[-1]} wide: pass {name}s of width {width}"
         return None
 
     def _adopt(self, name: str, arriving: Tensor | None) -> None:

@@ -33,12 +33,6 @@ class GrowingTensor:
     def __setstate__(self, filled: Tensor) -> None:
         self._room = self.filled = filled
 
-    def fits(self, rows: Tensor, name: str) -> None:
-        """Raise ShapeError unless ``rows`` differ from these in their number only."""
-        expected = (*self._room.shape[:-2], rows.shape[-2], self._room.shape[-1])
-        if tuple(rows.shape) != expected:
-            raise ShapeError(f"new {name}s have shape {tuple(rows.shape)}, expected {expected}")
-
     def append(self, rows: Tensor) -> None:
         """Write rows behind the last one."""
         length, steps = len(self), rows.shape[-2]
@@ -96,7 +90,11 @@ class HeadMemory:
         keys: Float[Tensor, "*batch heads length d_head"],
         values: Float[Tensor, "*batch heads length d_head_value"],
     ) -> None:
-        _pair(keys, values)
+        if keys.dim() < 3 or keys.shape[:-1] != values.shape[:-1]:
+            raise ShapeError(
+                f"keys have shape {tuple(keys.shape)}, values {tuple(values.shape)}: "
+                "pass both as [..., heads, length, width]"
+            )
         self._keys, self._values = GrowingTensor(keys), GrowingTensor(values)
 
     def __len__(self) -> int:
@@ -118,9 +116,12 @@ class HeadMemory:
         values: Float[Tensor, "*batch heads steps d_head_value"],
     ) -> None:
         """Append new steps."""
-        _pair(keys, values)
-        self._keys.fits(keys, "key")
-        self._values.fits(values, "value")
+        for name, new, old in (("key", keys, self.keys), ("value", values, self.values)):
+            expected = (*old.shape[:-2], *keys.shape[-2:-1], old.shape[-1])
+            if tuple(new.shape) != expected:
+                raise ShapeError(
+                    f"new {name}s have shape {tuple(new.shape)}: pass {name}s of shape {expected}"
+                )
         self._keys.append(keys)
         self._values.append(values)
 
@@ -133,11 +134,3 @@ class HeadMemory:
         chosen = object.__new__(HeadMemory)
         chosen._keys, chosen._values = self._keys.select(rows), self._values.select(rows)
         return chosen
-
-
-def _pair(keys: Tensor, values: Tensor) -> None:
-    if keys.dim() < 3 or keys.shape[:-1] != values.shape[:-1]:
-        raise ShapeError(
-            f"keys have shape {tuple(keys.shape)}, values {tuple(values.shape)}: "
-            "pass both as [..., heads, length, width]"
-        )

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from regard.attention.names import not_callable, unknown
+from regard.attention.names import named
 from regard.attention.normalisers.normaliser import (
     FunctionNormaliser,
     Hard,
@@ -39,13 +39,6 @@ def as_normaliser(normaliser: NormaliserLike) -> Normaliser:
         >>> as_normaliser("entmax")
         Entmax(alpha=1.5)
     """
-    if isinstance(normaliser, Normaliser):
-        return normaliser
-    if isinstance(normaliser, str):
-        if normaliser not in NAMES:
-            raise unknown("normaliser", normaliser, NAMES)
-        return NAMES[normaliser]()
-    if isinstance(normaliser, type) or not callable(normaliser):
-        example = "one of regard.normalisers, its name or a function rows -> rows"
-        raise not_callable("normaliser", normaliser, example)
-    return FunctionNormaliser(normaliser)
+    example = "one of regard.normalisers, its name or a function rows -> rows"
+    found = named("normaliser", normaliser, NAMES, example)
+    return found if isinstance(found, Normaliser) else FunctionNormaliser(found)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.names import not_callable, unknown
+from regard.attention.names import named
 from regard.attention.scores.parametric import Additive, General, Heads
 from regard.attention.scores.score import Cosine, Dot, ScaledDot, Score
 
@@ -30,14 +30,9 @@ def as_score(score: ScoreLike, d_query: int | str = "…", d_key: int | str = "�
         ValueError: The name is unknown, or that of a score which owns parameters.
         TypeError: It is not a score.
     """
-    if not isinstance(score, str):
-        if isinstance(score, type) or not callable(score):
-            raise not_callable("score", score, EXAMPLE)
-        return score
-    if score in PLAIN:
-        return PLAIN[score]()
-    if score not in OWNING:
-        raise unknown("score", score, (*PLAIN, *OWNING))
+    if not (isinstance(score, str) and score in OWNING):
+        plain: Score = named("score", score, PLAIN, EXAMPLE, others=OWNING)
+        return plain
     built = "General" if score == "general" else "Additive"
     hidden = "" if score == "general" else ", d_hidden=…"
     raise ValueError(
