@@ -124,7 +124,7 @@ def advance(
     2 x `size` are kept, so that `size` of them do not end. Equals: the better beginning first, then the smaller id.
     """
     best, words = best_words(logits, limits, live.written, size + 1, compiled=compiled)
-    step = _grow_compiled if compiled and size <= _FEW else grow
+    step = _grow_compiled if compiled and best.is_cpu and size <= _FEW else grow
     return step(live, best, words, size)
 
 

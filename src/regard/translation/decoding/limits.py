@@ -115,7 +115,7 @@ def best_words(
         ModelError: a logit is not a number.
     """
     count = min(count, logits.shape[1])
-    if compiled and logits.dtype == torch.float32:
+    if compiled and logits.is_cpu and logits.dtype == torch.float32:
         return _best_words_compiled(logits.contiguous(), limits, written, count)
     allowed = log_probabilities(logits).view(len(limits.longest), -1, logits.shape[1])
     return top(limits.restrict(allowed, written).flatten(0, 1), count)

@@ -43,12 +43,7 @@ class SearchEngine:
         self.model, self.reason = model, reason
         self.loops = loops and why_not(device_of(model)) is None
         output = getattr(model, "output", None)
-        self._listed = (
-            self.loops
-            and type(output) is nn.Linear
-            and output.weight.dtype == torch.float32
-            and not hooked(output)
-        )
+        self._listed = self.loops and type(output) is nn.Linear and not hooked(output)
 
     def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
         """Encode the sources: the decoder's state before its first word."""
@@ -73,7 +68,7 @@ class SearchEngine:
             lists: word ids, padded with -1.
             own: the list of each row.
         """
-        if self._listed:
+        if self._listed and self.model.output.weight.dtype == torch.float32:
             hidden, state = self.model.advance(words, state)
             return listed_logits(self.model.output, hidden, lists, own), state
         logits, state = self.step(words, state)
