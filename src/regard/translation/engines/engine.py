@@ -126,11 +126,7 @@ def listed_logits(
     lists: Int[Tensor, "sentences listed"],
     own: Int[Tensor, " rows"],
 ) -> Float[Tensor, "rows listed"]:
-    """A dot product for each word of a row's list, and none for the others; in float32 on a processor.
-
-    `Translator.translate` of a recurrent model with a shortlist takes 1.37 times as long with the logits of all words
-    (100 sentences with es-en-recurrent, one thread of a Xeon with AVX-512).
-    """
+    """A dot product for each word of a row's list, and none for the others; in float32 on a processor."""
     from regard.translation.engines.listed_loops import listed
 
     weight = output.weight.detach()

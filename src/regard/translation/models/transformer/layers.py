@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -62,12 +62,14 @@ class Watched:
 class _Layer(TransformerBlock):
     """A block of these settings, whose looks have names that begin with its own."""
 
-    def __init__(self, settings: TransformerSettings, name: str, *, cross: bool) -> None:
+    cross: ClassVar[bool]  # whether it reads the source
+
+    def __init__(self, settings: TransformerSettings, name: str) -> None:
         super().__init__(
             settings.width,
             settings.heads,
             settings.feed_forward,
-            cross=cross,
+            cross=self.cross,
             norm=settings.norm,
             normalisation=settings.normalisation,
             activation=settings.activation,
@@ -101,8 +103,7 @@ class _Layer(TransformerBlock):
 class EncoderLayer(_Layer):
     """Self-attention, then the feed-forward layer."""
 
-    def __init__(self, settings: TransformerSettings, name: str) -> None:
-        super().__init__(settings, name, cross=False)
+    cross = False
 
     def forward(  # type: ignore[override]
         self,
@@ -117,11 +118,9 @@ class EncoderLayer(_Layer):
 class DecoderLayer(_Layer):
     """Causal self-attention, cross-attention to the source, then the feed-forward layer."""
 
+    cross = True
     cross_attention: MultiHeadAttention
     cross_residual: Residual
-
-    def __init__(self, settings: TransformerSettings, name: str) -> None:
-        super().__init__(settings, name, cross=True)
 
     def forward(  # type: ignore[override]
         self,
