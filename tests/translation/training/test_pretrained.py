@@ -98,8 +98,8 @@ def test_a_training_begins_with_vectors(tmp_path, model, width):
     assert torch.equal(new[rows][:, width:], old[rows][:, width:])
     assert torch.equal(made.model.target_embedding.weight, plain.model.target_embedding.weight)
     (note,) = [note for note in heard.notes if "words.vec" in note]
-    assert f"vectors of {int(rows.sum())} of " in note
-    assert "known are 100.0% of the words" in note
+    assert f"words.vec: {int(rows.sum())} of " in note
+    assert "100.0% of the words of the text have a vector" in note
     assert (f"width {width}" in note) == (width != 16)
 
 

@@ -45,12 +45,17 @@ def set_embeddings(
         found = read_vectors(path, _forms(tokenizer, counts))
         ids, vectors = match(tokenizer, counts, found)
         known = sum(count for word, count in counts.items() if found.vector(word) is not None)
-        pieces = sum(tokenizer.is_text(i) for i in range(len(tokenizer)))
-        observer.note(
-            f"{path}: vectors of {len(ids):,} of {pieces:,} pieces ({len(ids) / max(1, pieces):.1%}), "
-            f"known are {known / max(1, counts.total()):.1%} of the words of the text"
-            + _differences(found, weight.shape[1])
+        pieces, width = sum(map(tokenizer.is_text, range(len(tokenizer)))), weight.shape[1]
+        told = (
+            f"{path}: {len(ids):,} of {pieces:,} pieces ({len(ids) / max(1, pieces):.1%}) and "
+            f"{known / max(1, counts.total()):.1%} of the words of the text have a vector"
         )
+        if found.width != width:
+            how = "projected to" if found.width > width else "in the first columns of"
+            told += f"; width {found.width} {how} {width}"
+        if found.repeated:
+            told += f"; {found.repeated:,} repeated words are ignored"
+        observer.note(told)
         tables.setdefault(weight, []).append((ids, fit(vectors, weight.detach())))
     with torch.no_grad():
         for weight, rows in tables.items():
@@ -147,12 +152,3 @@ def _set(weight: torch.Tensor, tables: list[tuple[NDArray[np.int64], torch.Tenso
     narrow = max(vectors.shape[1] for _, vectors in tables)
     new = torch.where(counts > 0, sums / counts.clamp(min=1), weight)
     weight[:, :narrow] = new[:, :narrow]
-
-
-def _differences(found: Vectors, width: int) -> str:
-    text = ""
-    if found.width > width:
-        text = f"; width {found.width} projected to {width}"
-    elif found.width < width:
-        text = f"; width {found.width} in the first columns of {width}"
-    return text + (f"; {found.repeated:,} words came again" if found.repeated else "")
