@@ -191,14 +191,7 @@ def explain(
     """
     value = key if value is None else value
     request = ask(
-        query,
-        key,
-        value,
-        score=score,
-        bias=bias,
-        mask=mask,
-        normaliser=normaliser,
-        dropout=dropout,
+        query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser, dropout=dropout
     )
     chosen = choose(request, value)
     refused = {

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import get_device_states, set_device_states
 
 
 class Span(NamedTuple):
@@ -65,17 +66,13 @@ def closed_over(blocks: Blocks) -> list[Tensor] | None:
 
     None where a block uses a tensor computed before: its history must not be walked again.
     """
-    since = _now()
-    with torch.enable_grad(), _same_draws(blocks.query.device):
-        first = slice(0, min(1, blocks.query.shape[-2]))
-        probe = _detached(blocks).at(Span(first, slice(0, blocks.key.shape[-2])))
+    since, bias = _now(), blocks.bias
+    query, key, value = (each.detach() for each in (blocks.query, blocks.key, blocks.value))
+    detached = Blocks(blocks.read, [], query, key, value, None if bias is None else bias.detach())
+    with torch.enable_grad(), _Surroundings(query).again():
+        first = slice(0, min(1, query.shape[-2]))
+        probe = detached.at(Span(first, slice(0, key.shape[-2])))
     return _leaves(probe, since)
-
-
-def _detached(blocks: Blocks) -> Blocks:
-    bias = None if blocks.bias is None else blocks.bias.detach()
-    tensors = (blocks.query.detach(), blocks.key.detach(), blocks.value.detach(), bias)
-    return Blocks(blocks.read, blocks.spans, *tensors)
 
 
 def _now() -> int:
@@ -101,31 +98,24 @@ def _leaves(result: Tensor, since: int) -> list[Tensor] | None:
     return leaves
 
 
-@contextmanager
-def _same_draws(device: torch.device) -> Iterator[None]:
-    devices = [] if device.type == "cpu" else [device]
-    with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
-        yield
-
-
 class _Surroundings:
     """The state that a block's result depends on beside its arguments: random numbers and autocast."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._state = device, torch.get_rng_state()
-        self._on_device = None
-        if device.type != "cpu":
-            self._on_device = torch.get_device_module(device).get_rng_state(device)
-        self._autocast = torch.is_autocast_enabled(device.type)
-        self._dtype = torch.get_autocast_dtype(device.type)
+    def __init__(self, query: Tensor) -> None:
+        self._kind, self._state = query.device.type, torch.get_rng_state()
+        self._devices, self._states = get_device_states(query)  # none of a processor
+        self._autocast = torch.is_autocast_enabled(self._kind)
+        self._dtype = torch.get_autocast_dtype(self._kind)
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        kind = self._device.type
-        with _same_draws(self._device), torch.autocast(kind, self._dtype, enabled=self._autocast):
+        """Restore the state, and what was there before it on the way out."""
+        kind = self._kind if self._devices else "cuda"
+        autocast = torch.autocast(self._kind, self._dtype, enabled=self._autocast)
+        with torch.random.fork_rng(self._devices, device_type=kind), autocast:
             torch.set_rng_state(self._state)
-            if self._on_device is not None:
-                torch.get_device_module(self._device).set_rng_state(self._on_device, self._device)
+            if self._devices:
+                set_device_states(self._devices, self._states, device_type=kind)
             yield
 
 
@@ -136,7 +126,7 @@ class Recomputed(torch.autograd.Function):
     def forward(ctx: Any, read: Read, spans: Sequence[Span], *tensors: Tensor | None) -> Tensor:
         query, key, value, bias = tensors[:OTHERS]
         blocks = Blocks(read, spans, query, key, value, bias)  # type: ignore[arg-type]
-        ctx.sweep = _Sweep(read, spans, _Surroundings(blocks.query.device))
+        ctx.sweep = _Sweep(read, spans, _Surroundings(blocks.query))
         ctx.save_for_backward(*tensors)
         return write(blocks)
 

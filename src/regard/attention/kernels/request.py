@@ -114,7 +114,7 @@ def ask(
     return Request(
         query=query,
         key=key,
-        score=_score(score, query.shape[-1], key.shape[-1]),
+        score=DEFAULT_SCORE if score is None else as_score(score, query.shape[-1], key.shape[-1]),
         bias=None if bias is None else _plane("bias", bias, batch, queries, keys),
         mask=_mask(mask, batch, queries, keys),
         normaliser=DEFAULT_NORMALISER if normaliser is None else as_normaliser(normaliser),
@@ -130,10 +130,6 @@ def check_tensors(**given: Any) -> None:
             raise TypeError(
                 f"{name} is of type {type(each).__name__}: pass a tensor, torch.as_tensor({name})"
             )
-
-
-def _score(score: ScoreLike | None, d_query: int, d_key: int) -> Score:
-    return DEFAULT_SCORE if score is None else as_score(score, d_query, d_key)
 
 
 def name_of(part: object) -> str:

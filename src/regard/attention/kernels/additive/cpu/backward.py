@@ -17,13 +17,7 @@ from regard.attention.kernels.additive.cpu.channel_gradients import channel_grad
 from regard.attention.kernels.additive.cpu.features import BLOCK, STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.forward import load_tile, score_tile
 from regard.attention.kernels.additive.cpu.hidden import ROWS
-from regard.attention.kernels.additive.cpu.layout import (
-    Buffers,
-    Gradients,
-    Inputs,
-    W,
-    entry_of,
-)
+from regard.attention.kernels.additive.cpu.layout import Buffers, Gradients, Inputs, W, entry_of
 from regard.attention.kernels.additive.cpu.rows import block_span, reach, weigh
 from regard.attention.kernels.additive.cpu.values import value_gradient, weight_gradient
 from regard.loops.compiling import compiled, inner, lanes, written_out
@@ -49,23 +43,14 @@ def through_cap(e: Any, capped: Any, to: Any, n: Any, cap: Any) -> None:
         e[s + j] *= one - y * y
 
 
-@written_out
-def bias_gradient(gradient: Any, query: Any, first: Any, e: Any, at: Any, n: Any) -> None:
-    i = query if gradient.shape[0] > 1 else 0
-    if gradient.shape[1] > 1:
-        add(gradient[i], first, e, at, n)
-    else:
-        gradient[i, 0] += sum_of(e, at, n)
-
-
 @inner
 def hand_over(gradient: Any, part: Any, inputs: Any, weight: Any) -> None:
     """Add a worker's part of the keys' gradient, strip by strip, to keys x hidden; clear it."""
-    keys, hidden, padded = inputs.keys, inputs.hidden, inputs.weights.shape[1]
+    keys, hidden, padded = inputs.all.keys, inputs.all.hidden, inputs.all.weights.shape[1]
     four = part.dtype.type(4)
     for first in range(0, keys, STRIP):
         for h in range(hidden):
-            at, factor = first * padded + h * STRIP, four * inputs.weights[weight, h]
+            at, factor = first * padded + h * STRIP, four * inputs.all.weights[weight, h]
             for k in range(min(STRIP, keys - first)):
                 gradient[(first + k) * hidden + h] += factor * part[at + k]
                 part[at + k] = 0
@@ -90,8 +75,11 @@ def score_gradients(
     for row in range(tile.rows):
         to = row * STRIDE + left
         through_softmax(e, p, to, n, buffers.peak[row], p.dtype.type(entry.factor))
-        if for_bias.shape[1] > 0:
-            bias_gradient(for_bias, tile.first + row, key, e, to, inside)
+        i = tile.first + row if for_bias.shape[0] > 1 else 0
+        if for_bias.shape[1] > 1:
+            add(for_bias[i], key, e, to, inside)
+        elif for_bias.shape[1] > 0:
+            for_bias[i, 0] += sum_of(e, to, inside)
         if entry.cap != 0.0:
             through_cap(e, buffers.kept, to, n, entry.cap)
         total += sum_of(e, to, n)
@@ -112,9 +100,8 @@ def backward(
     upstream: Any,
 ) -> None:
     """Gradients of tiles start to stop, counted through the whole batch."""
-    hidden, width, padded = inputs.hidden, inputs.width, inputs.weights.shape[1]
-    queries = inputs.queries
-    tiles = (queries + ROWS - 1) // ROWS
+    hidden, width, padded = inputs.all.hidden, inputs.all.width, inputs.all.weights.shape[1]
+    tiles = (inputs.all.queries + ROWS - 1) // ROWS
     four, owner, weight = out.dtype.type(4), -1, -1
     clear(buffers.for_keys, 0, buffers.for_keys.size)
     for item in range(start, stop):
@@ -123,7 +110,7 @@ def backward(
         if owner >= 0 and (owner != slot[1] or weight != inputs.where[index, W]):
             hand_over(gradients.c[owner], buffers.for_keys, inputs, weight)
         owner, weight = slot[1], inputs.where[index, W]
-        tile = load_tile(entry, buffers, item % tiles * ROWS, queries)
+        tile = load_tile(entry, buffers, item % tiles * ROWS)
         first = tile.first * width
         clear(buffers.reading, 0, ROWS * width)
         copy(buffers.reading, 0, upstream[index], first, tile.rows * width)

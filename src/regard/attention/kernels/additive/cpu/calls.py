@@ -19,7 +19,7 @@ from regard.attention.kernels.additive.cpu.channel_gradients import ROOM
 from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.groups import CEILINGS, GROUP, arrange
 from regard.attention.kernels.additive.cpu.hidden import ROWS
-from regard.attention.kernels.additive.cpu.layout import Buffers, Gradients, Inputs
+from regard.attention.kernels.additive.cpu.layout import Buffers, Entry, Gradients, Inputs
 from regard.attention.kernels.additive.requests import batch_of, flatten
 from regard.attention.shapes import Shape
 from regard.loops.threads import run, split
@@ -50,14 +50,13 @@ def _inputs(
     arrays = [t.detach().contiguous().numpy() for t in flat]
     strips, weights = -(-keys // STRIP), arrays[2]
     padded, groups, number = weights.shape[1], arrange(weights), weights.dtype.type
-    return Inputs(
-        where=where.numpy(),
+    entries = Entry(
         a=arrays[0].reshape(len(arrays[0]), -1),
         c=arrays[1].reshape(len(arrays[1]), -1),
         weights=weights,
         ratios=groups.ratios,
         turns=groups.turns,
-        offsets=weights.sum(-1, dtype=np.float64).astype(number),
+        offset=weights.sum(-1, dtype=np.float64).astype(number),
         v=arrays[3].reshape(len(arrays[3]), -1),
         low=arrays[4][:, 0],
         high=arrays[4][:, 1],
@@ -76,6 +75,7 @@ def _inputs(
         factor=1.0 / temperature,
         ceiling=number(CEILINGS[number]),
     )
+    return Inputs(where.numpy(), entries)
 
 
 def _wide(width: int) -> int:
@@ -83,13 +83,14 @@ def _wide(width: int) -> int:
 
 
 def _workers(inputs: Inputs) -> int:
-    work: int = len(inputs.where) * inputs.queries * inputs.keys * inputs.weights.shape[1]
+    p = inputs.all
+    work: int = len(inputs.where) * p.queries * p.keys * p.weights.shape[1]
     return max(1, min(torch.get_num_threads(), work // GRAIN))
 
 
 def _prepare(inputs: Inputs, workers: int, values: bool) -> None:
     """Lay out keys and values for the loops."""
-    p, number = inputs, inputs.a.dtype
+    p, number = inputs.all, inputs.all.a.dtype
 
     def shared(loop: Any, entries: int, channels: int) -> None:
         run(
@@ -104,10 +105,10 @@ def _prepare(inputs: Inputs, workers: int, values: bool) -> None:
         shared(ahead.prepare_values, len(p.v), _wide(p.width))
 
 
-def _buffers(inputs: Inputs, gradients: bool) -> Buffers:
-    p, padded = inputs, inputs.weights.shape[1]
-    make, nothing = partial(_empty, p.a.dtype), _empty(p.a.dtype, 0)
-    tile = Buffers(
+def _buffers(inputs: Inputs) -> Buffers:
+    p, padded = inputs.all, inputs.all.weights.shape[1]
+    make = partial(_empty, p.a.dtype)
+    return Buffers(
         powers=make((ROWS + 1) * padded),
         plain=make(ROWS * padded),
         scaled=make(ROWS * padded),
@@ -116,28 +117,23 @@ def _buffers(inputs: Inputs, gradients: bool) -> Buffers:
         peak=make(ROWS),
         total=make(ROWS),
         reading=make(ROWS * p.width),
-        for_w=np.empty(padded),
-        **dict.fromkeys(("kept", "errors", "room", "for_a", "for_keys"), nothing),
-    )
-    if not gradients:
-        return tile
-    return tile._replace(
-        kept=make(ROWS * STRIDE) if p.cap else nothing,
+        kept=make(ROWS * STRIDE if p.cap else 0),
         errors=make(ROWS * STRIDE),
         room=make(ROOM),
         for_a=make(ROWS * padded),
+        for_w=np.empty(padded),
         for_keys=make(p.powers.shape[1]),
     )
 
 
 def _shares(inputs: Inputs, workers: int) -> list[Share]:
     """Runs of tiles through the whole batch, about the same work in each."""
-    p, tiles = inputs, -(-inputs.queries // ROWS)
+    p, where, tiles = inputs.all, inputs.where, -(-inputs.all.queries // ROWS)
     if workers == 1:
-        return [(0, len(p.where) * tiles)]
+        return [(0, len(where) * tiles)]
     spans = np.zeros((len(p.low), tiles * ROWS))
     spans[:, : p.queries] = np.maximum(p.high - p.low, 0) + 1
-    costs = spans.reshape(len(spans), tiles, ROWS).sum(-1)[p.where[:, layout.SPAN]]
+    costs = spans.reshape(len(spans), tiles, ROWS).sum(-1)[where[:, layout.SPAN]]
     done = np.cumsum(costs.reshape(-1))
     cuts = np.searchsorted(done, done[-1] * np.arange(1, workers) / workers).tolist()
     return list(pairwise([0, *sorted(set(cuts) - {0}), len(done)]))
@@ -148,15 +144,16 @@ def forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The reading, and each row's peak and total."""
     batch = batch_of(sides)
-    p = _inputs(sides, batch, cap, temperature, False)
-    workers, entries, make = _workers(p), len(p.where), partial(_empty, p.a.dtype)
-    _prepare(p, workers, False)
+    inputs = _inputs(sides, batch, cap, temperature, False)
+    p, workers, entries = inputs.all, _workers(inputs), len(inputs.where)
+    make = partial(_empty, p.a.dtype)
+    _prepare(inputs, workers, False)
     out, peaks = make(entries, p.queries * p.width), make(entries, p.queries)
     totals = make(entries, p.queries)
     run(
         [
-            partial(ahead.forward, *share, p, _buffers(p, False), out, peaks, totals)
-            for share in _shares(p, workers)
+            partial(ahead.forward, *share, inputs, _buffers(inputs), out, peaks, totals)
+            for share in _shares(inputs, workers)
         ]
     )
     shape = (*batch, p.queries)
@@ -175,11 +172,11 @@ def backward(
 
     rows: the reading, its peaks and totals, and its own gradient.
     """
-    p = _inputs(sides, batch_of(sides), cap, temperature, True)
-    workers = _workers(p)
-    _prepare(p, workers, True)
-    shares = _shares(p, workers)
-    slots, owners = _slots(p, shares)
+    inputs = _inputs(sides, batch_of(sides), cap, temperature, True)
+    p, workers = inputs.all, _workers(inputs)
+    _prepare(inputs, workers, True)
+    shares = _shares(inputs, workers)
+    slots, owners = _slots(inputs, shares)
     make = partial(_empty, p.a.dtype, zero=True)
     gradients = Gradients(
         a=make(len(owners[0]), *p.a.shape[1:]),
@@ -188,11 +185,17 @@ def backward(
         v=make(len(owners[2]), *p.v.shape[1:]),
         bias=make(len(owners[3]), *(p.bias.shape[1:] if wants_bias else (0, 0))),
     )
-    arrays = [row.contiguous().reshape(len(p.where), -1).numpy() for row in rows]
+    arrays = [row.contiguous().reshape(len(inputs.where), -1).numpy() for row in rows]
     run(
         [
             partial(
-                back.backward, *share, p, _buffers(p, True), slot, gradients._replace(w=w), *arrays
+                back.backward,
+                *share,
+                inputs,
+                _buffers(inputs),
+                slot,
+                gradients._replace(w=w),
+                *arrays,
             )
             for share, slot, w in zip(shares, slots, gradients.w, strict=True)
         ]
@@ -211,20 +214,20 @@ def _slots(inputs: Inputs, shares: list[Share]) -> tuple[Array, list[Array]]:
 
     No two workers share a place. Also returned: whose gradient each place holds a part of.
     """
-    p, tiles = inputs, -(-inputs.queries // ROWS)
+    p, where, tiles = inputs.all, inputs.where, -(-inputs.all.queries // ROWS)
     columns = (layout.A, layout.C, layout.V, layout.BIAS)
     if len(shares) == 1:
         sides = (p.a, p.c, p.v, p.bias)
-        slots = np.ascontiguousarray(p.where[None, :, columns])
+        slots = np.ascontiguousarray(where[None, :, columns])
         return slots, [np.arange(len(side)) for side in sides]
-    slots = np.zeros((len(shares), len(p.where), 4), np.int64)
+    slots = np.zeros((len(shares), len(where), 4), np.int64)
     owners: list[Array] = []
     for k, column in enumerate(columns):
         places: list[Array] = []
         filled = 0
         for worker, (start, stop) in enumerate(shares):
             first, last = start // tiles, -(-stop // tiles)
-            mine, inverse = np.unique(p.where[first:last, column], return_inverse=True)
+            mine, inverse = np.unique(where[first:last, column], return_inverse=True)
             slots[worker, first:last, k] = filled + inverse
             filled += len(mine)
             places.append(mine)

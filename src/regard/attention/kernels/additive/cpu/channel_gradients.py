@@ -16,16 +16,7 @@ from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.hidden import CAP, FAR, ROWS, columns, reciprocal
 from regard.loops.compiling import inner, inner_sum, lanes, lanes_inlined
 from regard.loops.rows import clear
-from regard.loops.vectors import (
-    fused,
-    load,
-    load_four,
-    repeat,
-    splat,
-    store_four,
-    total,
-    width_of,
-)
+from regard.loops.vectors import fused, load, load_four, repeat, splat, store_four, total, width_of
 
 FOUR = 4  # channels that share one division
 MOST = 16  # numbers in a vector

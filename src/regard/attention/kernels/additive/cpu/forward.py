@@ -35,25 +35,24 @@ from regard.loops.rows import clear, copy, largest, multiply
 @compiled
 def prepare_keys(first: int, last: int, inputs: Inputs, strip: Any) -> None:
     """The exponentials of the keys of entries first to last."""
-    keys, hidden, padded = inputs.keys, inputs.hidden, inputs.weights.shape[1]
+    p, padded = inputs.all, inputs.all.weights.shape[1]
     for entry in range(first, last):
-        powers, top = inputs.powers[entry], inputs.top[entry]
-        spread_keys(inputs.c[entry], keys, hidden, padded, powers, top, strip)
+        powers, top = p.powers[entry], p.top[entry]
+        spread_keys(p.c[entry], p.keys, p.hidden, padded, powers, top, strip)
 
 
 @compiled
 def prepare_values(first: int, last: int, inputs: Inputs, strip: Any) -> None:
     """Turn the values of entries first to last."""
-    wide = (inputs.width + 7) // 8 * 8
+    p, wide = inputs.all, (inputs.all.width + 7) // 8 * 8
     for entry in range(first, last):
-        turned = inputs.turned[entry]
-        turn_values(inputs.v[entry], inputs.keys, inputs.width, wide, turned, strip)
+        turn_values(p.v[entry], p.keys, p.width, wide, p.turned[entry], strip)
 
 
 @written_out
-def load_tile(entry: Any, buffers: Any, first: Any, queries: Any) -> Any:
+def load_tile(entry: Any, buffers: Any, first: Any) -> Any:
     """The tile that begins at a query: A, a and A g / w, and the largest A of each channel."""
-    rows, hidden, padded = min(ROWS, queries - first), entry.hidden, entry.weights.shape[0]
+    rows, hidden, padded = min(ROWS, entry.queries - first), entry.hidden, entry.weights.shape[0]
     powers, plain, scaled = buffers.powers, buffers.plain, buffers.scaled
     clear(powers, 0, powers.size)
     clear(plain, 0, plain.size)
@@ -121,13 +120,12 @@ def forward(
     start: int, stop: int, inputs: Inputs, buffers: Buffers, out: Any, peaks: Any, totals: Any
 ) -> None:
     """Readings, peaks and totals of tiles start to stop, counted through the whole batch."""
-    width, queries = inputs.width, inputs.queries
-    tiles = (queries + ROWS - 1) // ROWS
+    width, tiles = inputs.all.width, (inputs.all.queries + ROWS - 1) // ROWS
     one, zero = out.dtype.type(1), out.dtype.type(0)
     for item in range(start, stop):
         index = item // tiles
         entry = entry_of(inputs, index)
-        tile = load_tile(entry, buffers, item % tiles * ROWS, queries)
+        tile = load_tile(entry, buffers, item % tiles * ROWS)
         read_tile(entry, buffers, tile)
         for row in range(tile.rows):
             query, total = tile.first + row, buffers.total[row]

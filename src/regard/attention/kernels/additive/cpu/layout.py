@@ -10,16 +10,15 @@ from regard.loops.compiling import written_out
 A, C, W, V, SPAN, BIAS, MASK, ASKING, STORED = range(9)
 
 
-class Inputs(NamedTuple):
-    """The inputs of a call; arrays have their entries first, the other axes flattened."""
+class Entry(NamedTuple):
+    """The inputs of one entry of the batch; rows are behind one another, in one axis."""
 
-    where: Any
     a: Any
     c: Any
     weights: Any  # up to a whole number of pairs of groups, with weight 0
     ratios: Any  # divisors of the weights; see groups.py
     turns: Any
-    offsets: Any  # the sum of all weights
+    offset: Any  # the sum of all weights
     v: Any
     low: Any
     high: Any
@@ -30,40 +29,20 @@ class Inputs(NamedTuple):
     powers: Any  # C, strip by strip
     top: Any  # the largest C of each strip and channel
     turned: Any  # the values, strip by strip, only for gradients
-    queries: int
-    keys: int
-    hidden: int
-    width: int
-    cap: float
-    factor: float
-    ceiling: Any  # of a product of four t
-
-
-class Entry(NamedTuple):
-    """The inputs of one entry of the batch."""
-
-    a: Any
-    c: Any
-    weights: Any
-    ratios: Any
-    turns: Any
-    offset: Any
-    v: Any
-    low: Any
-    high: Any
-    bias: Any
-    mask: Any
-    asking: Any
-    stored: Any
-    powers: Any
-    top: Any
-    turned: Any
+    queries: Any
     keys: Any
     hidden: Any
     width: Any
     cap: Any
     factor: Any
-    ceiling: Any
+    ceiling: Any  # of a product of four t
+
+
+class Inputs(NamedTuple):
+    """The inputs of a call: in `all`, each array has the entries of its own in front."""
+
+    where: Any
+    all: Entry
 
 
 class Tile(NamedTuple):
@@ -116,11 +95,11 @@ class Gradients(NamedTuple):
 @written_out
 def entry_of(inputs: Any, index: Any) -> Any:
     """The inputs of one entry of the batch."""
-    at, p = inputs.where[index], inputs
+    at, p = inputs.where[index], inputs.all
     key, weight, value, span = at[C], at[W], at[V], at[SPAN]
     return Entry(
         p.a[at[A]], p.c[key], p.weights[weight], p.ratios[weight], p.turns[weight],
-        p.offsets[weight], p.v[value], p.low[span], p.high[span], p.bias[at[BIAS]],
+        p.offset[weight], p.v[value], p.low[span], p.high[span], p.bias[at[BIAS]],
         p.mask[at[MASK]], p.asking[at[ASKING]], p.stored[at[STORED]], p.powers[key], p.top[key],
-        p.turned[value], p.keys, p.hidden, p.width, p.cap, p.factor, p.ceiling,
+        p.turned[value], p.queries, p.keys, p.hidden, p.width, p.cap, p.factor, p.ceiling,
     )  # fmt: skip
