@@ -78,14 +78,15 @@ class Alignment:
         (['xy', '</s>'], [[1.0, 0.0], [0.5, 0.5]])
         """
         rows, columns = pieces.spans(self.queries), pieces.spans(self.keys)
-        summed = np.stack([self.weights[:, a:b].sum(1) for a, b in columns], axis=1)
-        merged = np.stack([summed[a:b].mean(0) for a, b in rows])
+        down, across = [start for start, _ in rows], [start for start, _ in columns]
+        summed = np.add.reduceat(np.add.reduceat(self.weights, across, axis=1), down, axis=0)
+        merged = summed / np.array([[stop - start] for start, stop in rows])
         queries = [pieces.join(self.queries[a:b]) for a, b in rows]
         keys = [pieces.join(self.keys[a:b]) for a, b in columns]
         readable = self.readable
         if readable is not None:
-            columnwise = np.stack([readable[:, a:b].any(1) for a, b in columns], axis=1)
-            readable = np.stack([columnwise[a:b].any(0) for a, b in rows])
+            some = np.logical_or.reduceat(readable, across, axis=1)
+            readable = np.logical_or.reduceat(some, down, axis=0)
         return Alignment(merged, queries, keys, self.title, readable)
 
     @property

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from regard.errors import DataError, raised_as
-from regard.viewing import colours, figures
+from regard.viewing import colours
 from regard.viewing.canvas import blank, legend, plain_axes, style
 
 Points = list[tuple[int, float]]
@@ -59,25 +59,24 @@ def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "")
     strong, pale = (colours.hexadecimal(palette.shade(share)) for share in (0.65, 0.4))
     loss, validated = metrics["step", "loss"], metrics["validation", "loss"]
     bleu = metrics["validation", "bleu"]
-    with figures.quiet():
-        figure = blank(8.6, 5.4, palette, title=title)
-        panels = figure.subplots(2, 2, sharex=True, gridspec_kw={"hspace": 0.1, "wspace": 0.06})
-        (losses, scores), (rates, speeds) = panels
-        _panel(losses, "Loss, nats a token", palette)
-        _line(losses, palette, loss, pale, "training")
-        _line(losses, palette, validated, palette.accent, "validation")
-        if loss and validated:
-            legend(losses, palette)
-        _panel(scores, "Validation BLEU", palette)
-        _line(scores, palette, bleu, palette.accent)
-        _mark_best(scores, bleu, palette)
-        _panel(rates, "Learning rate", palette)
-        _line(rates, palette, metrics["step", "learning_rate"], strong)
-        _panel(speeds, "Tokens a second", palette)
-        _line(speeds, palette, metrics["step", "tokens_per_second"], strong)
-        for axes in (rates, speeds):
-            axes.set_ylim(bottom=0)
-            axes.set_xlabel("step", **style(palette, 8, palette.faint))
+    figure = blank(8.6, 5.4, palette, title=title)
+    panels = figure.subplots(2, 2, sharex=True, gridspec_kw={"hspace": 0.1, "wspace": 0.06})
+    (losses, scores), (rates, speeds) = panels
+    _panel(losses, "Loss, nats a token", palette)
+    _line(losses, palette, loss, pale, "training")
+    _line(losses, palette, validated, palette.accent, "validation")
+    if loss and validated:
+        legend(losses, palette)
+    _panel(scores, "Validation BLEU", palette)
+    _line(scores, palette, bleu, palette.accent)
+    _mark_best(scores, bleu, palette)
+    _panel(rates, "Learning rate", palette)
+    _line(rates, palette, metrics["step", "learning_rate"], strong)
+    _panel(speeds, "Tokens a second", palette)
+    _line(speeds, palette, metrics["step", "tokens_per_second"], strong)
+    for axes in (rates, speeds):
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("step", **style(palette, 8, palette.faint))
     return figure
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from regard.viewing import colours, figures
+from regard.viewing import colours
 from regard.viewing.canvas import blank, label, legend, plain_axes, style
 
 _WIDTH, _PANEL = 7.6, 2.2  # inches
@@ -48,13 +48,12 @@ def histograms(
     end = max((_share(lengths, _SHOWN) for lengths in sides), default=1)
     width = max(1, -(-end // _BINS))
     bins = max(1, -(-end // width))
-    with figures.quiet():
-        figure = blank(_WIDTH, len(splits) * _PANEL, palette, title=title)
-        panels = figure.subplots(len(splits), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (name, pair) in zip(panels, splits, strict=True):
-            _panel(axes, name, pair, palette, width, bins)
-        more = " (the last bin: and more)" if longest > width * bins else ""
-        panels[-1].set_xlabel(f"{unit} of a sentence{more}", **style(palette, 8, palette.faint))
+    figure = blank(_WIDTH, len(splits) * _PANEL, palette, title=title)
+    panels = figure.subplots(len(splits), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (name, pair) in zip(panels, splits, strict=True):
+        _panel(axes, name, pair, palette, width, bins)
+    more = " (the last bin: and more)" if longest > width * bins else ""
+    panels[-1].set_xlabel(f"{unit} of a sentence{more}", **style(palette, 8, palette.faint))
     return figure
 
 

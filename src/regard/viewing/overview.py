@@ -13,7 +13,7 @@ import numpy as np
 from regard.attention.looks.notebook import masked
 from regard.attention.looks.windows import Window, positions
 from regard.attention.shapes import ShapeError
-from regard.viewing import canvas, colours, figures
+from regard.viewing import canvas, colours
 from regard.viewing.alignment import round_up
 
 if TYPE_CHECKING:
@@ -99,29 +99,28 @@ def plot(
     tall = ceil(len(cells) / wide)
     low = float(cells.min())
     scale = -round_up(-low) if low < 0 else 0.0, round_up(float(cells.max()))
-    with figures.quiet():
-        figure = canvas.blank(
-            1 + sides[1].inches * wide,
-            sides[0].inches * tall,
-            palette,
-            title=look.caption.title if title is None else title,
-            masked=bool(shut.any()),
-        )
-        panels = figure.subplots(tall, wide, squeeze=False, sharex=True, sharey=True).flatten()
-        extent = (*sides[1].ends, *reversed(sides[0].ends))
-        for panel, values, place in zip(panels, drawn, product(*map(range, left)), strict=False):
-            image = canvas.paint(panel, values, palette, scale, extent)
-            panel.set_title(look.caption.of(place), **canvas.style(palette, 10))
-            panel.set_xlabel("key", color=palette.faint)
-            panel.set_ylabel("query", color=palette.faint)
-            panel.tick_params(colors=palette.faint, length=2)
-            panel.label_outer()
-        sides[0].mark(panels[0].yaxis, palette)
-        sides[1].mark(panels[0].xaxis, palette, rotation=90)
-        for panel in panels[len(cells) :]:
-            panel.set_axis_off()
-        name = "weight" if reduce == "mean" else "highest weight"
-        canvas.draw_bar(figure, image, panels, palette, name)
+    figure = canvas.blank(
+        1 + sides[1].inches * wide,
+        sides[0].inches * tall,
+        palette,
+        title=look.caption.title if title is None else title,
+        masked=bool(shut.any()),
+    )
+    panels = figure.subplots(tall, wide, squeeze=False, sharex=True, sharey=True).flatten()
+    extent = (*sides[1].ends, *reversed(sides[0].ends))
+    for panel, values, place in zip(panels, drawn, product(*map(range, left)), strict=False):
+        image = canvas.paint(panel, values, palette, scale, extent)
+        panel.set_title(look.caption.of(place), **canvas.style(palette, 10))
+        panel.set_xlabel("key", color=palette.faint)
+        panel.set_ylabel("query", color=palette.faint)
+        panel.tick_params(colors=palette.faint, length=2)
+        panel.label_outer()
+    sides[0].mark(panels[0].yaxis, palette)
+    sides[1].mark(panels[0].xaxis, palette, rotation=90)
+    for panel in panels[len(cells) :]:
+        panel.set_axis_off()
+    name = "weight" if reduce == "mean" else "highest weight"
+    canvas.draw_bar(figure, image, panels, palette, name)
     return figure
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from regard.viewing import canvas, colours, figures
+from regard.viewing import canvas, colours
 from regard.viewing.alignment import Alignment, scale_of
 from regard.viewing.labels import percent
 
@@ -73,10 +73,9 @@ def heat_map(alignment: Alignment, theme: str = "light") -> Figure:
         ValueError: there is no such theme.
     """
     palette = colours.theme(theme)
-    with figures.quiet():
-        figure = _draw({(0, 0): alignment}, [""], [""], _ALONE, palette, alignment.title)
-        if max(alignment.weights.shape) <= _MOST_NUMBERED:
-            _write_numbers(figure.axes[0], alignment, palette)
+    figure = _draw({(0, 0): alignment}, [""], [""], _ALONE, palette, alignment.title)
+    if max(alignment.weights.shape) <= _MOST_NUMBERED:
+        _write_numbers(figure.axes[0], alignment, palette)
     return figure
 
 
@@ -133,8 +132,7 @@ def small_multiples(
         if place in placed:
             raise ValueError(f"two panels for {', '.join(names)}: pass one for each layer and head")
         placed[place] = alignment
-    with figures.quiet():
-        return _draw(placed, layers, heads, _MANY, colours.theme(theme), title, subtitle)
+    return _draw(placed, layers, heads, _MANY, colours.theme(theme), title, subtitle)
 
 
 def _draw(
