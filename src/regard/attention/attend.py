@@ -69,14 +69,7 @@ def attend(
         tensor([[2.]])
     """
     request = ask(
-        query,
-        key,
-        value,
-        score=score,
-        bias=bias,
-        mask=mask,
-        normaliser=normaliser,
-        dropout=dropout,
+        query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser, dropout=dropout
     )
     return serve(request, value)
 
@@ -139,14 +132,7 @@ def read(
         (1, 2)
     """
     request = ask(
-        query,
-        key,
-        value,
-        score=score,
-        bias=bias,
-        mask=mask,
-        normaliser=normaliser,
-        dropout=dropout,
+        query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser, dropout=dropout
     )
     shared = _shared(request)
     return serve(shared, value), Look(shared)

@@ -5,11 +5,4 @@ from regard.attention.blocks.layers import ACTIVATIONS, FeedForward, Residual
 from regard.attention.dropout import Dropout
 from regard.attention.heads import new_norm
 
-__all__ = [
-    "ACTIVATIONS",
-    "Dropout",
-    "FeedForward",
-    "Residual",
-    "TransformerBlock",
-    "new_norm",
-]
+__all__ = ["ACTIVATIONS", "Dropout", "FeedForward", "Residual", "TransformerBlock", "new_norm"]

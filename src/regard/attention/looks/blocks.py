@@ -98,12 +98,7 @@ class SoftmaxBlock(Block):
     """
 
     def __init__(
-        self,
-        region: Region,
-        scores: Tensor,
-        spare: Tensor | None,
-        *,
-        finite: bool = False,
+        self, region: Region, scores: Tensor, spare: Tensor | None, *, finite: bool = False
     ) -> None:
         self.region, self._scores, self._spare = region, scores, spare
         self._finite = finite

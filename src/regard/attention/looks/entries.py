@@ -20,13 +20,7 @@ from regard.attention.masks.mask import Reach
 from regard.attention.masks.positions import Band
 from regard.attention.masks.sequences import Packed
 from regard.attention.scores import Additive, General, Score, SoftCap
-from regard.attention.scores.prepare import (
-    PreparedAdditive,
-    is_additive,
-    is_cap,
-    is_dots,
-    is_plain,
-)
+from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap, is_dots, is_plain
 from regard.attention.shapes import Frame, Shape, ShapeError
 
 Entry = int | slice
@@ -170,10 +164,7 @@ def with_parameters(score: Score, of: Callable[[Tensor, int], Tensor]) -> Score 
 
 
 def _twin(
-    score: Owner,
-    of: Callable[[Tensor, int], Tensor],
-    own: int,
-    used: tuple[str, ...] | None = None,
+    score: Owner, of: Callable[[Tensor, int], Tensor], own: int, used: tuple[str, ...] | None = None
 ) -> Owner:
     """The same score with other parameters, where `own` axes of its weight are not those of heads."""
     heads = score.weight.ndim - own

@@ -48,12 +48,7 @@ class ProductBlocks(BlockSource):
                 scores, spare = self._scores(region, rows is None, buffers)
                 for columns, closed in shut:
                     scores[..., columns].masked_fill_(cut(closed, entries), -torch.inf)
-                yield SoftmaxBlock(
-                    region,
-                    scores,
-                    spare,
-                    finite=not shut and self._bias is None,
-                )
+                yield SoftmaxBlock(region, scores, spare, finite=not shut and self._bias is None)
 
     def _reaching(self, rows: Tensor | None) -> Iterator[tuple[slice, Tensor, Reach]]:
         """Strips of rows that fill a block with the keys they reach: more rows where these are few.

@@ -16,14 +16,7 @@ from regard.attention.looks import learned
 from regard.attention.looks.blocks import Block
 from regard.attention.looks.entries import Stored, with_parameters
 from regard.attention.looks.products import ProductBlocks
-from regard.attention.looks.source import (
-    MASKED,
-    BlockSource,
-    ScoredBlocks,
-    prepared,
-    sizes,
-    width,
-)
+from regard.attention.looks.source import MASKED, BlockSource, ScoredBlocks, prepared, sizes, width
 from regard.attention.normalisers import FunctionNormaliser, Softmax
 from regard.attention.scores.prepare import is_dots
 from regard.attention.shapes import Shape

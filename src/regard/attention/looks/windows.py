@@ -79,11 +79,7 @@ class Map:
     """
 
     def __init__(
-        self,
-        bins: tuple[Bins, Bins],
-        columns: Tensor | None,
-        reduce: Reduce,
-        cells: Tensor,
+        self, bins: tuple[Bins, Bins], columns: Tensor | None, reduce: Reduce, cells: Tensor
     ) -> None:
         self._down, self._across = bins
         self._columns, self._reduce = columns, reduce

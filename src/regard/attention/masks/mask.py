@@ -48,11 +48,7 @@ class Mask(ABC):
         return Reach(range(frame.keys), range(0))
 
     def dense(
-        self,
-        batch: Shape,
-        queries: int,
-        keys: int,
-        device: torch.device | str | None = None,
+        self, batch: Shape, queries: int, keys: int, device: torch.device | str | None = None
     ) -> Bool[Tensor, "... queries keys"]:
         """The whole mask, which broadcasts to (*batch, queries, keys).
 

@@ -79,12 +79,7 @@ class Alibi:
     heads: int
 
     def __call__(
-        self,
-        queries: int,
-        keys: int,
-        start: int = 0,
-        *,
-        device: torch.device | str | None = None,
+        self, queries: int, keys: int, start: int = 0, *, device: torch.device | str | None = None
     ) -> Float[Tensor, "heads queries keys"]:
         """The bias of scores, for ``bias=`` of `regard.attend` over ``(*batch, heads, queries, keys)``.
 
