@@ -128,7 +128,6 @@ def chunks(lines: Iterable[str], most: int = LINES) -> Iterator[list[str]]:
     """Lines, a bounded number and length at a time."""
     chunk: list[str] = []
     characters = 0
-    fault: DataError | None = None
     try:
         for line in lines:
             chunk.append(line)
@@ -136,9 +135,9 @@ def chunks(lines: Iterable[str], most: int = LINES) -> Iterator[list[str]]:
             if len(chunk) >= most or characters >= CHARACTERS:
                 yield chunk
                 chunk, characters = [], 0
-    except DataError as found:  # the lines before the faulty one are still translated
-        fault = found
+    except DataError:  # the lines before the faulty one are still translated
+        if chunk:
+            yield chunk
+        raise
     if chunk:
         yield chunk
-    if fault is not None:
-        raise fault

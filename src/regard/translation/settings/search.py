@@ -99,11 +99,11 @@ def _explain(error: Any) -> str:
     name, keys = error["loc"][0], Search.model_json_schema()["properties"]
     if name not in keys:
         return f"{name}: not a setting of a search, known are {', '.join(keys)}"
-    key = keys[name]
-    if key["type"] == "boolean":
-        return f"{name} {error['input']!r}: use True or False"
-    kind = "a whole number" if key["type"] == "integer" else "a number"
-    least, most = key["minimum"], key.get("maximum")
-    return f"{name} {error['input']!r}: use {kind}, " + (
-        f"{least} or more" if most is None else f"{least} to {most}"
-    )
+    least, most = keys[name].get("minimum"), keys[name].get("maximum")
+    bounds = f"{least} or more" if most is None else f"{least} to {most}"
+    wanted = {
+        "boolean": "True or False",
+        "integer": f"a whole number, {bounds}",
+        "number": f"a number, {bounds}",
+    }
+    return f"{name} {error['input']!r}: use {wanted[keys[name]['type']]}"

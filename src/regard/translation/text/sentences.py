@@ -49,7 +49,7 @@ def split(text: str, language: str) -> list[Sentence]:
     for block in _ITEMS.split(_SURROGATE.sub("\ufffd", text)):
         mark = _MARK.match(block)
         start = mark.end() if mark else 0
-        parts = [_bare(part) for part in _segments(language, block[start:], segment)]
+        parts = list(_sentences(language, block[start:], segment))
         if mark:
             parts[0] = parts[0]._replace(before=block[:start] + parts[0].before)
         found += parts
@@ -86,21 +86,18 @@ def join(parts: Iterable[Sentence], translations: Iterable[str]) -> str:
     >>> join([Sentence("", "Sí.", "  "), Sentence("", "No.", "\\n")], ["Yes.", "No."])
     'Yes.  No.\\n'
     """
-    return "".join(
-        part.before + translation + part.after
-        for part, translation in zip(parts, translations, strict=True)
-    )
+    both = zip(parts, translations, strict=True)
+    return "".join(part.before + translation + part.after for part, translation in both)
 
 
-def _segments(language: str, text: str, segment: Callable[[str, str], list[str]]) -> Iterator[str]:
-    """The parts that sentencex finds; it is given plain spaces only, because it may panic at other white space."""
+def _sentences(
+    language: str, text: str, segment: Callable[[str, str], list[str]]
+) -> Iterator[Sentence]:
+    """What sentencex finds; it is given plain spaces only, because it may panic at other white space."""
     place = 0
-    for part in segment(language, _FOREIGN_SPACE.sub(" ", text)):
-        yield text[place : place + len(part)]
-        place += len(part)
-
-
-def _bare(part: str) -> Sentence:
-    text = part.strip()
-    start = part.find(text)
-    return Sentence(part[:start], text, part[start + len(text) :])
+    for found in segment(language, _FOREIGN_SPACE.sub(" ", text)):
+        part = text[place : place + len(found)]
+        place += len(found)
+        bare = part.strip()
+        start = part.find(bare)
+        yield Sentence(part[:start], bare, part[start + len(bare) :])
