@@ -1,8 +1,7 @@
-"""Records of attentions: the calls of each, and the memory that they use."""
+"""Records of attentions: the calls of each, and the memory that their tensors use."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -145,27 +144,6 @@ def _reads_another(call: Record, reads_two: bool | None) -> bool:
     if captured.looks_back():
         return False
     return bool(reads_two) or (captured.rows is None and queries not in (1, keys))
-
-
-class MemoryUse:
-    """The memory that the kept tensors use. Memory that several tensors share is counted once."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._of: dict[int, dict[tuple[int, int], int]] = {}
-        self._holders: Counter[tuple[int, int]] = Counter()
-
-    def count(self, call: Record) -> None:
-        """Count a call, or update its count."""
-        now = storages(call.tensors())
-        before = self._of.get(id(call), {})
-        self._of[id(call)] = now
-        for storage in now.keys() - before.keys():
-            self._holders[storage] += 1
-            self.bytes += now[storage] if self._holders[storage] == 1 else 0
-        for storage in before.keys() - now.keys():
-            self._holders[storage] -= 1
-            self.bytes -= before[storage] if self._holders[storage] == 0 else 0
 
 
 def storages(tensors: Iterable[Tensor]) -> dict[tuple[int, int], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import chain
 from operator import index
 from threading import Lock
 from typing import Any
@@ -17,7 +18,7 @@ from regard.watching.captured import CapturedCall, RowIndex, Selection
 from regard.watching.errors import WatchError
 from regard.watching.generation import CachedGeneration
 from regard.watching.interception import ModelObserver
-from regard.watching.records import AttentionRecord, MemoryUse
+from regard.watching.records import AttentionRecord, Record, storages
 from regard.watching.running import Stack
 from regard.watching.seen import Seen
 from regard.watching.tokens import EmbeddingCall
@@ -104,9 +105,10 @@ class Watch(ModelObserver):
     ) -> None:
         super().__init__(model)
         self._layers, self._selection, self._budget, self._group = layers, selection, budget, group
-        self._seen, self._lock, self._memory = Seen(), Lock(), MemoryUse()
+        self._seen, self._lock = Seen(), Lock()
         self._seen.heads, self._seen.model = selection.heads, type(model).__name__
         self._called: dict[str, nn.Module] = {}
+        self._storages: dict[Record, dict[tuple[int, int], int]] = {}
         self._softmaxes: dict[str, str] = {}
 
     def __enter__(self) -> Seen:
@@ -161,7 +163,7 @@ class Watch(ModelObserver):
             return
         if transformed():
             raise WatchError("it runs under torch.func or a trace, where tensors have no values")
-        if self._budget is not None and self._memory.bytes >= self._budget:
+        if self._budget is not None and self._used() >= self._budget:
             raise WatchError(f"the memory of {self._budget:,} bytes was used up before it")
         with torch.set_grad_enabled(self._selection.gradients and torch.is_grad_enabled()):
             call = capture()
@@ -177,7 +179,12 @@ class Watch(ModelObserver):
         self._seen._records[path] = record
         if self._budget is not None:
             for each in record.calls[-2:]:  # the one before may have become smaller
-                self._memory.count(each)
+                self._storages[each] = storages(each.tensors())
+
+    def _used(self) -> int:
+        """The bytes of all kept tensors. Memory that several share is counted once."""
+        every = (each.items() for each in self._storages.values())
+        return sum(dict(chain.from_iterable(every)).values())
 
     def _is_asked(self, path: str) -> bool:
         own = (names.short(path, kind) for kind in ("self", "cross", "causal"))

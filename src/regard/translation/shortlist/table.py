@@ -101,10 +101,9 @@ class Shortlist:
             )
 
         def check(shapes: weights.Shapes) -> None:
-            for name in _TENSORS - shapes.keys():
-                raise CheckpointError(f"{path}: no shortlist: tensor '{name}' is missing")
-            for name in shapes.keys() - _TENSORS:
-                raise CheckpointError(f"{path}: no shortlist: tensor '{name}' has no place in it")
+            for name in sorted(_TENSORS ^ shapes.keys()):
+                why = "is missing" if name in _TENSORS else "has no place in it"
+                raise CheckpointError(f"{path}: no shortlist: tensor '{name}' {why}")
 
         found = weights.load(path, run.checksum(SHORTLIST), check)
         always, likely = found["always"], found["likely"]
