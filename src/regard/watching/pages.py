@@ -36,7 +36,6 @@ def write(
     tokenizer: Any = None,
     entry: int = 0,
     title: str = "",
-    heads: tuple[int, ...] | None = None,
 ) -> Path:
     """Write the page; arguments as for `Seen.page`."""
     shown = [subject for subject in subjects if prod(subject.look.shape)]
@@ -58,7 +57,7 @@ def write(
             ]
         except ValueError as fault:
             raise WatchError(f"{subject.name}: {fault}") from None
-        layers[name] = own if heads is None or averaged else dict(zip(heads, own, strict=True))
+        layers[name] = own if averaged else dict(zip(subject.numbers, own, strict=True))
     written: Path = import_module(PAGE).write(path, layers, title=title)
     return written
 

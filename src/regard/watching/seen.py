@@ -135,7 +135,7 @@ class Seen(Mapping[str, Look]):
             tokens: (batch, length), the token ids; by default the input of the embedding with the
                 largest vocabulary.
         """
-        return table(map(self._subject, self), self.tokens, tokens, self.heads)
+        return table(map(self._subject, self), self.tokens, tokens)
 
     def page(
         self,
@@ -176,7 +176,6 @@ class Seen(Mapping[str, Look]):
             tokenizer=tokenizer,
             entry=entry,
             title=title or self.model or "Attention",
-            heads=self.heads,
         )
 
     @property
@@ -187,7 +186,7 @@ class Seen(Mapping[str, Look]):
 
     def _subject(self, name: str) -> Subject:
         record, look = self._record(name), self[name]
-        heads = look.shape[-3] if record.has_heads(look.shape) else 1
+        heads = self.heads or range(look.shape[-3] if record.has_heads(look.shape) else 1)
         return Subject(name, record.kind, record.path, look, self.parts(name), heads)
 
     def _look(self, record: AttentionRecord, step: int) -> Look:

@@ -21,14 +21,18 @@ BLOCK = 1 << 22  # weights computed at a time
 
 
 class Subject(NamedTuple):
-    """A seen attention: its names, its last look, and the number of its heads."""
+    """A seen attention: its names, its last look, and the numbers of its heads."""
 
     name: str
     kind: str
     path: str
     look: Look
     call: CapturedCall
-    heads: int
+    numbers: Sequence[int]
+
+    @property
+    def heads(self) -> int:
+        return len(self.numbers)
 
     @property
     def entries(self) -> int:
@@ -101,16 +105,13 @@ def table(
     subjects: Iterable[Subject],
     embedded: list[EmbeddingCall],
     tokens: Tensor | None = None,
-    heads: tuple[int, ...] | None = None,
 ) -> HeadTable:
     """The table of heads of these attentions; arguments as for `Seen.table`."""
     rows = []
     for subject in subjects:
-        known = tokens_read(subject, embedded, tokens)
-        numbers = _measured(subject, known).T.tolist()
-        labels = range(len(numbers)) if heads is None else heads
-        for label, row in zip(labels, numbers, strict=True):
-            rows.append(Head(subject.name, subject.kind, label, *row))
+        measured = _measured(subject, tokens_read(subject, embedded, tokens))
+        for number, row in zip(subject.numbers, measured.T.tolist(), strict=True):
+            rows.append(Head(subject.name, subject.kind, number, *row))
     return HeadTable(tuple(rows))
 
 

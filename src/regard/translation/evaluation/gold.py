@@ -21,8 +21,8 @@ class _Line(BaseModel, strict=True):
 
     src: _Words
     tgt: _Words
-    sure: list[Link] = []
-    possible: list[Link] = []
+    sure: set[Link] = set()
+    possible: set[Link] = set()
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,11 @@ def read_gold(path: Path, limit: int | None = None) -> Gold:
     if not lines:
         raise DataError(f"{path}: no gold alignments in it")
     if lines[0].lstrip().startswith("{"):
-        return _from_objects(path, lines)
-    found = [_parsed(path, number, line) for number, line in enumerate(lines, start=1)]
-    return Gold([sure for sure, _ in found], [possible for _, possible in found])
+        found = [_object(path, n, line) for n, line in enumerate(lines, start=1) if line.strip()]
+        words = [(each.src, each.tgt) for each in found]
+        return Gold([each.sure for each in found], [each.possible for each in found], words)
+    links = [_parsed(path, number, line) for number, line in enumerate(lines, start=1)]
+    return Gold([sure for sure, _ in links], [possible for _, possible in links])
 
 
 def read_links(path: Path) -> list[set[Link]]:
@@ -90,37 +92,22 @@ def _parsed(path: Path, number: int, line: str) -> tuple[set[Link], set[Link]]:
         raise DataError(f"{path}:{number}: {fault}") from None
 
 
-def _from_objects(path: Path, lines: list[str]) -> Gold:
-    words: list[tuple[list[str], list[str]]] = []
-    gold = Gold([], [], words)
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            found = _Line.model_validate_json(line)
-        except ValidationError as fault:
-            first = fault.errors()[0]
-            key = ".".join(map(str, first["loc"])) or "the line"
-            raise DataError(
-                f"{path}:{number}: no gold alignment: {key}: {first['msg'][:200]}: expected lists of words "
-                '"src" and "tgt", and lists of pairs [source, target] "sure" and "possible"'
-            ) from None
-        source, target = found.src, found.tgt
-        sure, possible = (
-            _checked(links, found, f"{path}:{number}") for links in (found.sure, found.possible)
-        )
-        words.append((source, target))
-        gold.sure.append(sure)
-        gold.possible.append(possible)
-    return gold
-
-
-def _checked(links: list[Link], line: _Line, where: str) -> set[Link]:
-    source, target = len(line.src), len(line.tgt)
-    for link in links:
+def _object(path: Path, number: int, line: str) -> _Line:
+    where = f"{path}:{number}: no gold alignment"
+    try:
+        found = _Line.model_validate_json(line)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        key = ".".join(map(str, first["loc"])) or "the line"
+        raise DataError(
+            f"{where}: {key}: {first['msg'][:200]}: expected lists of words "
+            '"src" and "tgt", and lists of pairs [source, target] "sure" and "possible"'
+        ) from None
+    source, target = len(found.src), len(found.tgt)
+    for link in [*found.sure, *found.possible]:
         if not (0 <= link[0] < source and 0 <= link[1] < target):
             raise DataError(
-                f"{where}: no gold alignment: it links {list(link)}, "
+                f"{where}: it links {list(link)}, "
                 f"the sentence has {source} and {target} words, from 0"
             )
-    return set(links)
+    return found
