@@ -55,6 +55,38 @@ class LinkOptions:
         return {name: value for name, value in given.items() if value is not None}
 
 
+@dataclass(frozen=True, kw_only=True)
+class AlignOptions:
+    """What is aligned, with which models, and the form of the links.
+
+    Attributes:
+        source: A file of sentences, one a line.
+        target: Their translations, line for line.
+        text: SOURCE and TARGET are a sentence each, not files.
+        reverse_model: A model the other way round, for --method grow-diagonal.
+        format: Pharaoh's "0-0 1-2", or JSON, a line each.
+        out: A picture of one pair (.png, .svg, .pdf).
+        choose: Find the layer, head and method with the least errors on these, and keep them in the
+            model's folder.
+        flip: The gold's source is the model's target.
+        limit: With --choose: so many sentences.
+        store: With --choose: keep what was found.
+    """
+
+    source: Annotated[str | None, typer.Argument(metavar="SOURCE")] = None
+    target: Annotated[str | None, typer.Argument(metavar="TARGET")] = None
+    text: bool = False
+    model: ModelOptions
+    reverse_model: Annotated[str | None, typer.Option(metavar="NAME|DIR")] = None
+    links: LinkOptions
+    format: report.Format = "text"
+    out: Path | None = None
+    choose: Annotated[Path | None, typer.Option(metavar="GOLD")] = None
+    flip: bool = False
+    limit: int | None = None
+    store: Annotated[bool, typer.Option("--store/--no-store")] = True
+
+
 def open_aligner(model: ModelOptions, links: LinkOptions | None = None) -> Aligner:
     """The aligner of a model: by the options, else by the choice kept with it, else by the usual one.
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli import aligning
+from regard.cli.aligning import AlignOptions
 from regard.cli.options.checks import check_writable
-from regard.cli.options.model import ModelOptions
 from regard.cli.output import report
 
 if TYPE_CHECKING:
@@ -16,36 +16,30 @@ if TYPE_CHECKING:
     from regard.translation.aligning.selection import Chosen, Tried
 
 
-def choose(
-    model: ModelOptions,
-    path: Path,
-    lines: tuple[Path | None, Path | None],
-    flip: bool,
-    limit: int | None,
-    store: bool,
-    format: report.Format,
-) -> None:
+def choose(path: Path, options: AlignOptions) -> None:
     """Try all, print the table, and keep the best in the model's folder."""
     from regard.translation.aligning import choice as choices
     from regard.translation.aligning.selection import choose as search
     from regard.translation.aligning.word_attention import word_attentions
     from regard.translation.runs.layout import ALIGNMENT
 
-    gold = aligning.read_gold(path, flip=flip, limit=limit, lines=lines)
+    source, target = options.source, options.target
+    lines = None if source is None else Path(source), None if target is None else Path(target)
+    gold = aligning.read_gold(path, flip=options.flip, limit=options.limit, lines=lines)
     pairs = aligning.gold_words(gold, path)
-    translator = model.open()
+    translator = options.model.open()
     place = translator.run.folder / ALIGNMENT
-    if store:
+    if options.store:
         check_writable(place)
     found = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)
-    if format == "json":
+    if options.format == "json":
         print(report.as_json(_as_object(found, len(gold))))
     else:
         report.say(
             f"{len(gold)} sentences of {path.name}; alignment error rates in percent, the less the better\n\n"
             + _text(found)
         )
-    if store:
+    if options.store:
         kept = choices.StoredChoice(found.best.choice, path.name, len(gold), found.best.scores.aer)
         choices.keep(translator.run, kept)
         report.note(f"wrote {place}")

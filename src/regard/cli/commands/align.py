@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from regard.cli import choosing
-from regard.cli.aligning import LinkOptions, Words, open_aligner
+from regard.cli.aligning import AlignOptions, Words, open_aligner
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_picture
-from regard.cli.options.model import ModelOptions
 from regard.cli.output import answers, drawing, report, streams
 from regard.errors import ConfigurationError, DataError
 
@@ -25,37 +23,10 @@ if TYPE_CHECKING:
 _CHUNK = 256
 
 
-def align(
-    *,
-    source: Annotated[str | None, typer.Argument(metavar="SOURCE")] = None,
-    target: Annotated[str | None, typer.Argument(metavar="TARGET")] = None,
-    text: bool = False,
-    model: ModelOptions,
-    reverse_model: Annotated[str | None, typer.Option(metavar="NAME|DIR")] = None,
-    links: LinkOptions,
-    format: report.Format = "text",
-    out: Path | None = None,
-    choose: Annotated[Path | None, typer.Option(metavar="GOLD")] = None,
-    flip: bool = False,
-    limit: int | None = None,
-    store: Annotated[bool, typer.Option("--store/--no-store")] = True,
-) -> None:
+def align(options: AlignOptions) -> None:
     """Force a model to write given translations, and link each word to the one it looked at.
 
     Words are what white space keeps apart. Each link is SOURCE-TARGET, counted from 0.
-
-    Args:
-        source: A file of sentences, one a line.
-        target: Their translations, line for line.
-        text: SOURCE and TARGET are a sentence each, not files.
-        reverse_model: A model the other way round, for --method grow-diagonal.
-        format: Pharaoh's "0-0 1-2", or JSON, a line each.
-        out: A picture of one pair (.png, .svg, .pdf).
-        choose: Find the layer, head and method with the least errors on these, and keep them in the
-            model's folder.
-        flip: The gold's source is the model's target.
-        limit: With --choose: so many sentences.
-        store: With --choose: keep what was found.
 
     Examples:
         regard align text.es text.en > links.txt
@@ -65,47 +36,47 @@ def align(
         regard align --choose gold.jsonl --model runs/mine
     """
     streams.output()
-    if links.method == "grow-diagonal" and reverse_model is None:
+    source, target, links = options.source, options.target, options.links
+    reverse, limit = options.reverse_model, options.limit
+    if links.method == "grow-diagonal" and reverse is None:
         raise ConfigurationError("--method grow-diagonal: give --reverse-model as well")
     if (source is None) != (target is None):
         raise ConfigurationError("SOURCE and TARGET belong together: give both")
-    if choose is not None:
-        if links.changes or reverse_model or text or out:
+    if options.choose is not None:
+        if links.changes or reverse or options.text or options.out:
             raise ConfigurationError(
-                "--choose tries every layer, head and method of one model: give no others, no --text, no --out"
+                "--choose tries every layer, head and method of one model: leave out --layer, --head, "
+                "--method, the other options of links, --reverse-model, --text and --out"
             )
         if limit is not None and limit < 1:
             raise ConfigurationError(f"--limit {limit}: use a whole number, 1 or more")
-        lines = None if source is None else Path(source), None if target is None else Path(target)
-        choosing.choose(model, corpora.found(choose), lines, flip, limit, store, format)
+        choosing.choose(corpora.found(options.choose), options)
         return
     if source is None or target is None:
         raise ConfigurationError("give SOURCE and TARGET, two files of lines, or --choose GOLD")
-    if flip or limit is not None or not store:
+    if options.flip or limit is not None or not options.store:
         raise ConfigurationError("--flip, --limit and --no-store belong to --choose")
-    if out is not None:
-        check_picture(out)
-    pairs = _pairs(source, target, text)
-    forward = open_aligner(model, links)
-    reverse = reverse_model and ModelOptions(reverse_model, device=model.device)
-    backward = open_aligner(reverse) if reverse else None
-    _print(forward, backward, pairs, format, out, f"{Path(model.model).name}: word links")
+    if options.out is not None:
+        check_picture(options.out)
+    pairs = _pairs(source, target, options.text)
+    forward, backward = open_aligner(options.model, links), None
+    if reverse is not None:
+        backward = open_aligner(replace(options.model, model=reverse, to=None))
+    _print(forward, backward, pairs, options)
 
 
 def _print(
     forward: Aligner,
     backward: Aligner | None,
     pairs: Iterator[tuple[Words, Words]],
-    format: report.Format,
-    out: Path | None,
-    title: str,
+    options: AlignOptions,
 ) -> None:
     """A line of links for each pair; a picture of the only one."""
     from regard.translation.evaluation.alignment import flipped, grow_diagonal
 
     unread = 0
     while some := list(islice(pairs, _CHUNK)):
-        if out is not None and len(some) > 1:
+        if options.out is not None and len(some) > 1:
             raise ConfigurationError("--out draws one pair: use --text, or files of one line")
         ours = forward.align(some)
         linked = [one.links for one in ours]
@@ -117,9 +88,9 @@ def _print(
             ]
         for one, links in zip(ours, linked, strict=True):
             unread += one.unread
-            if out is not None:
-                _draw(one, links, out, title)
-            print(_written(one, links, format))
+            if options.out is not None:
+                _draw(one, links, options.out, f"{Path(options.model.model).name}: word links")
+            print(_written(one, links, options.format))
     if unread:
         report.note(f"{unread} words lie beyond what the model reads of a sentence: without links")
 

@@ -27,41 +27,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """A training: its run folder, its configuration and the file of that, and the folder of its corpora."""
+class TrainOptions:
+    """What is trained, on which corpora, and where.
 
-    folder: Path
-    configuration: Configuration
-    file: Path
-    data: Path
-    resume: bool
-    start: str | None
-    device: str
-
-
-def train(
-    context: typer.Context,
-    config: Annotated[
-        str, typer.Argument(metavar="CONFIG", autocompletion=shipped.complete_configuration)
-    ],
-    run: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
-    resume: bool = False,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="NAME|DIR", autocompletion=shipped.complete_model),
-    ] = None,
-    changes: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None,
-    tensorboard: bool = False,
-    device: Device = "cpu",
-) -> None:
-    """Train a translator.
-
-    Ctrl-C finishes the step, saves and ends; --resume continues. The run folder holds the configuration, the
-    tokenizers, checkpoints, metrics.jsonl, curves.png, and at the end model.safetensors and card.md.
-    Started by torchrun, several processes share the batches of one training.
-
-    Args:
+    Attributes:
         config: A TOML file, a shipped configuration's name, or with --resume a run folder.
         run: The run folder. [default: runs/NAME]
         data: Where the corpora's paths start. [default: the first that has them of REGARD_DATA, the
@@ -70,6 +39,39 @@ def train(
         start: Start from the published weights and tokenizers of a bundled model or a run.
         changes: Change the configuration, as often as needed.
         tensorboard: Write scalars for TensorBoard into the run folder.
+    """
+
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", autocompletion=shipped.complete_configuration)
+    ]
+    run: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    data: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    resume: bool = False
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="NAME|DIR", autocompletion=shipped.complete_model),
+    ] = None
+    changes: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
+    tensorboard: bool = False
+    device: Device = "cpu"
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A training: its run folder, its configuration and the folder of its corpora."""
+
+    options: TrainOptions
+    folder: Path
+    configuration: Configuration
+    data: Path
+
+
+def train(context: typer.Context, options: TrainOptions) -> None:
+    """Train a translator.
+
+    Ctrl-C finishes the step, saves and ends; --resume continues. The run folder holds the configuration, the
+    tokenizers, checkpoints, metrics.jsonl, curves.png, and at the end model.safetensors and card.md.
+    Started by torchrun, several processes share the batches of one training.
 
     Examples:
         regard train dates
@@ -80,23 +82,22 @@ def train(
         regard train my.toml --from runs/mine --run runs/tuned
         torchrun --nproc-per-node 2 -m -- regard train my.toml
     """
-    if resume and start is not None:
+    if options.resume and options.start is not None:
         raise ConfigurationError(
             "--from starts a new run, --resume continues one: give one of them"
         )
-    asked = (*(changes or ()), *["training.tensorboard=true"] * tensorboard)
     with Signals() as signals, ExitStack() as stack:
-        check_device(device)
+        check_device(options.device)
         from regard.translation.training import memory
         from regard.translation.training import processes as joining
 
         memory.keep_freed()
-        processes = stack.enter_context(joining.join(device))
+        processes = stack.enter_context(joining.join(options.device))
         signals.patient = processes.size > 1
         with launched.first_failure_only(processes):
-            plan = _plan(config, run, data, resume, asked, start, device)
+            plan = _plan(options)
             trainer, reporter = _prepare(plan, processes, stack)
-            if processes.any(reporter is not None and resume and _nothing_left(trainer)):
+            if processes.any(reporter is not None and options.resume and _nothing_left(trainer)):
                 if reporter is not None:
                     step = trainer.progress.step
                     reporter.note(
@@ -125,31 +126,26 @@ def train(
         raise typer.Exit(128 + (signals.received or signal.SIGTERM))
 
 
-def _plan(
-    config: str,
-    run: Path | None,
-    data: Path | None,
-    resume: bool,
-    changes: tuple[str, ...],
-    start: str | None,
-    device: str,
-) -> _Plan:
+def _plan(options: TrainOptions) -> _Plan:
     from regard.translation import settings
     from regard.translation.runs import Run
 
+    config, run = options.config, options.run
     file = Path(config) / "config.toml"
-    if resume and os.path.isfile(file):
+    if options.resume and os.path.isfile(file):
         folder = Path(config)
         if run is not None and run.resolve() != folder.resolve():
             raise ConfigurationError(f"--run {run}: {config} is itself the run folder to resume")
     else:
         file = shipped.configuration(config)
         folder = run if run is not None else Path("runs") / file.stem
-    if resume:
+    if options.resume:
         Run.open(folder)  # raises where there is no such run, or its configuration was changed
-    configuration = settings.read(file, changes)
-    corpora_at = corpora.folder(_corpora(configuration, resume), data, file.parent)
-    return _Plan(folder, configuration, file, corpora_at, resume, start, device)
+    board = ["training.tensorboard=true"] if options.tensorboard else []
+    configuration = settings.read(file, (*(options.changes or ()), *board))
+    names = _corpora(configuration, options.resume)
+    data = corpora.folder(names, options.data, file.parent)
+    return _Plan(options, folder, configuration, data)
 
 
 def _corpora(configuration: Configuration, resume: bool) -> list[str]:
@@ -178,12 +174,12 @@ def _prepare(
         "observer": reporter or reporting.Observer(),
         "processes": processes,
     }
-    if plan.resume:
+    if plan.options.resume:
         trainer = preparation.prepare_resumed(
             plan.folder, configuration=plan.configuration, **given
         )
     else:
-        name = plan.start
+        name = plan.options.start
         start = None if name is None else Run.open(shipped.models().get(name, Path(name)))
         trainer = preparation.prepare(plan.configuration, plan.folder, start=start, **given)
     trainer.lock = lock
@@ -238,7 +234,7 @@ def _repeating(plan: _Plan, trainer: Trainer) -> str | None:
     training = plan.configuration.training
     command = ["train", str(plan.folder / "config.toml"), "--run", f"{plan.folder}-again"]
     command += _places(plan, named=True)
-    command += [] if plan.start is None else ["--from", plan.start]
+    command += [] if plan.options.start is None else ["--from", plan.options.start]
     # These were measured, and another measurement may give other values.
     if training.precision == "auto":
         command += ["--set", f"training.precision={trainer.progress.precision}"]
@@ -250,7 +246,7 @@ def _repeating(plan: _Plan, trainer: Trainer) -> str | None:
 def _places(plan: _Plan, *, named: bool) -> list[str]:
     named = named and plan.configuration.data.generated is None
     data = ["--data", str(plan.data)] if named else []
-    return data + (["--device", plan.device] if plan.device != "cpu" else [])
+    return data + (["--device", plan.options.device] if plan.options.device != "cpu" else [])
 
 
 def _say_what_next(plan: _Plan, repeating: str | None) -> None:
