@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.journeys.commands import PATIENCE, SOURCE, check_refused, leftovers, run
 
-from regard.cli import launched
+from regard.cli import card
 from regard.cli.signals import Signals
 
 PLAIN = ("--set", "model.dropout=0.0", "--set", "training.log_every=1")
@@ -119,11 +119,11 @@ def test_a_mistake_is_told_once(corpus, tmp_path):
 
 
 def test_a_command_is_told_as_it_was_started(monkeypatch):
-    assert launched.command(["train", "a b"]) == "regard train 'a b'"
+    assert card.typed(["train", "a b"]) == "regard train 'a b'"
     monkeypatch.setenv("WORLD_SIZE", "6")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     expected = "torchrun --nnodes 3 --nproc-per-node 2 -m -- regard train x"
-    assert launched.command(["train", "x"]) == expected
+    assert card.typed(["train", "x"]) == expected
 
 
 def test_a_device_for_one_is_refused_to_several(corpus, tmp_path, monkeypatch):

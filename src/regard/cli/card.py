@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,22 @@ if TYPE_CHECKING:
 
 CARD, COMMANDS, REPEAT = "card.md", "commands.txt", "repeat.txt"
 SCORES = "Scores"
+
+
+def typed(arguments: Sequence[str]) -> str:
+    """A `regard` command as it is typed, with torchrun before it where torchrun started this process.
+
+    >>> typed(["train", "my corpus.toml"])
+    "regard train 'my corpus.toml'"
+    """
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes == 1:
+        return shlex.join(["regard", *arguments])
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
+    machines = ["--nnodes", str(processes // here)] if processes > here else []
+    launcher = ["torchrun", *machines, "--nproc-per-node", str(here)]
+    # After --, torchrun does not take options such as --run for its own.
+    return shlex.join([*launcher, "-m", "--", "regard", *arguments])
 
 
 def remember(folder: Path, command: str) -> None:

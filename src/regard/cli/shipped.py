@@ -17,9 +17,14 @@ def configurations() -> dict[str, Path]:
     return {path.stem: path for path in sorted(CONFIGURATIONS.glob("*.toml"))}
 
 
-def summary(path: Path) -> str:
-    """The first line of a configuration file: its purpose."""
-    return path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+def listed(indent: str = "") -> str:
+    """A line for each shipped configuration: its name, and its purpose from the first line of its file."""
+    purposes = {
+        name: path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        for name, path in configurations().items()
+    }
+    width = max(map(len, purposes), default=0)
+    return "\n".join(f"{indent}{name:{width}}  {purpose}" for name, purpose in purposes.items())
 
 
 def models() -> dict[str, Path]:

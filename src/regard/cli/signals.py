@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: the first one saves and ends the work, the second one ends the process."""
+"""How a command ends: signals, exit codes, and one report of a failure for all processes of torchrun."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+import typer
 
 from regard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.translation.training.processes import Processes
 
 _SHOW_CURSOR = "\x1b[?25h"
 _HANG_UP = getattr(signal, "SIGHUP", None)  # Windows has none
@@ -36,7 +41,7 @@ def exit_code(fault: BaseException) -> int:
 
 
 class Signals:
-    """Listens to SIGINT, SIGTERM and SIGHUP while the block runs.
+    """Listens to SIGINT, SIGTERM and SIGHUP while the block runs: the first one ends the work, the second the process.
 
     Outside `saving` a signal ends the work at once (`Interrupted`). Inside, `stop` reports the first one, and the
     second one ends the process at once, unless the process is `patient`: torchrun may send one Ctrl-C several
@@ -87,3 +92,21 @@ class Signals:
         self.received = number
         if not self._saving:
             raise Interrupted(number)
+
+
+@contextmanager
+def first_failure_only(processes: Processes) -> Iterator[None]:
+    """Only the process that failed first reports the failure; the others end silently."""
+    from regard.translation.training.processes import ended_elsewhere
+
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except BaseException as fault:
+        if not processes.first_to_fail():
+            raise typer.Exit(exit_code(fault)) from None
+        ended = ended_elsewhere(fault) if processes.size > 1 else None
+        if ended is not None:
+            raise ended from None
+        raise

@@ -15,9 +15,7 @@ from regard.errors import ConfigurationError
 
 def list_shipped() -> None:
     """List the shipped configurations."""
-    width = max(map(len, shipped.configurations()), default=0)
-    for name, path in shipped.configurations().items():
-        report.say(f"{name:{width}}  {shipped.summary(path)}")
+    report.say(shipped.listed())
 
 
 def show(

@@ -39,7 +39,15 @@ def export(
         raise ConfigurationError(
             f"--quantization {quantization}: is for --to ctranslate2: leave it out"
         )
-    _check_one_target(model)
+    from regard.translation.opening import find
+    from regard.translation.runs import Run
+
+    languages = Run.open(find(model)).configuration.data.target_languages
+    if len(languages) > 1:  # a tag is an id, which no exported tokenizer makes of a text
+        raise ConfigurationError(
+            f"{model}: translates into {', '.join(languages)}, which is chosen by a tag that an exported "
+            "tokenizer cannot write: export a model of one target language"
+        )
     translator = open_translator(model, "cpu")
     if to == "ctranslate2":
         from regard.interop import ctranslate2
@@ -50,16 +58,3 @@ def export(
 
         marian_export.export(translator, folder)
     report.say(f"wrote {folder}")
-
-
-def _check_one_target(model: str) -> None:
-    """Raises `ConfigurationError` for a model of several: tags are ids, which no exported tokenizer makes of a text."""
-    from regard.translation.runs import Run
-    from regard.translation.translator import find
-
-    languages = Run.open(find(model)).configuration.data.target_languages
-    if len(languages) > 1:
-        raise ConfigurationError(
-            f"{model}: translates into {', '.join(languages)}, which is chosen by a tag that an exported "
-            "tokenizer cannot write: export a model of one target language"
-        )

@@ -25,9 +25,7 @@ def models() -> None:
     if not shipped.models():
         print("  none is bundled with this installation")
     print("\nConfigurations (regard train NAME):")
-    width = max(map(len, shipped.configurations()), default=0)
-    for name, path in shipped.configurations().items():
-        report.say(f"  {name:{width}}  {shipped.summary(path)}")
+    report.say(shipped.listed("  "))
 
 
 def _alignment(folder: Path) -> list[str]:

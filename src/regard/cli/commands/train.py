@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli import card, launched, shipped
+from regard.cli import card, shipped
 from regard.cli.options import corpora
 from regard.cli.options.model import Device, check_device
 from regard.cli.output import report
-from regard.cli.signals import Signals
+from regard.cli.signals import Signals, first_failure_only
 from regard.errors import ConfigurationError, DataError, ModelError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def train(context: typer.Context, options: TrainOptions) -> None:
         memory.keep_freed()
         processes = stack.enter_context(joining.join(options.device))
         signals.patient = processes.size > 1
-        with launched.first_failure_only(processes):
+        with first_failure_only(processes):
             plan = _plan(options)
             trainer, reporter = _prepare(plan, processes, stack)
             if processes.any(reporter is not None and options.resume and _nothing_left(trainer)):
@@ -106,13 +106,13 @@ def train(context: typer.Context, options: TrainOptions) -> None:
                     _say_what_next(plan, card.repeating(plan.folder))
                 return
             if processes.first:
-                card.remember(plan.folder, launched.command(context.obj))
+                card.remember(plan.folder, card.typed(context.obj))
             with signals.saving():
                 outcome = trainer.train(signals.stop)
             if reporter is not None:
                 reporter.draw_curves()
                 if outcome == "stopped":
-                    command = launched.command(_continuing(plan))
+                    command = card.typed(_continuing(plan))
                     step = trainer.progress.step
                     reporter.note(f"stopped and saved at step {step}; go on with: {command}")
                 else:
@@ -240,7 +240,7 @@ def _repeating(plan: _Plan, trainer: Trainer) -> str | None:
         command += ["--set", f"training.precision={trainer.progress.precision}"]
     if not training.threads:
         command += ["--set", f"training.threads={trainer.progress.threads}"]
-    return launched.command(command)
+    return card.typed(command)
 
 
 def _places(plan: _Plan, *, named: bool) -> list[str]:

@@ -71,8 +71,7 @@ class Doubts:
 
     def as_object(self) -> dict[str, int]:
         """The number of sentences of each kind of doubt."""
-        names = ("cut", "repeats", "unfinished", "unknown", "unseen")
-        return {name: self._found[name].count for name in names}
+        return {name: doubt.count for name, doubt in self._found.items()}
 
     def say(self) -> None:
         """A line on standard error for each kind of doubt that occurred."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import launched
+from regard.cli import card
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_writable
 from regard.cli.options.model import MODEL, Device, To, open_translator
@@ -100,7 +100,7 @@ def back_translate(
             outcome, tally = work.run(resume=resume, should_stop=signals.stop, progress=show)
     if outcome == "stopped":
         arguments = [each for each in context.obj if each != "--resume"]
-        again = launched.command([*arguments, "--resume"])
+        again = card.typed([*arguments, "--resume"])
         report.say(f"stopped after {tally.read:,} lines; go on with: {again}", now=True)
         raise typer.Exit(128 + (signals.received or signal.SIGTERM))
     report.say(
