@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from regard.translation.settings.base import Count, Settings
 
@@ -16,13 +16,14 @@ _TAG = re.compile("(?!(pad|unk|s)$)[a-z][a-z0-9_-]{0,31}")
 _LANGUAGE = re.compile("[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 
-def check_tag(tag: str) -> None:
-    """Raises ValueError unless a corpus may have this tag."""
+def check_tag(tag: str) -> str:
+    """The tag. Raises ValueError unless a corpus may have it."""
     if not _TAG.fullmatch(tag):
         raise ValueError(
             "a tag is a small letter and up to 31 small letters, digits, _ and -, "
             "and none of pad, s, unk"
         )
+    return tag
 
 
 class CorpusSettings(Settings):
@@ -46,7 +47,7 @@ class CorpusSettings(Settings):
     """How often a pass takes each pair, on average: 2 is twice; 0.5 is a random half of the pairs, drawn anew for
     each pass. For training corpora.
     """
-    tag: str | None = None
+    tag: Annotated[str, AfterValidator(check_tag)] | None = None
     """A tag that is put before every source sentence of this corpus."""
     links: str | None = None
     """A file of word links, line for line, for `[training.guide]`. For training corpora."""
@@ -58,13 +59,6 @@ class CorpusSettings(Settings):
         for name in ("source_column", "target_column"):
             if self.tsv is None and getattr(self, name) is not None:
                 yield f"{name} is for `tsv`: two files have no columns"
-
-    @field_validator("tag")
-    @classmethod
-    def _named(cls, tag: str | None) -> str | None:
-        if tag is not None:
-            check_tag(tag)
-        return tag
 
     @property
     def names(self) -> list[str]:
