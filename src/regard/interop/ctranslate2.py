@@ -20,7 +20,7 @@ from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias, sinusoidal
 from regard.errors import ConfigurationError, ModelError
 from regard.translation import checksums
-from regard.translation.models.transformer import DecoderLayer, Transformer, TransformerSettings
+from regard.translation.models.transformer import Transformer, TransformerSettings
 from regard.translation.runs.layout import new_folder
 from regard.translation.settings import SearchSettings
 from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -98,32 +98,26 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
             'model.positions is "alibi": CTranslate2 has it for decoders alone; translate with the engine regard'
         )
     spec = _empty(settings, specs)
-    for side, embedding in (
-        (spec.encoder, model.source_embedding),
-        (spec.decoder, model.target_embedding),
-    ):
-        embeddings = side.embeddings[0] if side is spec.encoder else side.embeddings
-        embeddings.weight = _array(embedding.weight)
+    for side, name in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
+        if name == "encoder":
+            side.embeddings[0].weight = _array(model.source_embedding.weight)
+        else:
+            side.embeddings.weight = _array(model.target_embedding.weight)
         side.scale_embeddings = settings.scale_embedding
         if model.adds_positions:
             side.position_encodings.encodings = _positions(model)
-    layers: list[tuple[Any, Any]] = [
-        *zip(spec.encoder.layer, model.encoder, strict=True),
-        *zip(spec.decoder.layer, model.decoder, strict=True),
-    ]
-    for layer_spec, layer in layers:
-        own = model.decoder_bias if isinstance(layer, DecoderLayer) else model.encoder_bias
-        if isinstance(own, RelativeBias):
-            layer_spec.self_attention.relative_attention_bias = _array(own.weight)
-            furthest = np.dtype("int32").type(own.furthest)
-            layer_spec.self_attention.relative_attention_max_distance = furthest
-        _attention(layer_spec.self_attention, layer.self_attention, layer.self_residual)
-        if isinstance(layer, DecoderLayer):
-            _attention(layer_spec.attention, layer.cross_attention, layer.cross_residual)
-        _feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_residual)
-    if settings.norm == "pre":
-        _norm(spec.encoder.layer_norm, model.encoder_norm)
-        _norm(spec.decoder.layer_norm, model.decoder_norm)
+        relative = getattr(model, f"{name}_bias")
+        for layer_spec, layer in zip(side.layer, getattr(model, name), strict=True):
+            own = layer_spec.self_attention
+            _attention(own, layer.self_attention, layer.self_residual)
+            if isinstance(relative, RelativeBias):
+                own.relative_attention_bias = _array(relative.weight)
+                own.relative_attention_max_distance = np.int32(relative.furthest)
+            if name == "decoder":
+                _attention(layer_spec.attention, layer.cross_attention, layer.cross_residual)
+            _feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_residual)
+        if settings.norm == "pre":
+            _norm(side.layer_norm, getattr(model, f"{name}_norm"))
     _linear(spec.decoder.projection, model.output)
     bias = torch.zeros(model.output.out_features)
     if model.output.bias is not None:
