@@ -138,6 +138,8 @@ def test_the_engine_needs_no_folder_and_searches_as_the_model_was_told(spanish):
         engine.translate(texts, beam=0)
     with pytest.raises(TypeError, match="pass a list of sentences"):
         engine.translate("hola")
+    with pytest.raises(TypeError, match="does not search with sampling: leave it out"):
+        engine.translate(texts, sampling=True)
 
 
 def test_loops_end_and_are_forbidden_as_by_our_own_search(spanish, exported):

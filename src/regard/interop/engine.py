@@ -24,6 +24,8 @@ from regard.translation.translator import Candidate, Translation, Translator
 # Pieces of a source that are read, as by our own search, and pieces at a time.
 _LONGEST_SOURCE = 512
 _BATCH_PIECES = 2048
+# Settings of a search that CTranslate2 has, too.
+_SETTINGS = {"beam", "length_penalty", "nbest", "no_repeat_ngram"}
 
 
 class Engine:
@@ -88,34 +90,24 @@ class Engine:
         self,
         texts: Sequence[str],
         *,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        nbest: int | None = None,
-        no_repeat_ngram: int | None = None,
         search: Search | None = None,
+        **changes: Any,
     ) -> list[Translation]:
         """Translate sentences, in their order; an empty sentence gives an empty translation.
 
         Args:
             texts: one sentence an entry.
-            beam: hypotheses kept; 1 is greedy.
-            length_penalty: alpha of ((5 + n) / 6)^alpha.
-            nbest: candidates of each sentence, at most `beam`.
-            no_repeat_ngram: no sequence of so many pieces may occur twice in a translation; 0 allows all.
-            search: every setting at once; the other arguments change it. The model's own by default.
+            search: every setting at once; the model's own by default.
+            changes: settings that replace those of the search: `beam`, `length_penalty`, `nbest` or
+                `no_repeat_ngram`.
 
         Raises:
             ConfigurationError: settings out of range.
         """
         if isinstance(texts, str):
             raise TypeError("got one text: pass a list of sentences, [text]")
-        given = {
-            "beam": beam,
-            "length_penalty": length_penalty,
-            "nbest": nbest,
-            "no_repeat_ngram": no_repeat_ngram,
-        }
-        changes = {name: to for name, to in given.items() if to is not None}
+        if others := sorted(changes.keys() - _SETTINGS):
+            raise TypeError(f"CTranslate2 does not search with {', '.join(others)}: leave it out")
         search = (search or self.search).changed(**changes)
         source = self.tokenizers.source
         encoded = [source.encode(text) for text in texts]
