@@ -58,14 +58,7 @@ def masked(
     rows: Int[Tensor, " rows"],
     columns: Int[Tensor, " columns"],
 ) -> Bool[Tensor, "*batch height width"]:
-    """Whether a cell is 0 and the queries at its corners may not read the keys there.
-
-    Args:
-        look: the look whose map it is.
-        cells: the map.
-        rows: positions of the queries that it covers.
-        columns: positions of the keys that it covers.
-    """
+    """Whether a cell of the map of these rows and columns is 0, and the keys at its corners are masked."""
     none = torch.zeros_like(cells, dtype=torch.bool)
     if not (len(rows) and len(columns)):
         return none

@@ -41,12 +41,10 @@ class Statistics(Weights):
                 progress(prod(batch) * queries, prod(batch) * queries)
             return whole
         down = positions(rows, queries, self.device)
-        across = None if columns is None else positions(columns, keys, self.device)
+        across = positions(columns, keys, self.device)
         if not self._follows():
             return self._window(down, across, progress)
         look = self._finite()
-        if across is None:
-            return look._rows(down).expand(*batch, len(down), keys)
         parts = [
             look._spread(block).index_select(-1, across)
             for block in down.split(max(1, BLOCK // max(1, keys)))
@@ -70,26 +68,19 @@ class Statistics(Weights):
                     [ True,  True]])
         """
         batch, queries, keys = self.shape[:-2], *self.shape[-2:]
-        down, across = (
-            positions(window, length, self.device)
-            for window, length in ((rows, queries), (columns, keys))
-        )
+        down = positions(rows, queries, self.device)
+        across = positions(columns, keys, self.device)
         allowed = self._readable(down, across)
         return None if allowed is None else allowed.expand(*batch, len(down), len(across))
 
     @torch.no_grad()
-    def _window(self, down: Tensor, across: Tensor | None, progress: Progress | None) -> Tensor:
+    def _window(self, down: Tensor, across: Tensor, progress: Progress | None) -> Tensor:
         keys = self.shape[-1]
-        wide = keys if across is None else len(across)
-        seen = self._empty(*self.shape[:-2], len(down), wide).zero_()
+        seen = self._empty(*self.shape[:-2], len(down), len(across))
         for block in self._blocks(down, progress):
-            region, weights = block.region, block.weights()
-            into = seen[region.place]
-            if across is None:
-                into[..., region.across] = weights
-            else:
-                whole = F.pad(weights, (region.columns.start, keys - region.columns.stop))
-                into.copy_(whole.index_select(-1, across))
+            region = block.region
+            whole = F.pad(block.weights(), (region.columns.start, keys - region.columns.stop))
+            seen[region.place] = whole.index_select(-1, across)
         return seen
 
     def log_normaliser(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:

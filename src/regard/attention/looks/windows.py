@@ -25,16 +25,15 @@ def positions(window: Window, length: int, device: torch.device) -> Tensor:
         return torch.arange(length, device=device)
     if isinstance(window, slice):
         window = range(*window.indices(length))
-    if isinstance(window, range):
-        window = list(window)
-    index = torch.as_tensor(
-        window if isinstance(window, Tensor) else list(window), device=device
-    ).long()
+    if not isinstance(window, Tensor):
+        window = torch.as_tensor(list(window))
+    index = window.to(device, torch.long)
     if index.ndim != 1:
         raise IndexError(f"positions have {index.ndim} axes: pass one axis of them")
     if index.numel() and not (-length <= int(index.min()) and int(index.max()) < length):
         raise IndexError(
-            f"positions run from {int(index.min())} to {int(index.max())}, of {length}"
+            f"positions run from {int(index.min())} to {int(index.max())}, of {length}:"
+            f" pass some from {-length} to {length - 1}"
         )
     return torch.where(index < 0, index + length, index)
 
@@ -48,7 +47,6 @@ class Bins:
         self.starts = edges[:-1].clamp(max=max(0, length - 1))
         self.sizes = (edges[1:] - edges[:-1]).clamp(min=1)
         self._span = int(self.sizes.max()) if length else 0
-        self._even = length % count == 0
 
     def within(self, start: int, stop: int) -> tuple[int, int]:
         """The first bin, and the one after the last, that hold any position of this stretch."""
@@ -57,17 +55,13 @@ class Bins:
 
     def pool(self, numbers: Tensor, reduce: Reduce) -> Tensor:
         """Sums or maxima along the last axis, (..., length) -> (..., bins)."""
-        if self._even:
-            parts = numbers.unflatten(-1, (self.count, self.length // self.count))
-        else:
-            fill = 0.0 if reduce == "mean" else -torch.inf
-            offsets = torch.arange(self._span, device=numbers.device)
-            index = torch.where(
-                offsets < self.sizes[:, None], self.starts[:, None] + offsets, self.length
-            )
-            padded = F.pad(numbers, (0, 1), value=fill).flatten(0, -2)  # two axes pick quickest
-            parts = padded.index_select(-1, index.flatten())
-            parts = parts.view(*numbers.shape[:-1], self.count, self._span)
+        fill = 0.0 if reduce == "mean" else -torch.inf
+        offsets = torch.arange(self._span, device=numbers.device)
+        inside = offsets < self.sizes[:, None]
+        index = torch.where(inside, self.starts[:, None] + offsets, self.length)
+        padded = F.pad(numbers, (0, 1), value=fill).flatten(0, -2)  # two axes pick quickest
+        parts = padded.index_select(-1, index.flatten())
+        parts = parts.view(*numbers.shape[:-1], self.count, self._span)
         pooled: Tensor = parts.sum(-1) if reduce == "mean" else parts.amax(-1)
         return pooled
 
