@@ -323,7 +323,7 @@ def test_passes_are_a_budget(tmp_path, accumulate):
     assert made.train() == "finished"
     assert taken == [(epoch, batch) for epoch in range(3) for batch in range(batches[epoch])]
     assert made.progress.step == math.ceil(sum(batches) / accumulate)
-    assert made.total == math.ceil(3 * batches[0] / accumulate)
+    assert made.schedule.steps == math.ceil(3 * batches[0] / accumulate)
     assert metrics(made)[-1]["kind"] == "validation"
     assert metrics(made)[0]["epochs"] == 3
     finished = resumed(tmp_path, *PASSES, f"training.accumulate={accumulate}")
@@ -355,7 +355,7 @@ def test_a_training_of_passes_that_was_interrupted_is_the_one_that_was_not(tmp_p
 def test_of_two_budgets_the_first_that_is_reached_ends(tmp_path, steps, ends):
     made = trainer(tmp_path, f"training.max_steps={steps}", "training.max_epochs=1")
     made.train()
-    assert made.progress.step == (ends or made.epochs.batches(0)) == made.total
+    assert made.progress.step == (ends or made.epochs.batches(0)) == made.schedule.steps
 
 
 def test_samples_are_kept_for_every_validation_once(tmp_path):

@@ -10,17 +10,17 @@ import pytest
 from tests.translation.tiny import resumed, stop_at, trainer
 
 from regard.errors import ConfigurationError
-from regard.translation.training.reporting import TENSORBOARD, check_tensorboard
+from regard.translation.training.reporting import TENSORBOARD, Reports, check_tensorboard
 
 
 def test_the_event_files_hold_the_metrics_once(tmp_path):
     accumulated = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     changes = ("training.save_every=100", "training.tensorboard=true")
     made = stop_at(trainer(tmp_path, *changes), 5)
-    reports = made._reports()
+    reports = Reports(made.run, True, None, made.observer, made.progress.step)
     for _ in range(2):  # steps 6 and 7 are made and reported, and then there is a kill
         update = made._step()
-        reports.stepped(made.progress, update.rate, update.norm, made.total)
+        reports.stepped(made.progress, update.rate, update.norm, made.schedule.steps)
     reports.close()
     again = resumed(tmp_path, *changes)
     assert again.progress.step == 5

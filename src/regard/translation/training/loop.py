@@ -71,18 +71,13 @@ class Trainer:
                 names = [str(each.links) for each in configuration.data.training if each.links]
                 raise DataError(f"{' or '.join(names)}: {fault}") from None
         self.optimiser = optimiser_of(settings, self.model)
-        self._schedule = Schedule(settings, self.epochs)
+        self.schedule = Schedule(settings, self.epochs)
         self._learner = Learner(self.model, self.optimiser, settings, processes, guide)
-
-    @property
-    def total(self) -> int:
-        """The steps of the budget; an estimate where `max_epochs` sets it."""
-        return self._schedule.steps
 
     @property
     def over(self) -> bool:
         """Whether the budget is spent or patience has ended, so that `train` would make no further step."""
-        return self._schedule.over(self.progress)
+        return self.schedule.over(self.progress)
 
     def resume(self) -> bool:
         """Load the newest checkpoint; whether there is one."""
@@ -105,19 +100,20 @@ class Trainer:
         """Train until the budget or patience ends, or until `should_stop` returns True. Both save a checkpoint."""
         progress, settings, watch = self.progress, self.settings, self._begin()
         saved = progress.step or -1
-        stopped = False
-        with closing(self._reports()) as reports:
+        stopped, total = False, self.schedule.steps
+        reports = Reports(self.run, self.processes.first, self.lock, self.observer, progress.step)
+        with closing(reports):
             while not stopped and (progress.unvalidated or not self.over):
                 if not progress.unvalidated:  # else the validation that was stopped comes first
                     update = self._step()
-                    self.observer.advanced(progress.step, max(self.total, progress.step))
+                    self.observer.advanced(progress.step, max(total, progress.step))
                     if progress.step % settings.log_every == 0:
-                        event = reports.stepped(progress, update.rate, update.norm, self.total)
+                        event = reports.stepped(progress, update.rate, update.norm, total)
                         advice = watch.advice(event.step, event.tokens_per_second)
                         if advice is not None:
                             self.observer.note(advice)
                     due = progress.step % settings.validate_every == 0
-                    progress.unvalidated = due or self._schedule.spent(progress)
+                    progress.unvalidated = due or self.schedule.spent(progress)
                 if progress.unvalidated:
                     try:
                         reports.validated(self._validate(should_stop))
@@ -197,15 +193,11 @@ class Trainer:
         self._learner.model.train()
         return SlowWatch(choice, self.progress.measured)
 
-    def _reports(self) -> Reports:
-        first, step = self.processes.first, self.progress.step
-        return Reports(self.run, first, self.lock, self.observer, step)
-
     def _step(self) -> Update:
         started = time.perf_counter()
         progress = self.progress
-        rate = self._schedule.rate(progress)
-        parts = self._schedule.next_parts(progress)
+        rate = self.schedule.rate(progress)
+        parts = self.schedule.next_parts(progress)
         step = progress.step + 1
         seed = self.processes.seed(self.configuration.seed, step)
         if seed is not None:

@@ -85,11 +85,11 @@ class Objective(nn.Module):
         read = batch.source, batch.source_lengths, batch.target_in
         place = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         real = place < batch.target_lengths[:, None]
+        guided: Tensor | float = 0.0
         if self.guide is None:
-            return self._of_words(self.model.hidden(*read)[real], batch.target_out[real])
-        hidden, looks = self.model.watched(*read, self.guide.look)
-        guided = self.guide.section.weight * self.guide.loss(looks[self.guide.look], batch)
-        return self._of_words(hidden[real], batch.target_out[real]) + guided
-
-    def _of_words(self, words: Tensor, targets: Tensor) -> Tensor:
-        return smoothed_cross_entropy(self.model.logits(words), targets, self.smoothing)
+            hidden = self.model.hidden(*read)
+        else:
+            hidden, looks = self.model.watched(*read, self.guide.look)
+            guided = self.guide.section.weight * self.guide.loss(looks[self.guide.look], batch)
+        logits = self.model.logits(hidden[real])
+        return smoothed_cross_entropy(logits, batch.target_out[real], self.smoothing) + guided
