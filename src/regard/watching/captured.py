@@ -62,6 +62,9 @@ class CapturedCall:
     rows: Tensor | None = None  # the numbers of the kept queries; None for all
     kept_places: Tensor | None = None  # the positions of those among the keys
 
+    def captured(self) -> CapturedCall:
+        return self
+
     def tensors(self) -> list[Tensor]:
         held = [getattr(self, field.name) for field in fields(self)]
         return [each for each in held if isinstance(each, Tensor)]

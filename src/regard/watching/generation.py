@@ -30,9 +30,7 @@ class CachedGeneration:
     place or constant like the states of a source sentence: then this tensor is kept.
     """
 
-    def __init__(
-        self, first: CapturedCall, prompt: CapturedCall | None, selection: Selection
-    ) -> None:
+    def __init__(self, first: CapturedCall, prompt: Tensor | None, selection: Selection) -> None:
         self._prompt, self._selection = prompt, selection
         self._steps = [first]
         self._latest = self._base = first.key
@@ -166,8 +164,7 @@ class CachedGeneration:
     def _before(self) -> Tensor:
         """The keys before the first token: those of the prompt if they were seen, else its cache."""
         base = self._base[..., :-1, :]
-        prompt = None if self._prompt is None else self._prompt.key
-        length = base.shape[-2]
+        prompt, length = self._prompt, base.shape[-2]
         if prompt is None or prompt.shape[:-2] != base.shape[:-2] or prompt.shape[-2] < length:
             return base
         tail = prompt[..., prompt.shape[-2] - length :, :]

@@ -23,10 +23,6 @@ from regard.watching.captured import CapturedCall
 from regard.watching.flex import FlexMask
 
 MODULE, CLASS = "transformers.modeling_utils", "AttentionInterface"
-OWN = {
-    "sdpa_attention_forward": "transformers.integrations.sdpa_attention",
-    "flex_attention_forward": "transformers.integrations.flex_attention",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +60,10 @@ def replacements() -> list[tuple[Any, str, Callable[..., Any]]]:
 
 def _intercepted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The function, wrapped if its arguments describe the attention completely."""
-    capture = _known(function, name)
+    place = getattr(function, "__module__", None), getattr(function, "__name__", None)
+    capture = _eager if name == "eager" else CAPTURES.get(place)
+    if getattr(function, "reports_attention", False):
+        return function
     if capture is None or torch.compiler.is_compiling() or not running.is_observed():
         return function
 
@@ -90,17 +89,6 @@ def _intercepted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     through.reports_attention = True  # type: ignore[attr-defined]
     return through
-
-
-def _known(function: Callable[..., Any], name: str) -> Callable[..., CapturedCall] | None:
-    if getattr(function, "reports_attention", False):
-        return None
-    if name == "eager":
-        return _eager
-    own = OWN.get(getattr(function, "__name__", ""))
-    if own is None or getattr(function, "__module__", None) != own:
-        return None
-    return _sdpa if name == "sdpa" else _flex
 
 
 def _eager(
@@ -153,3 +141,9 @@ def _bias(mask: Tensor | None, positions: Tensor | None, keys: int) -> Tensor | 
         mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
     planes = [each[..., :keys] for each in (mask, positions) if each is not None]
     return functools.reduce(torch.add, planes) if planes else None
+
+
+CAPTURES: dict[tuple[Any, Any], Callable[..., CapturedCall]] = {
+    ("transformers.integrations.sdpa_attention", "sdpa_attention_forward"): _sdpa,
+    ("transformers.integrations.flex_attention", "flex_attention_forward"): _flex,
+}

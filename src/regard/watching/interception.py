@@ -167,16 +167,12 @@ def swap(
 ) -> None:
     """Replace objects in the namespaces of all imported modules and of the models' modules."""
     table = {id(old): (old, new) for old, new in pairs}
-    for names in _names(models, everywhere):
-        if table.keys().isdisjoint(map(id, names.values())):
+    modules = list(sys.modules.values()) if everywhere else []
+    parts = [part for model in models for part in model.modules()]
+    for each in (*modules, *parts):
+        names = getattr(each, "__dict__", None)
+        if type(names) is not dict or table.keys().isdisjoint(map(id, names.values())):
             continue
         for name, held in list(names.items()):
             if id(held) in table:
                 names[name] = table[id(held)][1]
-
-
-def _names(models: Iterable[nn.Module], everywhere: bool) -> list[dict[str, Any]]:
-    modules = list(sys.modules.values()) if everywhere else []
-    parts = [part for model in models for part in model.modules()]
-    held = [getattr(each, "__dict__", None) for each in (*modules, *parts)]
-    return [each for each in held if type(each) is dict]

@@ -32,23 +32,17 @@ class RecordedCall:
             call = call.selected(selection)
         elif not selection.gradients:
             call = call.detached()
-        self._call, self._gradients = call, selection.gradients
+        self.call, self._gradients = call, selection.gradients
         self._versions = [
             (each, each._version) for each in call.tensors() if not each.is_inference()
         ]
 
     def tensors(self) -> list[Tensor]:
-        return self._call.tensors()
-
-    @property
-    def given(self) -> CapturedCall | None:
-        """The call, unless it is deferred. Not checked for changes in place."""
-        return self._call if isinstance(self._call, CapturedCall) else None
+        return self.call.tensors()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        call = self._call
-        return call.shape if isinstance(call, CapturedCall) else call.captured().shape
+        return self.call.captured().shape
 
     def captured(self) -> CapturedCall:
         """The captured call, computed if it was deferred.
@@ -58,10 +52,8 @@ class RecordedCall:
         """
         if any(tensor._version != version for tensor, version in self._versions):
             raise WatchError(CHANGED)
-        if isinstance(self._call, CapturedCall):
-            return self._call
         with torch.set_grad_enabled(self._gradients and torch.is_grad_enabled()):
-            return self._call.captured()
+            return self.call.captured()
 
 
 Record = RecordedCall | CachedGeneration
@@ -116,7 +108,8 @@ class AttentionRecord:
             if last.takes(call):
                 return
             last.seal()
-        prompt = last.given if isinstance(last, RecordedCall) and not selection.changes else None
+        before = last.call if isinstance(last, RecordedCall) and not selection.changes else None
+        prompt = before.key if isinstance(before, CapturedCall) else None
         self.calls.append(CachedGeneration(call, prompt, selection))
 
 
