@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
 from regard.cli.options.checks import exclude
-from regard.cli.options.model import MODEL, Device, SpeedOptions, To, open_translator
+from regard.cli.options.model import DEFAULT_MODEL, MODEL, Device, SpeedOptions, To, open_translator
 from regard.cli.options.search import SamplingOptions, SearchOptions
-from regard.cli.output import drawing
+from regard.cli.output import drawing, report, streams
 from regard.cli.output.answers import LineFormat
 from regard.cli.output.doubts import Doubts
 from regard.cli.output.report import Format
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from regard.interop.ctranslate2 import Quantization
     from regard.interop.engine import Engine
     from regard.translation.decoding.search import Search
     from regard.translation.translator import Translation, Translator
 
+Translate = Callable[..., "list[Translation]"]
+# For so few sentences, loading compiled loops takes longer than translating without them.
+_FEW = 4
 _PREFIXES = ("--prefix", "--prefixes")
 _BY_LINE = ("--confidence", "--alignment", "--format json", *_PREFIXES, "--look")
 _NO_ENGINE = ("--sample", "--coverage-penalty", "--batch-tokens", "--device", "--shortlist")
@@ -161,90 +164,92 @@ class TranslateOptions:
         return self.search.of(own, **self.sampling.changes, nbest=nbest, beam=size)
 
 
-@dataclass
-class Interpreter:
-    """Translates one stream into another.
-
-    Attributes:
-        translator: a translator, or an engine.
-        settings: the arguments of each call of `translate`.
-        out: the stream that translations are written to.
-        seed: the seed of sampling for the first part of the text; each later part has the next number.
-        doubts: counts of doubtful translations.
-    """
-
-    translator: Translator | Engine
-    settings: dict[str, Any]
-    out: TextIO
-    seed: int | None = None
-    doubts: Doubts = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.doubts = Doubts(self.translator.longest)
-
-    def lines(
-        self,
-        chunks: Iterable[list[str]],
-        form: LineFormat,
-        prefix: str | None = None,
-        *,
-        own_prefixes: bool = False,
-    ) -> None:
-        """Each line is a sentence; with `own_prefixes`, a tab and the beginning of its translation follow."""
-        for chunk in chunks:
-            begun = {} if prefix is None else {"prefix": [prefix] * len(chunk)}
-            if own_prefixes:
-                columns = [line.partition("\t") for line in chunk]
-                chunk = [text for text, _, _ in columns]
-                begun = {"prefix": [words for _, _, words in columns]}
-            for translation in self._translate(chunk, **begun):
-                self.doubts.add([translation])
-                for line in form.lines(translation, self.doubts.seen):
-                    self.out.write(line + "\n")
-                if translation.looks:
-                    layers = drawing.layers(translation)
-                    drawing.print_alignment(drawing.mean_of_heads(layers[max(layers)]))
-            self.out.flush()
-
-    def paragraphs(self, chunks: Iterable[list[str]], language: str) -> None:
-        """Each chunk is text of several sentences; the white space between them is kept."""
-        from regard.translation.text import sentences
-
-        self.doubts.unit = "sentence"
-        for chunk in chunks:
-            parts = sentences.split("".join(chunk), language)
-            found = self._translate([part.text for part in parts])
-            self.doubts.add(one for one in found if one.source)
-            self.out.write(sentences.join(parts, [one.text for one in found]))
-            self.out.flush()
-
-    def _translate(self, texts: list[str], **more: Any) -> list[Translation]:
-        if self.seed is not None:
-            more["seed"] = self.seed
-            self.seed = (self.seed + 1) % 2**63
-        return self.translator.translate(texts, **self.settings, **more)
-
-
-def open_engine(models: list[str], to: str | None, weights: Quantization) -> tuple[Engine, str]:
-    """The engine ctranslate2 of a bundled model, a run or an exported folder, and its source language.
-
-    An exported folder does not tell its language: "".
+def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, int]:
+    """The translator or engine, the language it reads, and how many chunks of lines it translates at a time.
 
     Raises:
-        ConfigurationError: ctranslate2 is not installed, or several models are given.
-        ModelError: the model cannot be exported.
+        ConfigurationError: ctranslate2 is not installed, or several models are given for it.
+        ModelError: a model cannot be opened or exported.
     """
-    from regard.interop import ctranslate2
+    models, to, speed = options.models or [DEFAULT_MODEL], options.to, options.speed
+    if options.engine == "ctranslate2":
+        from regard.interop import ctranslate2
+
+        if options.explain:
+            report.say("engine: ctranslate2", file=sys.stderr)
+        ctranslate2.library()
+        if len(models) > 1:
+            raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
+        engine, language = _exported(models[0], options)
+        return engine, language, engine.workers
+    few = 0 < len(options.given.texts or ()) <= _FEW
+    avoid = f"loading compiled loops takes longer than translating {_FEW} sentences" if few else ""
+    translator = open_translator(models, options.device, to, speed, avoid)
+    if options.explain:
+        name, reason = translator.engine.name, translator.engine.reason
+        report.say(f"engine: {name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
+    return translator, translator.source_language, 1
+
+
+def _exported(model: str, options: TranslateOptions) -> tuple[Engine, str]:
+    """The engine ctranslate2 of a bundled model, a run or an exported folder, and its source language."""
     from regard.interop.engine import Engine, is_exported
 
-    ctranslate2.library()
-    if len(models) > 1:
-        raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
-    if is_exported(models[0]):
-        if to is not None:
-            raise ConfigurationError(
-                f"--to {to} and an exported folder do not go together: name the model it was made of"
-            )
-        return Engine(models[0]), ""
-    translator = open_translator(models, "cpu", to)
-    return Engine.of(translator, quantization=weights), translator.source_language
+    if not is_exported(model):
+        translator = open_translator(model, "cpu", options.to)
+        weights = options.speed.quantization or "float32"
+        return Engine.of(translator, quantization=weights), translator.source_language
+    if options.to is not None:
+        raise ConfigurationError(
+            f"--to {options.to} and an exported folder do not go together: name the model it was made of"
+        )
+    if options.given.paragraphs:
+        raise ConfigurationError(
+            "--paragraphs and an exported folder do not go together: it does not tell its language; "
+            "name the model it was made of"
+        )
+    return Engine(model), ""
+
+
+def write_lines(
+    translate: Translate,
+    chunks: Iterable[list[str]],
+    out: TextIO,
+    form: LineFormat,
+    doubts: Doubts,
+    given: InputOptions,
+) -> None:
+    """Each line is a sentence; with `--prefixes`, a tab and the beginning of its translation follow."""
+    prefix = None if given.prefix is None else streams.argument(given.prefix)
+    for chunk in chunks:
+        begun = {} if prefix is None else {"prefix": [prefix] * len(chunk)}
+        if given.prefixes:
+            columns = [line.partition("\t") for line in chunk]
+            chunk = [text for text, _, _ in columns]
+            begun = {"prefix": [words for _, _, words in columns]}
+        for translation in translate(chunk, **begun):
+            doubts.add([translation])
+            for line in form.lines(translation, doubts.seen):
+                out.write(line + "\n")
+            if translation.looks:
+                layers = drawing.layers(translation)
+                drawing.print_alignment(drawing.mean_of_heads(layers[max(layers)]))
+        out.flush()
+
+
+def write_paragraphs(
+    translate: Translate,
+    chunks: Iterable[list[str]],
+    out: TextIO,
+    doubts: Doubts,
+    language: str,
+) -> None:
+    """Each chunk is text of several sentences; the white space between them is kept."""
+    from regard.translation.text import sentences
+
+    for chunk in chunks:
+        parts = sentences.split("".join(chunk), language)
+        found = translate([part.text for part in parts])
+        doubts.add(one for one in found if one.source)
+        out.write(sentences.join(parts, [one.text for one in found]))
+        out.flush()

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_sentences, check_writable
-from regard.cli.options.model import DEFAULT_MODEL, open_translator
 from regard.cli.output import answers, streams
+from regard.cli.output.doubts import Doubts
 from regard.cli.signals import Signals
 from regard.cli.translating import (
     InputOptions,
-    Interpreter,
     OutputOptions,
     TranslateOptions,
     open_engine,
+    write_lines,
+    write_paragraphs,
 )
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from regard.interop.engine import Engine
-    from regard.translation.translator import Translator
+    from regard.translation.translator import Translation
 
 # Paragraphs that are translated together.
 _PARAGRAPHS = 32
-# For so few sentences, loading compiled loops takes longer than translating without them.
-_FEW = 4
 
 
 def translate(options: TranslateOptions) -> None:
@@ -56,32 +55,36 @@ def translate(options: TranslateOptions) -> None:
     options.check()
     _check_places(given, wanted)
     lines, at_once = _lines(given, wanted.out)
-    prefix = None if given.prefix is None else streams.argument(given.prefix)
-    translator, language, together = _open(options)
+    translator, language, together = open_engine(options)
     if at_once > 1:
         # Enough short lines to fill a large batch.
         at_once = max(at_once * together, (search.batch_tokens or 0) // 32)
     settings = {"search": options.of(translator.search), **search.batches}
     settings |= {"looks": True} if wanted.look else {}
     settings |= {"alignments": True} if wanted.alignment else {}
-    seed = options.sampling.seed
-    if options.sampling.sample and seed is None:
-        seed = secrets.randbelow(2**62)
+    seed = secrets.randbelow(2**62) if options.sampling.seed is None else options.sampling.seed
+    seeds = itertools.count(seed)
+
+    def translated(texts: list[str], **more: Any) -> list[Translation]:
+        more |= {"seed": next(seeds) % 2**63} if options.sampling.sample else {}
+        return translator.translate(texts, **settings, **more)
+
+    doubts = Doubts(translator.longest, "sentence" if given.paragraphs else "line")
     # Signals are caught so that no unfinished file is left behind.
     with (
         contextlib.nullcontext() if wanted.out is None else Signals(),
         streams.destination(wanted.out) as result,
     ):
-        interpreter = Interpreter(translator, settings, result, seed)
         if given.paragraphs:
             from regard.translation.text import sentences
 
             whole = (f"{text}\n" for text in lines) if given.texts else sentences.paragraphs(lines)
-            interpreter.paragraphs(streams.chunks(whole, min(at_once, _PARAGRAPHS)), language)
+            chunks = streams.chunks(whole, min(at_once, _PARAGRAPHS))
+            write_paragraphs(translated, chunks, result, doubts, language)
         else:
             chunks, form = streams.chunks(lines, at_once), _form(wanted, result)
-            interpreter.lines(chunks, form, prefix, own_prefixes=given.prefixes)
-    interpreter.doubts.say()
+            write_lines(translated, chunks, result, form, doubts, given)
+    doubts.say()
 
 
 def _check_places(given: InputOptions, wanted: OutputOptions) -> None:
@@ -127,29 +130,6 @@ def _is_same(file: BinaryIO, path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     except (OSError, ValueError):  # there is no such file, or the input is no file
         return False
-
-
-def _open(options: TranslateOptions) -> tuple[Translator | Engine, str, int]:
-    """The translator or engine, the language it reads, and how many chunks of lines it translates at a time."""
-    models, to, texts = options.models or [DEFAULT_MODEL], options.to, options.given.texts or ()
-    if options.engine == "ctranslate2":
-        engine, language = open_engine(models, to, options.speed.quantization or "float32")
-        if options.given.paragraphs and not language:
-            raise ConfigurationError(
-                "--paragraphs and an exported folder do not go together: it does not tell its language; "
-                "name the model it was made of"
-            )
-        name, reason = "ctranslate2", ""
-        found: tuple[Translator | Engine, str, int] = engine, language, engine.workers
-    else:
-        few = 0 < len(texts) <= _FEW
-        avoid = f"loading compiled loops takes longer than translating {_FEW} sentences"
-        translator = open_translator(models, options.device, to, options.speed, avoid * few)
-        name, reason = translator.engine.name, translator.engine.reason
-        found = translator, translator.source_language, 1
-    if options.explain:
-        print(f"engine: {name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
-    return found
 
 
 def _form(wanted: OutputOptions, result: TextIO) -> answers.LineFormat:
