@@ -6,22 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, prod
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
 
+from regard.attention.looks import Look
 from regard.attention.looks.notebook import masked
 from regard.attention.looks.windows import Window, positions
 from regard.attention.shapes import ShapeError
 from regard.viewing import canvas, colours
 from regard.viewing.alignment import round_up
-
-if TYPE_CHECKING:
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-    from torch import Tensor
-
-    from regard.attention.looks import Look
 
 PANELS, ACROSS = 16, 4
 SIDE, WORD = 3.0, 0.12  # inches: of a panel, and of the row of a word
@@ -157,8 +155,6 @@ class _Side:
 
     def mark(self, axis: Axis, palette: colours.Theme, rotation: int = 0) -> None:
         """Set the ticks, at whole positions or at words."""
-        from matplotlib.ticker import MaxNLocator
-
         if self.marks is not None:
             canvas.write_words(
                 axis, self.marks, self.inches, 7, palette, 0, palette.faint, rotation=rotation

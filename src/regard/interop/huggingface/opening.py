@@ -32,10 +32,10 @@ def open_folder(folder: Path) -> Run:
         raise ModelError(
             f"{folder}: a model of CTranslate2: add --engine ctranslate2 (from Python: regard.interop.engine.Engine)"
         )
-    if isinstance(kind, str) and kind in _READERS:
-        return _READERS[kind].open(folder)
-    why = _REFUSED.get(kind) if isinstance(kind, str) else None
+    name = kind if isinstance(kind, str) else ""
+    if name in _READERS:
+        return _READERS[name].open(folder)
+    why = f"; {_REFUSED[name]}" if name in _REFUSED else ""
     raise ModelError(
-        f"{path}: model_type is {short(kind)}: only {', '.join(_READERS)} are read"
-        + ("" if why is None else f"; {why}")
+        f"{path}: model_type is {short(kind)}: only {', '.join(_READERS)} are read{why}"
     )
