@@ -18,7 +18,6 @@ from regard.errors import ConfigurationError, DataError
 if TYPE_CHECKING:
     from regard.translation.decoding.search import Search
     from regard.translation.evaluation.significance import Significance
-    from regard.translation.settings import Configuration
     from regard.translation.text.corpora import Pair
     from regard.translation.translator import Translator
 
@@ -78,6 +77,7 @@ class TestSet:
     def pairs(self, translator: Translator | None = None, model: str = "") -> list[Pair]:
         """The pairs; columns and generated data are by default those of a model's training."""
         from regard.translation.text.corpora import Tsv, read_aligned
+        from regard.translation.text.generated import generate
 
         if (read := self.files()) is not None:
             return read
@@ -85,7 +85,12 @@ class TestSet:
         if translator is not None:
             configuration = translator.run.configuration
             if self.generated:
-                return _generated(configuration, model)
+                made = configuration.data.generated
+                if made is None:
+                    raise ConfigurationError(
+                        f"--generated: {model} was trained on files: give --source and --target, or --tsv"
+                    )
+                return generate(made.task, configuration.seed, made.test, "test")
             columns = configuration.data.source_column, configuration.data.target_column
         if self.tsv is None:
             raise ConfigurationError("give --source and --target, or --tsv, or --generated")
@@ -192,14 +197,3 @@ def _usable(pairs: list[Pair], name: str, *, sources: bool = True) -> list[Pair]
     if not any(pair.target and (pair.source or not sources) for pair in pairs):
         raise DataError(f"{name}: no usable sentence pairs in {len(pairs)} lines")
     return pairs
-
-
-def _generated(configuration: Configuration, model: str) -> list[Pair]:
-    from regard.translation.text.generated import generate
-
-    made = configuration.data.generated
-    if made is None:
-        raise ConfigurationError(
-            f"--generated: {model} was trained on files: give --source and --target, or --tsv"
-        )
-    return generate(made.task, configuration.seed, made.test, "test")

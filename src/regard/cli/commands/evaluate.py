@@ -64,7 +64,10 @@ def evaluate(
     hypotheses = corpora.found(hypotheses)
     if alignments is not None:
         if test.tsv or test.generated or system.given or out or baseline:
-            raise ConfigurationError("--alignments scores links: give no options of translations")
+            raise ConfigurationError(
+                "--alignments scores word links: leave out --tsv, --generated, --out, --baseline and "
+                "the options of a search"
+            )
         gold, lines = corpora.found(alignments), (test.source, test.target)
         aligning.score_links(gold, model, hypotheses, lines, flip, format)
         return
