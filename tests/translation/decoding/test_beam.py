@@ -173,8 +173,8 @@ def test_an_empty_batch_gives_nothing():
         ({"size": 0}, "beam 0"),
         ({"size": 2, "nbest": 3}, "use a beam of at least 3"),
         ({"size": 2, "prefix": [[5]]}, "1 prefixes for 2 sentences"),
-        ({"size": 2, "prefix": [[5], [3]]}, "a prefix holds"),
-        ({"size": 2, "prefix": [[5], [99]]}, "token 99, the model knows 8"),
+        ({"size": 2, "prefix": [[5], [3]]}, "a prefix has the id of padding"),
+        ({"size": 2, "prefix": [[5], [99]]}, "id 99: this model knows 0 to 7"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], told: str):

@@ -52,12 +52,12 @@ def test_what_is_forced_keeps_its_probability():
 
 @pytest.mark.parametrize("token", [PAD, BOS, EOS])
 def test_special_ids_are_refused(token: int):
-    with pytest.raises(ConfigurationError, match="a prefix holds padding"):
+    with pytest.raises(ConfigurationError, match="a prefix has the id of padding"):
         Prefixes.of([[5], [6, token]], CPU)
 
 
 def test_an_id_that_the_model_does_not_know_is_refused():
-    with pytest.raises(ConfigurationError, match="holds token 10, the model knows 10"):
+    with pytest.raises(ConfigurationError, match="has id 10: this model knows 0 to 9"):
         allowed(Prefixes.of([[10]], CPU), 0)
 
 

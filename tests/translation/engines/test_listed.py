@@ -119,5 +119,5 @@ def test_hypotheses_beyond_a_list_go_nowhere(compiled):
 
 def test_words_that_the_model_does_not_know_are_refused():
     lists = [torch.tensor([4]), torch.tensor([5, VOCABULARY]), torch.tensor([6])]
-    with pytest.raises(ConfigurationError, match="has word 71, the model knows 71"):
+    with pytest.raises(ConfigurationError, match="has id 71: this model knows 0 to 70"):
         translate_batch(recurrent(), SOURCE, LENGTHS, lists=lists)

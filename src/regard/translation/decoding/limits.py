@@ -20,7 +20,7 @@ from regard.translation.settings import Search
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 _NEVER = float("-inf")
-IMPOSSIBLE = "the model gives every translation within the limits probability 0"
+IMPOSSIBLE = "every translation within the length limits has probability 0 under this model"
 
 
 @dataclass(frozen=True)

@@ -54,13 +54,13 @@ class Narrowed(SearchEngine):
             raise ConfigurationError(f"{len(lists)} lists of words for {sentences} sentences")
         if not all(bool((each.diff() > 0).all() and (each >= 0).all()) for each in lists):
             raise ConfigurationError(
-                "a list of words is not in order: give each id once, the least first"
+                "the ids in a list of words are not in ascending order: sort them, each id once"
             )
         output = getattr(engine.model, "output", None)
         most = max((int(each.max()) for each in lists if len(each)), default=0)
         if isinstance(output, nn.Linear) and most >= output.out_features:
             raise ConfigurationError(
-                f"a list of words has word {most}, the model knows {output.out_features}"
+                f"a list of words has id {most}: this model knows 0 to {output.out_features - 1}"
             )
         self.engine, self.model, self.loops = engine, engine.model, engine.loops
         special = torch.full((EOS + 1,), _NONE)

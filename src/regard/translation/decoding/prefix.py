@@ -49,7 +49,9 @@ class Prefixes:
             ConfigurationError: padding, a beginning or an end of sentence among the ids.
         """
         if any(token in (PAD, BOS, EOS) for tokens in prefixes for token in tokens):
-            raise ConfigurationError("a prefix holds padding, a beginning or an end of sentence")
+            raise ConfigurationError(
+                "a prefix has the id of padding or of a sentence's beginning or end: leave it out"
+            )
         width = max(map(len, prefixes), default=0)
         table = [[*tokens, *[PAD] * (width - len(tokens))] for tokens in prefixes]
         tokens = torch.tensor(table, dtype=torch.int64, device=device).view(len(prefixes), width)
@@ -89,7 +91,11 @@ class Prefixes:
             ConfigurationError: a token that the model does not know.
         """
         if written < self.tokens.shape[1]:
-            self._check(log_p.shape[-1])
+            most, vocabulary = int(self.tokens.max()), log_p.shape[-1]
+            if most >= vocabulary:
+                raise ConfigurationError(
+                    f"a prefix has id {most}: this model knows 0 to {vocabulary - 1}"
+                )
             given = self.tokens[:, written]
             bound = (given != PAD).nonzero().flatten()
             kept = log_p[bound, :, given[bound]]
@@ -99,12 +105,6 @@ class Prefixes:
             here = self.complete & (self.lengths == written)
             log_p.masked_fill_(here[:, None, None] & self.inside, _NEVER)
         return log_p
-
-    def _check(self, vocabulary: int) -> None:
-        if int(self.tokens.max()) >= vocabulary:
-            raise ConfigurationError(
-                f"a prefix holds token {int(self.tokens.max())}, the model knows {vocabulary}"
-            )
 
 
 def _ends_within_a_word(text: str) -> bool:

@@ -60,7 +60,9 @@ def translate_batch(
     limits = Limits.of(bounds(model, search, lengths), search, prefix)
     if lists is not None:
         if prefix is not None:
-            raise ConfigurationError("a prefix may ask for any word: give it, or lists of words")
+            raise ConfigurationError(
+                "a prefix may have words that no list has: pass a prefix or lists of words"
+            )
         engine = Narrowed(engine, lists, len(source))
     if search.sampling:
         found = sample(engine, source, lengths, limits, search, generator)
