@@ -38,7 +38,7 @@ class ResumableFile:
     """The file `OUT.part` that becomes OUT, and the record of its whole lines in `OUT.part.json`.
 
     Each addition is forced to the disk before the record counts it. After an interruption the counted bytes are
-    whole lines, and the bytes behind them are cut off. Work that fails before its first addition leaves no file.
+    whole lines, and the bytes behind them are cut off. Work that fails before its first line leaves no file.
     """
 
     def __init__(self, out: Path, settings: dict[str, Any]) -> None:
@@ -66,8 +66,10 @@ class ResumableFile:
                     self._save(self._record)
                 yield self._record.state
             except BaseException:
-                if not self._record.state.chunks:
-                    self.drop()
+                if not self._record.bytes:
+                    for path in (self.part, self._journal):
+                        with suppress(OSError):
+                            path.unlink(missing_ok=True)
                 raise
 
     def add(self, lines: str, state: Progress) -> None:
@@ -90,12 +92,6 @@ class ResumableFile:
             os.replace(self.part, self.out)
             files.sync_folder(self.out.parent)
             self._journal.unlink(missing_ok=True)
-
-    def drop(self) -> None:
-        """Remove the file and its record."""
-        for path in (self.part, self._journal):
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
 
     @contextmanager
     def _held(self) -> Iterator[None]:

@@ -78,7 +78,6 @@ class Work:
                 if should_stop() and not self._is_over(lines):
                     return "stopped", pair_filter.tally
             if not pair_filter.tally.written:
-                unfinished.drop()
                 raise DataError(
                     f"{self.text}: no usable sentences in {pair_filter.tally.read} lines: "
                     f"{pair_filter.tally.left_out() or 'it is empty'}"
