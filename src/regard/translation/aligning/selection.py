@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 from regard.errors import DataError
 from regard.translation.aligning.aligner import links_of, weights_of
-from regard.translation.aligning.choice import Choice
+from regard.translation.aligning.choice import Choice, Rows
 from regard.translation.aligning.word_attention import WordAttention
 from regard.translation.evaluation.alignment import (
     AlignmentScores,
@@ -65,7 +66,7 @@ def choose(readings: Sequence[WordAttention], gold: Gold) -> Chosen:
     parts = slice(None), slice(0, count // 2), slice(count // 2, count)
     tried = [
         [Tried(choice, _measure(links, gold, part)) for part in parts]
-        for choice, links in _all_links(readings, _choices(full))
+        for choice, links in _all_links(readings, full)
     ]
     best, first, second = (
         min(tried, key=lambda each: each[part].scores.aer) for part in range(len(parts))
@@ -81,31 +82,21 @@ def choose(readings: Sequence[WordAttention], gold: Gold) -> Chosen:
     )
 
 
-def _choices(reading: WordAttention) -> list[list[Choice]]:
-    """All choices, in groups that use the same matrix."""
-    places: list[tuple[int | None, int | None]] = []
-    for layer, heads in reading.written.items():
-        places += [(layer, None), *((layer, head) for head in range(len(heads)) if len(heads) > 1)]
-    if len(reading.written) > 1:
-        places.append((None, None))
-    return [
-        [
-            Choice(layer, head, rows, balanced, "argmax"),
-            Choice(layer, head, rows, balanced, "mutual"),
-            *(Choice(layer, head, rows, balanced, "threshold", share) for share in THRESHOLDS),
-        ]
-        for layer, head in places
-        for rows in ("written", "read")
-        for balanced in (False, True)
-    ]
-
-
 def _all_links(
-    readings: Sequence[WordAttention], groups: list[list[Choice]]
+    readings: Sequence[WordAttention], full: WordAttention
 ) -> Iterator[tuple[Choice, list[set[Link]]]]:
-    for group in groups:
-        matrices = [weights_of(reading, group[0]) for reading in readings]
-        for choice in group:
+    """Every choice with its links. Choices that use the same matrix share it."""
+    places: list[tuple[int | None, int | None]] = []
+    for layer, heads in full.written.items():
+        places += [(layer, None), *((layer, head) for head in range(len(heads)) if len(heads) > 1)]
+    if len(full.written) > 1:
+        places.append((None, None))
+    rows: tuple[Rows, ...] = ("written", "read")
+    for place, row, balanced in product(places, rows, (False, True)):
+        plain = Choice(*place, row, balanced)
+        matrices = [weights_of(reading, plain) for reading in readings]
+        shares = (replace(plain, method="threshold", threshold=share) for share in THRESHOLDS)
+        for choice in (plain, replace(plain, method="mutual"), *shares):
             yield choice, [links_of(weights, choice) for weights in matrices]
 
 
