@@ -26,6 +26,8 @@ from regard.watching.torch_layers import Captured, DeferredCall
 from regard.watching.unseen import SOFTMAX, add_attentive, add_compiled, add_softmaxes, weighs_keys
 
 Capture = Callable[[], Captured]
+NUMBERS = "a number or several, such as [0, 3]"
+LAYERS = 'numbers of layers, or patterns such as "decoder.*"'
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
@@ -82,14 +84,15 @@ def watch(
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}: pass the torch.nn.Module to watch")
     selection = Selection(
-        heads=_numbers("heads", heads),
-        rows=rows if isinstance(rows, slice) else _numbers("rows", rows),
+        heads=_several("heads", heads, NUMBERS),
+        rows=rows if isinstance(rows, slice) else _several("rows", rows, NUMBERS),
         device=None if device is None else torch.device(device),
         dtype=dtype,
         copy=copy,
         gradients=gradients,
     )
-    return Watch(model, _asked(layers), selection, _bytes(memory), group)
+    patterns = _several("layers", layers, LAYERS, (str,))
+    return Watch(model, patterns, selection, _bytes(memory), group)
 
 
 class Watch(ModelObserver):
@@ -197,26 +200,15 @@ def _is_unbatched(stack: Stack, call: CapturedCall) -> bool:
     return any(len(shape) == 2 and shape[0] == call.query.shape[-2] for shape in shapes)
 
 
-def _numbers(name: str, given: int | Iterable[int] | None) -> tuple[int, ...] | None:
-    """One number or several as a tuple."""
-    try:
-        return None if given is None else tuple(map(index, _several(given)))
-    except TypeError:
-        raise TypeError(f"{name} is {given!r}: pass a number or several, such as [0, 3]") from None
-
-
-def _asked(layers: names.Layers) -> names.Layers:
-    if layers is None:
+def _several(name: str, given: Any, expected: str, kinds: tuple[type, ...] = ()) -> Any:
+    """One number or several as a tuple; values of other kinds are kept."""
+    if given is None:
         return None
+    several = given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     try:
-        return tuple(each if isinstance(each, str) else index(each) for each in _several(layers))
+        return tuple(each if isinstance(each, kinds) else index(each) for each in several)
     except TypeError:
-        expected = 'pass numbers of layers, or patterns such as "decoder.*"'
-        raise TypeError(f"layers is {layers!r}: {expected}") from None
-
-
-def _several(given: Any) -> Iterable[Any]:
-    return given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+        raise TypeError(f"{name} is {given!r}: pass {expected}") from None
 
 
 def _bytes(memory: int | str | None) -> int | None:
