@@ -35,19 +35,10 @@ class Matmul:
 
 def _scores(request: Request) -> Tensor:
     """The scores over the temperature; in float32 instead of float16, which ends at 65,504."""
-    query, key = request.query, request.key
-    if product_dtype(query) != torch.float16:
-        return _scaled_dots(*factors(request))
-    with torch.autocast(query.device.type, enabled=False):
-        return _scaled_dots(*factors(replace(request, query=query.float(), key=key.float())))
-
-
-def _scaled_dots(query: Tensor, key: Tensor, scale: float) -> Tensor:
-    """scale * query . key, the scale within the product where the batch axes are the same."""
-    batch = query.shape[:-2]
-    if batch != key.shape[:-2]:
+    if product_dtype(request.query) != torch.float16:
+        query, key, scale = factors(request)
         return dots(query * scale, key)
-    rows = query.reshape(-1, *query.shape[-2:])
-    columns = key.reshape(-1, *key.shape[-2:])
-    scores = torch.baddbmm(query.new_empty(()), rows, columns.mT, beta=0, alpha=scale)
-    return scores.view(*batch, query.shape[-2], key.shape[-2])
+    wide = replace(request, query=request.query.float(), key=request.key.float())
+    with torch.autocast(request.query.device.type, enabled=False):
+        query, key, scale = factors(wide)
+        return dots(query * scale, key)

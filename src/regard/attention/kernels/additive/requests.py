@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.request import Request, name_of
-from regard.attention.kernels.rules import Rules
+from regard.attention.kernels.rules import Rules, rules_of
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import Additive, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap
@@ -46,16 +47,16 @@ def within(score: object) -> Any:
     return score.score if isinstance(score, SoftCap) and is_cap(score) else score
 
 
-def features(
-    score: Additive | PreparedAdditive, query: Tensor, key: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """a, c and w of an additive score: the features of the queries and keys, and the weight."""
-    return score.query_features(query), score.key_features(key), score.weight
-
-
-def cap_of(score: object) -> float:
-    """The cap of a score, 0 where it has none."""
-    return score.cap if isinstance(score, SoftCap) else 0.0
+def operands(
+    request: Request, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Rules, float, float]:
+    """a, c, w and the bias in a dtype, the rules of the mask, the cap (0 is none), the temperature."""
+    score, bias, temperature = within(request.score), request.bias, request.normaliser.temperature  # type: ignore[attr-defined]
+    a, c = score.query_features(request.query.to(dtype)), score.key_features(request.key.to(dtype))
+    plane = None if bias is None else fitted(bias, dtype, temperature).to(dtype)
+    cap = request.score.cap if isinstance(request.score, SoftCap) else 0.0
+    rules = rules_of(request.mask, request.frame)
+    return a.to(dtype), c.to(dtype), score.weight.to(dtype), plane, rules, cap, temperature
 
 
 def sides_of(

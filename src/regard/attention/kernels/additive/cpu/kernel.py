@@ -7,11 +7,8 @@ from typing import cast
 
 from torch import Tensor
 
-from regard.attention.kernels.additive.requests import cap_of, features, refuse, within
-from regard.attention.kernels.biases import fitted
+from regard.attention.kernels.additive.requests import operands, refuse, within
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.rules import rules_of
-from regard.attention.normalisers import Softmax
 from regard.attention.products import widen
 from regard.loops import availability as loops
 
@@ -39,11 +36,7 @@ class Cpu:
     def attend(self, request: Request, value: Tensor) -> Tensor:
         from regard.attention.kernels.additive.cpu.operator import additive
 
-        a, c, w = features(within(request.score), widen(request.query), widen(request.key))
-        v, bias = widen(value), request.bias
-        dtype, temperature = v.dtype, cast(Softmax, request.normaliser).temperature
-        plane = None if bias is None else fitted(bias, dtype, temperature).to(dtype)
-        rules = rules_of(request.mask, request.frame)
-        features_ = (a.to(dtype), c.to(dtype), w.to(dtype))
-        reading = additive(*features_, v, plane, *rules, cap_of(request.score), temperature)[0]
+        v = widen(value)
+        a, c, w, bias, rules, cap, temperature = operands(request, v.dtype)
+        reading = additive(a, c, w, v, bias, *rules, cap, temperature)[0]
         return cast(Tensor, reading).to(value.dtype)

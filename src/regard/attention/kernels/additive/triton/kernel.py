@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import cast
 
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive.requests import cap_of, features, refuse, within
-from regard.attention.kernels.biases import fitted
+from regard.attention.kernels.additive.requests import operands, refuse
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.rules import rules_of
-from regard.attention.normalisers import Softmax
 
 STORED = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -31,18 +27,8 @@ class Triton:
     def attend(self, request: Request, value: Tensor) -> Tensor:
         from regard.attention.kernels.additive.triton.operator import additive
 
-        bias, temperature = request.bias, cast(Softmax, request.normaliser).temperature
-        a, c, w = features(within(request.score), request.query.float(), request.key.float())
-        return additive(
-            a.float(),
-            c.float(),
-            w.float(),
-            value,
-            None if bias is None else fitted(bias, torch.float32),
-            rules_of(request.mask, request.frame),
-            1.0 / temperature,
-            cap_of(request.score),
-        )
+        a, c, w, bias, rules, cap, temperature = operands(request, torch.float32)
+        return additive(a, c, w, value, bias, rules, 1.0 / temperature, cap)
 
 
 def _missing(device: torch.device) -> str | None:
