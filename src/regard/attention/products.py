@@ -1,4 +1,4 @@
-"""The two matrix products of attention, and the precisions that they are computed in.
+"""The two matrix products of attention, and the precisions of these and of biases.
 
 torch.matmul expands a batch axis of size 1 and copies it; einsum folds it into the rows instead.
 """
@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 HALVES = (torch.float16, torch.bfloat16)
+BIAS_ROOM = 0.99  # of the largest number, so that a score may be added
 
 
 def widen(tensor: Tensor) -> Tensor:
@@ -41,3 +42,26 @@ def blend(
     if weights.shape[:-2] == value.shape[:-2]:
         return weights @ value
     return torch.einsum("...qk,...kd->...qd", weights, value)
+
+
+def fitted(bias: Tensor, dtype: torch.dtype, temperature: float = 1.0) -> Tensor:
+    """The bias, in float32 at least, within what the dtype holds after the division.
+
+    Masks are often written as a bias of the lowest number of a dtype. If it became -inf, a row of
+    such numbers alone would count as a row with nothing to read, or become NaN.
+    """
+    wide = bias.to(torch.promote_types(torch.promote_types(bias.dtype, dtype), torch.float32))
+    most = torch.finfo(dtype).max
+    if temperature >= 1 and torch.finfo(bias.dtype).max <= most:
+        return wide
+    limit = BIAS_ROOM * most * min(1.0, temperature)
+    # The number of one with the gradient of the other.
+    clamped = wide.detach().clamp(-limit, limit) + (wide - wide.detach())
+    return torch.where(bias.isinf(), wide, clamped)
+
+
+def divided(bias: Tensor, dtype: torch.dtype, temperature: float) -> Tensor:
+    """The bias over the temperature, rounded once."""
+    if temperature == 1 and bias.dtype == dtype:
+        return bias
+    return (fitted(bias, dtype, temperature) / temperature).to(dtype)

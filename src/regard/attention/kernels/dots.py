@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.biases import divided
 from regard.attention.kernels.request import Request, name_of
 from regard.attention.normalisers import Softmax
+from regard.attention.products import divided
 from regard.attention.scores import DotLike
 from regard.attention.scores.prepare import is_dots
 from regard.loops.availability import transformed

@@ -9,10 +9,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard.attention.dropout import drop
-from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.request import Request
 from regard.attention.masks.mask import pick
-from regard.attention.products import blend, widen
+from regard.attention.products import blend, fitted, widen
 from regard.attention.shapes import ShapeError
 
 

@@ -70,14 +70,11 @@ def _mask(request: Request, packing: Packed, section: SentenceSpan) -> Mask | Te
         if part is packing:
             continue
         if isinstance(part, Band):
-            if _covers(part.reach(section.rows, frame).every, section.columns):
+            every = part.reach(section.rows, frame).every
+            if every.start <= section.columns.start and section.columns.stop <= every.stop:
                 continue
             own: Mask = part.within(*section, frame)
         else:
             own = Given(part.window(at, of, frame))
         joint = own if joint is None else joint & own
     return joint.tensor if isinstance(joint, Given) else joint
-
-
-def _covers(every: range, columns: range) -> bool:
-    return every.start <= columns.start and columns.stop <= every.stop

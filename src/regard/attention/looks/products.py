@@ -9,13 +9,12 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.biases import divided
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Region, SoftmaxBlock
 from regard.attention.looks.source import BlockSource, cut, lift, partition, sizes
 from regard.attention.masks.mask import Given, Reach, pick
 from regard.attention.normalisers import Softmax
-from regard.attention.products import dots, widen
+from regard.attention.products import divided, dots, widen
 from regard.attention.scores import DotLike
 
 LEAST = 32  # rows of a block: with fewer, a product spends its time on fetching keys

@@ -11,13 +11,12 @@ from math import prod
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock, WeightsBlock
 from regard.attention.looks.entries import Stored
 from regard.attention.normalisers import Normaliser, Softmax
-from regard.attention.products import widen
+from regard.attention.products import fitted, widen
 from regard.attention.scores import SoftCap
 from regard.attention.scores.prepare import prepare_both
 from regard.attention.shapes import Shape

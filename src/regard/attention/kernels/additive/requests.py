@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.biases import fitted
 from regard.attention.kernels.request import Request, name_of
 from regard.attention.kernels.rules import Rules, rules_of
 from regard.attention.normalisers import Softmax
+from regard.attention.products import fitted
 from regard.attention.scores import Additive, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap
 from regard.attention.shapes import Shape, broadcast
