@@ -24,8 +24,7 @@ from regard.translation.runs.layout import (
     checkpoint_name,
     checkpoint_sums,
 )
-from regard.translation.training import progress as progress_file
-from regard.translation.training.progress import Progress
+from regard.translation.training.progress import Progress, read_progress
 
 RANDOM, RANDOM_CUDA = "random.cpu", "random.cuda"
 _RANDOM_STATES = {RANDOM: torch.set_rng_state, RANDOM_CUDA: torch.cuda.set_rng_state}
@@ -78,7 +77,7 @@ def load(
         CheckpointError: a file is corrupted, or in another format.
     """
     sums = checkpoint_sums(folder)
-    progress = progress_file.read(folder / PROGRESS, sums[PROGRESS])
+    progress = read_progress(folder / PROGRESS, sums[PROGRESS])
     path = folder / OPTIMISER
     state = weights.load(
         path, sums[OPTIMISER], lambda shapes: _check_optimiser_shapes(shapes, model, path)

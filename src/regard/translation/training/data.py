@@ -111,13 +111,13 @@ def learn_tokenizers(
 
     The observer gets notes about missing pieces and characters.
     """
-    learnt = _learn(configuration, pairs, observer) if processes.first else None
-    source = processes.content(learnt.source.model if learnt else b"")
-    target = processes.content(learnt.target.model if learnt else b"")
-    if learnt is not None:
+    if processes.first:
+        learnt = _learn(configuration, pairs, observer)
+        processes.content(learnt.source.model)
+        processes.content(learnt.target.model)
         return learnt
-    opened = Tokenizer(source)
-    return Tokenizers(opened, opened if configuration.tokenizer.joint else Tokenizer(target))
+    source, target = Tokenizer(processes.content(b"")), Tokenizer(processes.content(b""))
+    return Tokenizers(source, source if configuration.tokenizer.joint else target)
 
 
 def _learn(configuration: Configuration, pairs: list[Pair], observer: Observer) -> Tokenizers:

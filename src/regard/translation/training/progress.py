@@ -83,7 +83,7 @@ class Progress:
 _PROGRESS = TypeAdapter(Progress)
 
 
-def read(path: Path, checksum: str) -> Progress:
+def read_progress(path: Path, checksum: str) -> Progress:
     """Read a progress.json.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -168,13 +169,11 @@ def forget(run: Run, step: int, *, unvalidated: bool = False) -> None:
     kept = []
     before = path.read_bytes()
     for line in before.decode("utf-8", "replace").splitlines():
-        try:
+        with suppress(ValueError, KeyError, TypeError):  # a line that was cut off by a kill
             made = json.loads(line)
             again = unvalidated and made["step"] == step and made["kind"] == "validation"
             if made["step"] <= step and not again:
                 kept.append(line)
-        except (ValueError, KeyError, TypeError):
-            continue  # a line that was cut off by a kill
     after = "".join(line + "\n" for line in kept).encode()
     if after != before:
         files.write(path, after)

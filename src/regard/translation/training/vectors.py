@@ -80,16 +80,14 @@ def read_vectors(path: Path, wanted: Collection[str]) -> Vectors:
 def _begin(line: bytes, path: Path) -> tuple[Vectors, int | None]:
     """Empty vectors of the right width, and the number of words if the first line gives it."""
     first = line.split()
-    if len(first) == 2 and all(part.isdigit() and len(part) < 11 for part in first):
-        count, width = map(int, first)
-    else:
-        count, width = None, len(first) - 1
-    if not 1 <= width <= _WIDEST or not 0 < (1 if count is None else count) <= _MOST:
+    counted = len(first) == 2 and all(part.isdigit() and len(part) < 11 for part in first)
+    count, width = map(int, first) if counted else (1, len(first) - 1)
+    if not 1 <= width <= _WIDEST or not 1 <= count <= _MOST:
         raise DataError(
             f"{path}:1: expected the count of words and the width of their vectors (1 to {_WIDEST}), "
             "or a word and its numbers"
         )
-    return Vectors(width), count
+    return Vectors(width), count if counted else None
 
 
 def _take(line: bytes, found: Vectors, known: dict[bytes, str], where: str) -> None:
