@@ -41,10 +41,10 @@ class Statistics(Weights):
                 progress(prod(batch) * queries, prod(batch) * queries)
             return whole
         down = positions(rows, queries, self.device)
-        across = positions(columns, keys, self.device)
         if not self._follows():
+            across = None if columns is None else positions(columns, keys, self.device)
             return self._window(down, across, progress)
-        look = self._finite()
+        look, across = self._finite(), positions(columns, keys, self.device)
         parts = [
             look._spread(block).index_select(-1, across)
             for block in down.split(max(1, BLOCK // max(1, keys)))
@@ -74,13 +74,14 @@ class Statistics(Weights):
         return None if allowed is None else allowed.expand(*batch, len(down), len(across))
 
     @torch.no_grad()
-    def _window(self, down: Tensor, across: Tensor, progress: Progress | None) -> Tensor:
+    def _window(self, down: Tensor, across: Tensor | None, progress: Progress | None) -> Tensor:
         keys = self.shape[-1]
-        seen = self._empty(*self.shape[:-2], len(down), len(across))
+        seen = self._empty(*self.shape[:-2], len(down), keys if across is None else len(across))
         for block in self._blocks(down, progress):
             region = block.region
             whole = F.pad(block.weights(), (region.columns.start, keys - region.columns.stop))
-            seen[region.place] = whole.index_select(-1, across)
+            # Picking single columns is slow, and not needed for whole rows.
+            seen[region.place] = whole if across is None else whole.index_select(-1, across)
         return seen
 
     def log_normaliser(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
