@@ -121,8 +121,7 @@ class CapturedCall:
             frame = Frame(front, queries, keys, device)
             readable = readable & as_mask(self.mask).window(rows, columns, frame)
         if self.bias is not None:
-            bias = self.bias if self.bias.ndim < 2 else pick(self.bias, -2, rows)
-            readable = readable & ~is_shut(bias)
+            readable = readable & ~is_shut(_of_queries(self.bias, rows))
         return readable
 
     def looks_back(self) -> bool:
@@ -200,22 +199,22 @@ class CapturedCall:
         there = chosen.to(self.query.device)
         mask = self.mask
         if isinstance(mask, Tensor):
-            mask = pick(mask, -2, there) if mask.ndim > 1 else mask
+            mask = _of_queries(mask, there)
         elif mask is not None:
             mask = SelectedQueries(as_mask(mask), there, count)
-        bias = self.bias
-        if bias is not None and bias.ndim > 1:
-            bias = pick(bias, -2, there)
-        query = self.query.index_select(-2, there)
         return replace(
             self,
-            query=query,
+            query=self.query.index_select(-2, there),
             mask=mask,
-            bias=bias,
+            bias=None if self.bias is None else _of_queries(self.bias, there),
             witness=None,
             rows=chosen,
             kept_places=self.places()[chosen],
         )
+
+
+def _of_queries(plane: Tensor, rows: Tensor) -> Tensor:
+    return pick(plane, -2, rows) if plane.ndim > 1 else plane
 
 
 def freed(tensor: Tensor) -> Tensor:

@@ -71,7 +71,11 @@ class Seen(Mapping[str, Look]):
         key, tokens = (record.path, step % count), record.calls[step].tokens
         known, look = self._looks.get(key, (0, None))
         if look is None or known != tokens:
-            look = self._look(record, step)
+            call = record.calls[step].captured()
+            with torch.inference_mode(False):
+                look = self._captioned(record, call, self.heads)
+            if call.witness is not None:
+                _agree(record.path, look, call.witness)
             self._looks[key] = tokens, look
         return look
 
@@ -188,14 +192,6 @@ class Seen(Mapping[str, Look]):
         record, look = self._record(name), self[name]
         heads = self.heads or range(look.shape[-3] if record.has_heads(look.shape) else 1)
         return Subject(name, record.kind, record.path, look, self.parts(name), heads)
-
-    def _look(self, record: AttentionRecord, step: int) -> Look:
-        call = record.calls[step].captured()
-        with torch.inference_mode(False):
-            look = self._captioned(record, call, self.heads)
-        if call.witness is not None:
-            _agree(record.path, look, call.witness)
-        return look
 
     def _captioned(
         self, record: AttentionRecord, call: CapturedCall, heads: tuple[int, ...] | None

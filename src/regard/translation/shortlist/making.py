@@ -57,15 +57,17 @@ def make(
 ) -> Made:
     """The shortlist of a corpus (see `Shortlist.learn`). Raises `DataError` for fewer than two usable pairs."""
     taken = pairs[:: -(-len(pairs) // _LEARNT) or 1]
-    usable = [
-        ids for ids in _ids(taken, tokenizers) if all(1 <= len(side) <= _LONGEST for side in ids)
+    source, target = tokenizers.source, tokenizers.target
+    ids = [
+        (source.tagged(pair.tags).encode(pair.source), target.encode(pair.target)) for pair in taken
     ]
+    usable = [sides for sides in ids if all(1 <= len(side) <= _LONGEST for side in sides)]
     if len(usable) < 2:
         raise DataError(
             f"{len(usable)} usable sentence pairs: a shortlist is learnt from 2 or more of 1 to {_LONGEST} pieces"
         )
     measured = usable[::_MEASURED]
-    learnt = [ids for i, ids in enumerate(usable) if i % _MEASURED]
+    learnt = [sides for i, sides in enumerate(usable) if i % _MEASURED]
     made = Shortlist.learn(learnt, tokenizers, each, always, rounds)
     left_out = len(taken) - len(usable)
     return Made(made, len(learnt), len(measured), left_out, coverage(made, measured))
@@ -80,11 +82,3 @@ def coverage(shortlist: Shortlist, sentences: Sentences) -> Coverage:
         words, hits, length = words + len(target), hits + there, length + len(listed)
         whole += there == len(target)
     return Coverage(hits / words, whole / len(sentences), length / len(sentences))
-
-
-def _ids(pairs: Sequence[Pair], tokenizers: Tokenizers) -> list[tuple[list[int], list[int]]]:
-    tagged = {tags: tokenizers.source.tagged(tags) for tags in {pair.tags for pair in pairs}}
-    return [
-        (tagged[pair.tags].encode(pair.source), tokenizers.target.encode(pair.target))
-        for pair in pairs
-    ]
