@@ -70,9 +70,8 @@ def looks_back(mask: MaskLike | None, queries: int, keys: int) -> bool:
         return looks_back(mask.mask, mask.queries, keys)
     if queries * keys > LARGEST:
         return False
-    frame = Frame((1, 1), queries, keys, torch.device("cpu"))
-    if isinstance(mask, Tensor):
-        frame = frame._replace(device=mask.device)
+    device = mask.device if isinstance(mask, Tensor) else torch.device("cpu")
+    frame = Frame((1, 1), queries, keys, device)
     at, of = (torch.arange(n, device=frame.device) for n in (queries, keys))
     open_ = as_mask(mask).window(at, of, frame)
     for align in ("start", "end"):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from math import prod
 from pathlib import Path
-from typing import Any, SupportsInt
+from typing import Any
 
 import numpy as np
 import torch
@@ -120,8 +120,8 @@ def _labels(
             )
     return [
         (
-            _short(query) or _positions(places(subject)),
-            _short(key) or _positions(range(subject.look.shape[-1])),
+            _short(query) or list(map(str, places(subject).tolist())),
+            _short(key) or list(map(str, range(subject.look.shape[-1]))),
         )
         for subject, (query, key) in zip(shown, found, strict=True)
     ]
@@ -146,16 +146,12 @@ def _sides(tokens: Tokens, shown: list[Subject]) -> dict[str, list[str]]:
 def _given(subject: Subject, sides: dict[str, list[str]]) -> tuple[list[str], list[str]]:
     """The words of the queries and of the keys; none if their number does not fit."""
     queries, keys = subject.look.shape[-2:]
-    crosses = subject.kind == "cross"
-    late = crosses or "decoder" in subject.path
-    own = sides.get("decoder" if late else "encoder", [])
-    if crosses:
-        source = sides.get("encoder", [])
-        query = own[-queries:] if len(own) >= queries else []
+    source, target = sides.get("encoder", []), sides.get("decoder", [])
+    if subject.kind == "cross":
+        query = target[-queries:] if len(target) >= queries else []
         return query, source if len(source) == keys else []
-    if len(own) != keys:
-        return [], []
-    return [own[place] for place in places(subject).tolist()], own
+    own = target if "decoder" in subject.path else source
+    return ([own[place] for place in places(subject)], own) if len(own) == keys else ([], [])
 
 
 def _decoded(
@@ -179,7 +175,3 @@ def _decoded(
 
 def _short(words: list[str]) -> list[str]:
     return [word if len(word) <= LONGEST else word[: LONGEST - 1] + "…" for word in words]
-
-
-def _positions(numbers: Iterable[SupportsInt]) -> list[str]:
-    return [str(int(number)) for number in numbers]

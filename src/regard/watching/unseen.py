@@ -33,9 +33,11 @@ def add_compiled(
     """Add compiled modules, none of whose attentions was seen."""
     compiled: dict[str, str] = {}
     for path, module in modules.items():
+        call = getattr(module, "_compiled_call_impl", None)
+        is_compiled = call is not None or type(module).__name__ == "OptimizedModule"
         if isinstance(module, torch.jit.ScriptModule):
             compiled[path] = SCRIPTED
-        elif _is_compiled(module) and not _is_within_any(path, compiled):
+        elif is_compiled and not _is_within_any(path, compiled):
             compiled[path] = COMPILED
     unseen |= {path: why for path, why in compiled.items() if not _saw(seen, path)}
 
@@ -57,7 +59,10 @@ def add_attentive(
         around = [path, *(each for each in attentive if _is_within(path, each))]
         seen_around = any(_saw(seen, each) for each in around)
         if is_asked(path) and not seen_around and not _is_within_any(path, unseen):
-            unseen[path] = _why(called[path])
+            config = getattr(called[path], "config", None)
+            implementation = getattr(config, "_attn_implementation", None)
+            known = implementation in (None, "eager", "sdpa", "flex_attention")
+            unseen[path] = UNKNOWN if known else OPAQUE.format(implementation)
 
 
 def add_softmaxes(
@@ -94,17 +99,6 @@ def _saw(seen: Collection[str], path: str) -> bool:
 
 def _is_within_any(path: str, outer: Collection[str]) -> bool:
     return any(_is_within(path, each) for each in outer)
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    called = getattr(module, "_compiled_call_impl", None)
-    return called is not None or type(module).__name__ == "OptimizedModule"
-
-
-def _why(module: nn.Module) -> str:
-    implementation = getattr(getattr(module, "config", None), "_attn_implementation", None)
-    known = implementation in (None, "eager", "sdpa", "flex_attention")
-    return UNKNOWN if known else OPAQUE.format(implementation)
 
 
 def _is_within(path: str, outer: str) -> bool:
