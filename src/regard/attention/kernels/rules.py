@@ -43,7 +43,10 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
         elif isinstance(part, Documents) and asking is None:
             asking, stored = _documents(part, frame)
         else:
-            window = _window(part, frame)
+            rows, columns = (
+                torch.arange(n, device=frame.device) for n in (frame.queries, frame.keys)
+            )
+            window = part.window(rows, columns, frame)
             dense = window if dense is None else dense & window
     return Rules(low, high, asking, stored, dense)
 
@@ -64,8 +67,3 @@ def _documents(mask: Documents, frame: Frame) -> tuple[Tensor, Tensor]:
         asking.expand(*asking.shape[:-1], frame.queries),
         stored.expand(*stored.shape[:-1], frame.keys),
     )
-
-
-def _window(mask: Mask, frame: Frame) -> Tensor:
-    rows = torch.arange(frame.queries, device=frame.device)
-    return mask.window(rows, torch.arange(frame.keys, device=frame.device), frame)

@@ -28,13 +28,12 @@ Array = np.ndarray[Any, Any]
 Share = tuple[int, int]
 
 GRAIN = 1 << 20  # triples of query, key and channel that are worth a thread
-TORCH = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 
 
 def _empty(dtype: Any, *shape: int, zero: bool = False) -> Array:
     """An array from torch, which starts all of them on a cache line."""
     make = torch.zeros if zero else torch.empty
-    return make(shape, dtype=TORCH[np.dtype(dtype)]).numpy()
+    return make(shape, dtype=getattr(torch, np.dtype(dtype).name)).numpy()
 
 
 def _inputs(
@@ -49,13 +48,14 @@ def _inputs(
     flat, where = flatten(sides, batch)
     arrays = [t.detach().contiguous().numpy() for t in flat]
     strips, weights = -(-keys // STRIP), arrays[2]
-    padded, groups, number = weights.shape[1], arrange(weights), weights.dtype.type
+    padded, number = weights.shape[1], weights.dtype.type
+    ratios, turns = arrange(weights)
     entries = Entry(
         a=arrays[0].reshape(len(arrays[0]), -1),
         c=arrays[1].reshape(len(arrays[1]), -1),
         weights=weights,
-        ratios=groups.ratios,
-        turns=groups.turns,
+        ratios=ratios,
+        turns=turns,
         offset=weights.sum(-1, dtype=np.float64).astype(number),
         v=arrays[3].reshape(len(arrays[3]), -1),
         low=arrays[4][:, 0],
@@ -91,18 +91,12 @@ def _workers(inputs: Inputs) -> int:
 def _prepare(inputs: Inputs, workers: int, values: bool) -> None:
     """Lay out keys and values for the loops."""
     p, number = inputs.all, inputs.all.a.dtype
-
-    def shared(loop: Any, entries: int, channels: int) -> None:
-        run(
-            [
-                partial(loop, *share, inputs, _empty(number, STRIP * channels))
-                for share in split(entries, workers)
-            ]
-        )
-
-    shared(ahead.prepare_keys, len(p.c), p.weights.shape[1])
+    loops = [(ahead.prepare_keys, len(p.c), p.weights.shape[1])]
     if values:
-        shared(ahead.prepare_values, len(p.v), _wide(p.width))
+        loops.append((ahead.prepare_values, len(p.v), _wide(p.width)))
+    for loop, entries, channels in loops:
+        shares, room = split(entries, workers), STRIP * channels
+        run([partial(loop, *share, inputs, _empty(number, room)) for share in shares])
 
 
 def _buffers(inputs: Inputs) -> Buffers:

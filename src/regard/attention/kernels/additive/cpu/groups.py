@@ -10,7 +10,7 @@ come first.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +22,11 @@ GAP: dict[Any, int] = {np.float32: 36, np.float64: 68}  # weights below 2^-GAP o
 CEILINGS: dict[Any, float] = {np.float32: 2.0**120, np.float64: 2.0**1000}  # of a product of t
 
 
-class Groups(NamedTuple):
-    """One row for each entry of the weights."""
+def arrange(weights: Array) -> tuple[Array, Array]:
+    """The ratios g / w, and the turns of each two groups: from the first g to the second, the second g.
 
-    ratios: Array  # g / w
-    turns: Array  # of each two groups: from the first's g to the second's, and the second's g
-
-
-def arrange(weights: Array) -> Groups:
-    """From weights (entries, a multiple of 2 GROUP)."""
+    weights: (entries, a multiple of 2 GROUP); the results have a row for each entry.
+    """
     kind = weights.dtype.type
     tiny = float(np.finfo(kind).tiny)
     sizes = np.abs(weights).astype(np.float64)
@@ -40,4 +36,4 @@ def arrange(weights: Array) -> Groups:
     ratios = units.repeat(GROUP, -1) / np.copysign(sizes, weights)
     turns = units.copy()
     turns[:, ::2] /= units[:, 1::2]
-    return Groups(ratios.astype(kind), turns.astype(kind))
+    return ratios.astype(kind), turns.astype(kind)

@@ -118,7 +118,7 @@ additive.register_autograd(_gradients, setup_context=_remember)
 
 
 def _mapped(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """vmap as a loop: each call uses all threads."""
+    """vmap as a loop over the mapped axis: each call uses all threads."""
 
     def run(info: Any, dims: Any, *inputs: Any) -> Any:
         given = list(zip(inputs, dims, strict=True))

@@ -22,18 +22,15 @@ class Triton:
             return reason
         if value.dtype not in STORED:
             return f"it computes in float32, which is less than {value.dtype}"
-        return _missing(value.device)
+        if find_spec("triton") is None:
+            return "triton is not installed"
+        kind = value.device.type
+        if kind != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+            return f"the query is on {kind}, this kernel is for CUDA (or TRITON_INTERPRET=1)"
+        return None
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         from regard.attention.kernels.additive.triton.operator import additive
 
         a, c, w, bias, rules, cap, temperature = operands(request, torch.float32)
         return additive(a, c, w, value, bias, rules, 1.0 / temperature, cap)
-
-
-def _missing(device: torch.device) -> str | None:
-    if find_spec("triton") is None:
-        return "triton is not installed"
-    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-        return f"the query is on {device.type}, this kernel is for CUDA (or TRITON_INTERPRET=1)"
-    return None
