@@ -9,6 +9,7 @@ import typer
 
 from regard.cli.options.model import DEFAULT_MODEL, Device
 from regard.cli.output import report, streams
+from regard.cli.signals import Signals
 
 
 def explore(
@@ -39,8 +40,9 @@ def explore(
     folders = {Path(name).name or name: find(name) for name in models or [DEFAULT_MODEL]}
 
     def ready(address: str) -> None:
-        report.say(f"open {address} in a browser; Ctrl-C ends the server")
+        report.say(f"open {address} in a browser; Ctrl-C ends the server", now=True)
         if open_:
             typer.launch(address)
 
-    serve(Explorer(Models(folders, device)), port, ready)
+    with Signals():
+        serve(Explorer(Models(folders, device)), port, ready)

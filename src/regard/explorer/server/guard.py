@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY = 256 * 1024  # bytes of the largest request
+ADDRESS = 8192  # bytes of the longest address
+OPEN = 128  # requests at a time
+SLOW = 20.0  # seconds in which the next part of a request must arrive, or of an answer be taken
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -31,7 +35,7 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
-        self._app, self._hosts = app, frozenset(hosts)
+        self._app, self._hosts, self._open = app, frozenset(hosts), 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -46,13 +50,29 @@ class Guard:
         if refusal is not None:
             await _refuse(named, *refusal)
             return
-        body = await _body(receive) if scope["method"] == "POST" else b""
-        if body is None:
-            await _refuse(named, 413, f"the request is longer than {BODY} bytes")
+        if self._open >= OPEN:
+            await _refuse(named, 503, "the server has too much to do: try again in a moment")
             return
-        await self._app(scope, _again(body, receive), named)
+        self._open += 1
+        try:
+            await self._answer(scope, receive, named)
+        finally:
+            self._open -= 1
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await _body(receive) if scope["method"] == "POST" else b""
+        except TimeoutError:
+            await _refuse(send, 408, f"the request did not arrive within {SLOW:.0f} seconds")
+            return
+        if body is None:
+            await _refuse(send, 413, f"the request is longer than {BODY} bytes")
+            return
+        await self._app(scope, _again(body, receive), send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > ADDRESS:
+            return 414, f"the address is longer than {ADDRESS} bytes"
         headers: dict[bytes, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name, []).append(value.decode("latin-1"))
@@ -83,7 +103,7 @@ def _named(send: Send) -> Send:
     async def adding(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
-        await send(message)
+        await asyncio.wait_for(send(message), SLOW)
 
     return adding
 
@@ -92,7 +112,7 @@ async def _body(receive: Receive) -> bytes | None:
     """The whole body; None if it is too long."""
     parts, size = [], 0
     while True:
-        message = await receive()
+        message = await asyncio.wait_for(receive(), SLOW)
         if message["type"] != "http.request":
             return b""
         part = message.get("body", b"")
@@ -124,6 +144,6 @@ async def _refuse(send: Send, status: int, reason: str) -> None:
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),
-    ]
+    ] + [(b"retry-after", b"1")] * (status == 503)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

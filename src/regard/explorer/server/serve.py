@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.errors import RegardError
 from regard.explorer.server.app import Explorer, application
 
 LOOPBACK = "127.0.0.1"
-CONNECTIONS = 512
-IDLE = 20  # seconds that an idle connection is kept
+IDLE = 20  # seconds that an idle connection is kept, and that a request may take to arrive
 
 
 class PortError(RegardError):
     """The port cannot be used."""
+
+
+class Punctual(H11Protocol):
+    """Closes connections whose requests do not arrive in time, which h11 would wait for without end."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._late = self.loop.call_later(IDLE, self._close_if_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._late.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._late.cancel()
+        self._late = self.loop.call_later(IDLE, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        """Close unless a request is being answered, which has limits of its own."""
+        cycle: Any = self.cycle
+        if cycle is None or cycle.response_complete:
+            self.transport.abort()
 
 
 def serve(explorer: Explorer, port: int = 0, ready: Callable[[str], None] = print) -> None:
@@ -39,12 +64,11 @@ def serve(explorer: Explorer, port: int = 0, ready: Callable[[str], None] = prin
         access_log=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=CONNECTIONS,
         timeout_keep_alive=IDLE,
         timeout_graceful_shutdown=5,
         h11_max_incomplete_event_size=32 * 1024,
         ws="none",
-        http="h11",
+        http=Punctual,
     )
     ready(f"http://{LOOPBACK}:{port}/")
     uvicorn.Server(config).run(sockets=[listening])

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from regard.explorer.server.errors import Refused
 
-WAITING = 32  # requests in the queue
+WAITING = 64  # requests in the queue
 SECONDS = 60.0  # that a request waits and computes at most
 LOOK = 0.1  # seconds between two looks whether the client is still there
 

@@ -1,0 +1,263 @@
+"""What bad clients do to a server that runs as people run it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from regard.explorer.server.serve import PortError, _listen
+
+if not Path("/proc/self/fd").exists():
+    pytest.skip("no /proc on this system", allow_module_level=True)
+
+JSON = {"Content-Type": "application/json"}
+
+
+class Server:
+    """`regard explore` in a process of its own."""
+
+    def __init__(self, *arguments: str, script: str = "") -> None:
+        command = [sys.executable, "-c", script] if script else [sys.executable, "-m", "regard"]
+        self.process = subprocess.Popen(
+            [*command, "explore", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        line = self.process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        assert found, line
+        self.port = int(found[1])
+
+    def ask(self, method: str, path: str, body: object = None, **headers: str):
+        """Status, headers and content of one answer."""
+        asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        content = json.dumps(body) if body is not None else None
+        asked.request(method, path, content, {**JSON, **headers} if content else headers)
+        answer = asked.getresponse()
+        read = answer.read()
+        asked.close()
+        return answer.status, answer.headers, read
+
+    def translate(self, text: str):
+        return self.ask("POST", "/api/translate", {"model": "es-en", "text": text})
+
+    def healthy(self, within: float = 5.0) -> None:
+        start = time.monotonic()
+        assert self.ask("GET", "/healthz")[0] == 200
+        assert time.monotonic() - start < within
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def memory(self) -> float:
+        """Megabytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def server():
+    # Short limits, so that the test of slow clients is quick.
+    script = """
+import sys
+from regard.cli.main import main
+from regard.explorer.server import guard
+sys.modules["regard.explorer.server.serve"].IDLE = 3
+guard.SLOW = 3.0
+sys.exit(main(sys.argv[1:]))
+"""
+    running = Server("es-en", script=script)
+    assert running.translate("Hola.")[0] == 200
+    yield running
+    running.stop()
+
+
+def text_of(content: bytes) -> str:
+    """The translation in a bundle."""
+    length = int.from_bytes(content[8:12], "little")
+    return json.loads(content[12 : 12 + length])["translation"]["translation"]
+
+
+def test_it_listens_on_this_machine_alone(server):
+    address = f"{server.port:04X}"
+    lines = Path("/proc/net/tcp").read_text().splitlines()
+    listening = [line.split()[1] for line in lines[1:] if line.split()[3] == "0A"]
+    assert [each for each in listening if each.endswith(f":{address}")] == [f"0100007F:{address}"]
+
+
+def test_an_endless_body_is_refused_before_it_is_read(server):
+    before = server.memory()
+    with server.connect() as client:
+        client.sendall(
+            f"POST /api/translate HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+            "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        )
+        chunk = b"10000\r\n" + b"a" * 0x10000 + b"\r\n"
+        sent = 0
+        try:
+            while sent < 1 << 30:
+                client.sendall(chunk)
+                sent += len(chunk)
+        except OSError:
+            pass
+        assert sent < 1 << 26
+    assert server.memory() - before < 50
+    server.healthy()
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [("/" + "a" * 65_536, {}), ("/healthz", {"X-Long": "a" * 1_000_000})],
+    ids=["address", "header"],
+)
+def test_long_headers_are_refused(server, path, headers):
+    # It may close while the header is still being sent.
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        assert server.ask("GET", path, **headers)[0] in (400, 414, 431)
+    server.healthy()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../../../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/..%5c..%5cetc/passwd",
+        "//etc/passwd",
+        "/%00",
+        "/" + "a" * 5000,
+        "/static/",
+        "/explorer.js/../../app.py",
+    ],
+)
+def test_no_path_leads_out(server, path):
+    status, _, content = server.ask("GET", path)
+    assert status in (400, 404)
+    assert b"root:" not in content
+
+
+def test_many_ranges_do_no_harm(server):
+    ranges = ",".join(f"{i}-{i}" for i in range(2000))
+    start = time.monotonic()
+    assert server.ask("GET", "/explorer.js", Range=f"bytes={ranges}")[0] in (200, 416)
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.slow
+def test_a_crowd_gets_its_own_answers_or_is_told_to_come_back(server):
+    texts = [f"Tengo {word} gatos." for word in ("dos", "tres", "cuatro", "cinco", "seis")]
+    alone = {text: text_of(server.translate(text)[2]) for text in texts}
+    assert len(set(alone.values())) == len(texts)
+
+    def one(number: int):
+        text = texts[number % len(texts)]
+        status, headers, content = server.translate(text)
+        return text, status, headers, content
+
+    with ThreadPoolExecutor(200) as pool:
+        answers = list(pool.map(one, range(400)))
+    served = [answer for answer in answers if answer[1] == 200]
+    assert len(served) > 50
+    for text, _, _, content in served:
+        assert text_of(content) == alone[text]
+    for _, status, headers, _ in answers:
+        assert status == 200 or (status == 503 and headers["Retry-After"])
+    server.healthy()
+
+
+@pytest.mark.slow
+def test_slow_clients_are_dropped_while_others_are_served(server):
+    time.sleep(4)  # connections of the tests before are closed
+    baseline = server.descriptors()
+    clients = [server.connect() for _ in range(200)]
+    for number, client in enumerate(clients):
+        start = b"GET /healthz HTTP/1.1\r\nHost" if number % 2 else b"P"
+        client.sendall(start)
+    deadline = time.monotonic() + 30
+    while server.descriptors() > baseline + 5 and time.monotonic() < deadline:
+        server.healthy()
+        time.sleep(0.5)
+    assert server.descriptors() <= baseline + 5
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.slow
+def test_a_client_that_leaves_takes_its_work_along(server):
+    leaving = [server.connect() for _ in range(40)]
+    body = json.dumps({"model": "es-en", "text": "Me gusta leer libros. " * 40})
+    for client in leaving:
+        client.sendall(
+            f"POST /api/translate HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+    for client in leaving:
+        client.close()
+    start = time.monotonic()
+    assert server.translate("Hola.")[0] == 200
+    assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_end_it_under_load(number, code):
+    running = Server("es-en")
+    stopped = threading.Event()
+
+    def load() -> None:
+        while not stopped.is_set():
+            try:
+                running.translate("El gato negro duerme.")
+            except (OSError, http.client.HTTPException):
+                return
+
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    running.process.send_signal(number)
+    _, errors = running.process.communicate(timeout=30)
+    stopped.set()
+    for thread in threads:
+        thread.join()
+    assert running.process.returncode == code
+    assert "Traceback" not in errors
+
+
+def test_a_port_in_use_is_named(server):
+    made = subprocess.run(
+        [sys.executable, "-m", "regard", "explore", "es-en", "--port", str(server.port)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 1
+    assert f"port {server.port}" in made.stderr.splitlines()[-1]
+    assert "Traceback" not in made.stderr
+
+
+def test_a_port_in_use_is_an_error_of_ours():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PortError, match=str(port)):
+            _listen(port)
