@@ -243,12 +243,14 @@ def test_a_fault_before_the_first_sentences_leaves_nothing(back, text):
 def test_what_others_have_called_so_is_theirs(back):
     part = back().out.with_name("out.tsv.part")
     part.write_bytes(b"half a download")
-    with pytest.raises(RegardError, match=r"out\.tsv\.part: is there already, and no unfinished"):
+    with pytest.raises(
+        RegardError, match=r"out\.tsv\.part: exists already and is not an unfinished"
+    ):
         back().run()
     assert part.read_bytes() == b"half a download"
     part.unlink()
     os.mkfifo(part)
-    with pytest.raises(RegardError, match=r"out\.tsv\.part: is there already"):
+    with pytest.raises(RegardError, match=r"out\.tsv\.part: exists already"):
         back().run()
     assert [path.name for path in part.parent.glob("out*")] == ["out.tsv.part"]
 

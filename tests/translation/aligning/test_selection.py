@@ -58,7 +58,7 @@ def test_halves_that_disagree_pay_for_it():
 
 
 def test_too_few_sentences_choose_nothing():
-    with pytest.raises(DataError, match="1 sentences with gold links: nothing can be chosen"):
+    with pytest.raises(DataError, match="1 sentences with gold links: two or more"):
         found(Gold([set()], [set()], [(WORDS, WORDS)]))
     with pytest.raises(DataError, match="0 sentences for 1"):
         choose([], Gold([set()], [set()]))

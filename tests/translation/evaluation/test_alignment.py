@@ -62,7 +62,7 @@ def test_gold_lines_are_read():
 
 @pytest.mark.parametrize("line", ["0-", "-1-0", "１-1"])
 def test_what_is_no_link_is_told(line: str):
-    with pytest.raises(DataError, match="no link"):
+    with pytest.raises(DataError, match="not a link"):
         parse_links(line)
 
 

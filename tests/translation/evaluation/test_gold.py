@@ -42,15 +42,15 @@ def test_links_alone_are_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ({**LINE, "sure": [[0, 1]]}, "2 and 1 words"),
-        ({**LINE, "sure": [[-1, 0]]}, r"it links \[-1, 0\]"),
+        ({**LINE, "sure": [[0, 1]]}, "2 source and 1 target words"),
+        ({**LINE, "sure": [[-1, 0]]}, r"link \[-1, 0\] is outside"),
         ({**LINE, "possible": [[0]]}, r"alignment: possible\.0"),
         ({**LINE, "possible": 3}, "alignment: possible: "),
         ({**LINE, "sure": [[True, 0]]}, r"alignment: sure\.0\.0: "),
         ({**LINE, "tgt": "x"}, "alignment: tgt: "),
         ({**LINE, "src": [1, 2]}, r"alignment: src\.0: "),
-        ("{", "no gold alignment"),
-        ("[" * 100_000, "no gold alignment"),
+        ("{", "not a gold alignment"),
+        ("[" * 100_000, "not a gold alignment"),
         ("[]", "alignment: the line: "),
     ],
 )
@@ -63,7 +63,7 @@ def test_a_fault_is_told_with_its_line(tmp_path: Path, line: object, told: str):
 
 
 def test_no_links_and_no_lines_are_told(tmp_path: Path):
-    with pytest.raises(DataError, match="gold:2: no link: 'x'"):
+    with pytest.raises(DataError, match="gold:2: not a link: 'x'"):
         read_links(written(tmp_path, "0-0", "x"))
     with pytest.raises(DataError, match="no gold alignments"):
         read_gold(written(tmp_path))

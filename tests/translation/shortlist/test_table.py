@@ -109,12 +109,12 @@ def spoilt(**changes):
         (lambda tensors: tensors.pop("always"), "tensor 'always' is missing"),
         (spoilt(more=torch.zeros(1)), "tensor 'more' has no place in it"),
         (spoilt(tokenizers=torch.zeros(32, dtype=torch.uint8)), "made for other tokenizers"),
-        (lambda t: t["likely"][3].fill_(10_000), "its words are not those of"),
-        (lambda t: t["likely"][3].fill_(-2), "its words are not those of"),
-        (lambda t: t["always"].fill_(-1), "its words are not those of"),
-        (spoilt(always=torch.zeros(2)), "its words are not those of"),
-        (spoilt(likely=torch.zeros(3, 2, dtype=torch.int16)), "its words are not those of"),
-        (spoilt(likely=torch.zeros(0, dtype=torch.int16)), "its words are not those of"),
+        (lambda t: t["likely"][3].fill_(10_000), "its ids do not fit"),
+        (lambda t: t["likely"][3].fill_(-2), "its ids do not fit"),
+        (lambda t: t["always"].fill_(-1), "its ids do not fit"),
+        (spoilt(always=torch.zeros(2)), "its ids do not fit"),
+        (spoilt(likely=torch.zeros(3, 2, dtype=torch.int16)), "its ids do not fit"),
+        (spoilt(likely=torch.zeros(0, dtype=torch.int16)), "its ids do not fit"),
     ],
 )
 def test_a_file_that_is_not_right_is_refused_by_its_name(run, apart, spoil, expected):
@@ -142,7 +142,7 @@ def test_a_file_that_was_changed_is_told_by_its_sum(run, apart, spoil):
     tensors = safetensors.torch.load_file(path)
     spoil(tensors)
     safetensors.torch.save_file(tensors, path)
-    with pytest.raises(CheckpointError, match="its sums are not those of its lists"):
+    with pytest.raises(CheckpointError, match="its checksum is not that of its lists"):
         Shortlist.open(run, apart)
 
 

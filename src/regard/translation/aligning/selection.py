@@ -62,7 +62,7 @@ def choose(readings: Sequence[WordAttention], gold: Gold) -> Chosen:
         raise DataError(f"{count} sentences for {len(gold.sure)} with gold links")
     full = next((reading for reading in readings if reading.written), None)
     if count < 2 or full is None:
-        raise DataError(f"{count} sentences with gold links: nothing can be chosen by so few")
+        raise DataError(f"{count} sentences with gold links: two or more are needed to choose")
     parts = slice(None), slice(0, count // 2), slice(count // 2, count)
     tried = [
         [Tried(choice, _measure(links, gold, part)) for part in parts]

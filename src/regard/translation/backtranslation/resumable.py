@@ -118,7 +118,7 @@ class ResumableFile:
         is_file = self.part.is_file() and not self.part.is_symlink()
         if os.path.lexists(self.part) and not (is_file and (begun or not self.part.stat().st_size)):
             raise RegardError(
-                f"{self.part}: is there already, and no unfinished table: remove it, or choose another name"
+                f"{self.part}: exists already and is not an unfinished table: remove it, or choose another name"
             )
         return begun
 

@@ -90,7 +90,7 @@ def parse_links(line: str) -> tuple[set[Link], set[Link]]:
     for item in line.split():
         match = re.fullmatch(r"([0-9]{1,9})([-?p])([0-9]{1,9})", item)
         if not match:
-            raise DataError(f'no link: {item[:40]!r}; expected such as "0-0"')
+            raise DataError(f'not a link: {item[:40]!r}; write links such as "0-0"')
         link = (int(match[1]), int(match[3]))
         (sure if match[2] == "-" else possible).add(link)
     return sure, possible

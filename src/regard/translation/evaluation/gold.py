@@ -64,7 +64,7 @@ def read_gold(path: Path, limit: int | None = None) -> Gold:
     """
     lines = list(islice(read_lines(path), limit))
     if not lines:
-        raise DataError(f"{path}: no gold alignments in it")
+        raise DataError(f"{path}: the file has no gold alignments")
     if lines[0].lstrip().startswith("{"):
         found = [_object(path, n, line) for n, line in enumerate(lines, start=1) if line.strip()]
         words = [(each.src, each.tgt) for each in found]
@@ -93,7 +93,7 @@ def _parsed(path: Path, number: int, line: str) -> tuple[set[Link], set[Link]]:
 
 
 def _object(path: Path, number: int, line: str) -> _Line:
-    where = f"{path}:{number}: no gold alignment"
+    where = f"{path}:{number}: not a gold alignment"
     try:
         found = _Line.model_validate_json(line)
     except ValidationError as fault:
@@ -107,7 +107,7 @@ def _object(path: Path, number: int, line: str) -> _Line:
     for link in [*found.sure, *found.possible]:
         if not (0 <= link[0] < source and 0 <= link[1] < target):
             raise DataError(
-                f"{where}: it links {list(link)}, "
-                f"the sentence has {source} and {target} words, from 0"
+                f"{where}: link {list(link)} is outside of the sentence, which has {source} source"
+                f" and {target} target words, counted from 0"
             )
     return found

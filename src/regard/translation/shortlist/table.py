@@ -108,7 +108,7 @@ class Shortlist:
         found = weights.load(path, run.checksum(SHORTLIST), check)
         always, likely = found["always"], found["likely"]
         if not torch.equal(found["sum"], _sum(always, likely)):
-            raise CheckpointError(f"{path}: corrupted: its sums are not those of its lists")
+            raise CheckpointError(f"{path}: corrupted: its checksum is not that of its lists")
         if not torch.equal(found["tokenizers"], _sum_of(tokenizers)):
             raise CheckpointError(
                 f"{path}: was made for other tokenizers: `regard shortlist --model {run.folder}` makes it anew"
@@ -123,7 +123,9 @@ class Shortlist:
             and bool((always >= 0).all())
         )
         if not good:
-            raise CheckpointError(f"{path}: corrupted: its words are not those of {words} pieces")
+            raise CheckpointError(
+                f"{path}: corrupted: its ids do not fit a vocabulary of {words} pieces"
+            )
         return cls(always.long(), likely.long(), words)
 
 
