@@ -79,8 +79,8 @@ class Change(ModelObserver):
 
     def attention_computed(self, stack: Stack, capture: Callable[[], Any]) -> None:
         """An attention ran unchanged: note its name; raise if it should have been changed."""
-        path = self._paths.of(stack)
-        if self.is_open and path is not None and self._asked(path, stack):
+        path = self.path(stack)
+        if path is not None and self._asked(path, stack):
             raise WatchError(
                 f"{path} computes its attention in code of its own, which cannot be changed:"
                 " let it call F.scaled_dot_product_attention or regard.attend"
@@ -89,8 +89,7 @@ class Change(ModelObserver):
     def edit(self, stack: Stack) -> _Edited | None:
         """The edit of the attention that is running; None if there is none."""
         path = self.path(stack)
-        asked = [] if path is None else self._asked(path, stack)
-        if path is None or not asked:
+        if path is None or not (asked := self._asked(path, stack)):
             return None
         return self._running.setdefault(path, _Edited(asked, _names(path, stack)))
 
