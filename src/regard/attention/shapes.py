@@ -36,14 +36,19 @@ def broadcast(*shapes: Shape) -> Shape:
         >>> broadcast((8, 1), (1, 5), (5,))
         (8, 5)
     """
-    try:
-        return tuple(torch.broadcast_shapes(*shapes))
-    except RuntimeError:
-        listed = ", ".join(str(list(shape)) for shape in shapes)
-        raise ShapeError(
-            f"batch axes {listed} do not broadcast: on each axis, counted from the right,"
-            " sizes must be equal or 1"
-        ) from None
+    rank = max(map(len, shapes), default=0)
+    joint = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if joint[axis] == 1:
+                joint[axis] = size
+            elif size not in (1, joint[axis]):
+                listed = ", ".join(str(list(shape)) for shape in shapes)
+                raise ShapeError(
+                    f"batch axes {listed} do not broadcast: on each axis, counted from the right,"
+                    " sizes must be equal or 1"
+                )
+    return tuple(joint)
 
 
 def check_rank(name: str, shape: Shape) -> None:
