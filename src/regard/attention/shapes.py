@@ -36,7 +36,7 @@ def broadcast(*shapes: Shape) -> Shape:
         >>> broadcast((8, 1), (1, 5), (5,))
         (8, 5)
     """
-    rank = max(map(len, shapes), default=0)
+    rank = max([0, *(len(shape) for shape in shapes)])
     joint = [1] * rank
     for shape in shapes:
         for axis, size in enumerate(shape, rank - len(shape)):
