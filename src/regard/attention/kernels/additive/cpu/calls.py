@@ -28,12 +28,13 @@ Array = np.ndarray[Any, Any]
 Share = tuple[int, int]
 
 GRAIN = 1 << 20  # triples of query, key and channel that are worth a thread
+TORCH: dict[Any, torch.dtype] = {np.dtype("f4"): torch.float32, np.dtype("f8"): torch.float64}
 
 
 def _empty(dtype: Any, *shape: int, zero: bool = False) -> Array:
     """An array from torch, which starts all of them on a cache line."""
     make = torch.zeros if zero else torch.empty
-    return make(shape, dtype=getattr(torch, np.dtype(dtype).name)).numpy()
+    return make(shape, dtype=TORCH[dtype]).numpy()
 
 
 def _inputs(
@@ -64,9 +65,9 @@ def _inputs(
         mask=arrays[6],
         asking=arrays[7],
         stored=arrays[8],
-        powers=_empty(number, len(arrays[1]), strips * padded * STRIP),
-        top=_empty(number, len(arrays[1]), strips * padded),
-        turned=_empty(number, len(arrays[3]), strips * _wide(width) * STRIP * turned),
+        powers=_empty(weights.dtype, len(arrays[1]), strips * padded * STRIP),
+        top=_empty(weights.dtype, len(arrays[1]), strips * padded),
+        turned=_empty(weights.dtype, len(arrays[3]), strips * _wide(width) * STRIP * turned),
         queries=a.shape[-2],
         keys=keys,
         hidden=hidden,
@@ -111,7 +112,7 @@ def _buffers(inputs: Inputs) -> Buffers:
         peak=make(ROWS),
         total=make(ROWS),
         reading=make(ROWS * p.width),
-        kept=make(ROWS * STRIDE if p.cap else 0),
+        kept=make(ROWS * STRIDE if p.cap and p.turned.size else 0),
         errors=make(ROWS * STRIDE),
         room=make(ROOM),
         for_a=make(ROWS * padded),

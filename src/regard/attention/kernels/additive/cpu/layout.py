@@ -74,7 +74,7 @@ class Buffers(NamedTuple):
     peak: Any  # in the backward pass upstream . reading,
     total: Any  # 1 / total
     reading: Any  # and upstream
-    kept: Any  # the scores before bias and mask
+    kept: Any  # capped scores, only for gradients
     errors: Any
     room: Any
     for_a: Any
