@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.options import corpora
-from regard.cli.options.checks import check_whole
+from regard.cli.options.checks import check_whole, given, option
 from regard.cli.options.model import ModelOptions, SpeedOptions
 from regard.cli.options.search import SearchOptions
 from regard.cli.output import report
@@ -111,17 +111,15 @@ class System:
     @property
     def given(self) -> list[str]:
         """The options that change a model's own settings."""
-        values = {**vars(self.search), **vars(self.speed)}
-        named = [name for name, value in values.items() if value is not None and value is not False]
-        return [f"--{name.replace('_', '-')}" for name in named]
+        return list(map(option, given(self.search, self.speed)))
 
     def refuse(self, baseline: str | None) -> None:
         """Raises `ConfigurationError` for options of translating that are used neither here nor by a baseline."""
         others = baseline is not None and not corpora.found(Path(baseline)).is_file()
-        for option in self.given:
-            if not others or option in ("--quantization", "--shortlist"):
+        for name in self.given:
+            if not others or name in ("--quantization", "--shortlist"):
                 raise ConfigurationError(
-                    f"{option} is for translating: --hypotheses are translated already"
+                    f"{name} is for translating: --hypotheses are translated already"
                 )
 
     def described(self, own: Search) -> str:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
-from regard.cli.options.checks import exclude
+from regard.cli.options.checks import exclude, given, option
 from regard.cli.options.model import DEFAULT_MODEL, MODEL, Device, SpeedOptions, To, open_translator
 from regard.cli.options.search import SamplingOptions, SearchOptions
 from regard.cli.output import drawing, report, streams
-from regard.cli.output.answers import LineFormat
+from regard.cli.output.answers import OutputOptions, confidences
 from regard.cli.output.doubts import Doubts
-from regard.cli.output.report import Format
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class InputOptions:
 
     Attributes:
         texts: Sentences; without any, lines of standard input.
-        source: Translate the lines of a file, plain or gzip.
+        input: Translate the lines of a file, plain or gzip.
         paragraphs: Text of any number of sentences: find and translate them, and keep the text
             between.
         prefix: Begin every translation with these words.
@@ -64,35 +63,11 @@ class InputOptions:
     """
 
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None
-    source: Annotated[Path | None, typer.Option("--input")] = None
+    input: Path | None = None
     paragraphs: bool = False
     prefix: Annotated[str | None, typer.Option(metavar="WORDS")] = None
     prefixes: bool = False
     line_buffered: bool = False
-
-
-@dataclass(frozen=True)
-class OutputOptions:
-    """The form of the translations.
-
-    Attributes:
-        out: Write there, once all is translated; not before.
-        look: Draw what each word looked at, too.
-        nbest: Translations of each sentence, a line each, the sentence's number first.
-        scores: Put the score before each: log-probability over the length penalty.
-        confidence: Show how probable each word was: word|0.98, or in a terminal in colours, yellow
-            below 0.75, red below 0.5, bold below 0.25.
-        alignment: Put after each which source word each word looked at most: 0-0 2-1.
-        form: Lines of text, or a JSON object a line.
-    """
-
-    out: Annotated[Path | None, typer.Option("--output")] = None
-    look: bool = False
-    nbest: int = 1
-    scores: bool = False
-    confidence: bool = False
-    alignment: bool = False
-    form: Annotated[Format, typer.Option("--format")] = "text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,36 +98,17 @@ class TranslateOptions:
         from regard.translation.decoding.search import Search
 
         self.sampling.check()
-        used, shown = self._used(), {"--device": f"--device {self.device}"}
-        for option, others, why in _EXCLUDED:
-            if used[option]:
-                exclude(option, {shown.get(other, other): used[other] for other in others}, why)
+        parts = (self, self.given, self.wanted, self.search, self.sampling, self.speed)
+        used = {option(name) for name in given(*parts)}
+        used |= {"TEXT"} if self.given.texts else set()
+        used |= {"several models"} if len(self.models or ()) > 1 else set()
+        used |= {f"--format {self.wanted.format}", f"--engine {self.engine}"}
+        shown = {"--device": f"--device {self.device}"}
+        for name, others, why in _EXCLUDED:
+            if name in used:
+                exclude(name, {shown.get(other, other): other in used for other in others}, why)
         self.search.check()
         self.of(Search())
-
-    def _used(self) -> dict[str, bool]:
-        given, wanted = self.given, self.wanted
-        return {
-            "TEXT": bool(given.texts),
-            "several models": len(self.models or ()) > 1,
-            "--input": given.source is not None,
-            "--paragraphs": given.paragraphs,
-            "--prefix": given.prefix is not None,
-            "--prefixes": given.prefixes,
-            "--output": wanted.out is not None,
-            "--look": wanted.look,
-            "--nbest": wanted.nbest > 1,
-            "--scores": wanted.scores,
-            "--confidence": wanted.confidence,
-            "--alignment": wanted.alignment,
-            "--format json": wanted.form == "json",
-            "--coverage-penalty": self.search.coverage_penalty is not None,
-            "--batch-tokens": self.search.batch_tokens is not None,
-            "--sample": self.sampling.sample,
-            "--device": self.device != "cpu",
-            "--engine ctranslate2": self.engine == "ctranslate2",
-            "--shortlist": self.speed.shortlist,
-        }
 
     def of(self, own: Search) -> Search:
         """A model's own search with the changes.
@@ -215,11 +171,12 @@ def write_lines(
     translate: Translate,
     chunks: Iterable[list[str]],
     out: TextIO,
-    form: LineFormat,
     doubts: Doubts,
-    given: InputOptions,
+    options: TranslateOptions,
 ) -> None:
     """Each line is a sentence; with `--prefixes`, a tab and the beginning of its translation follow."""
+    given = options.given
+    show = confidences(out) if options.wanted.confidence else None
     prefix = None if given.prefix is None else streams.argument(given.prefix)
     for chunk in chunks:
         begun = {} if prefix is None else {"prefix": [prefix] * len(chunk)}
@@ -229,7 +186,7 @@ def write_lines(
             begun = {"prefix": [words for _, _, words in columns]}
         for translation in translate(chunk, **begun):
             doubts.add([translation])
-            for line in form.lines(translation, doubts.seen):
+            for line in options.wanted.lines(translation, doubts.seen, show):
                 out.write(line + "\n")
             if translation.looks:
                 layers = drawing.layers(translation)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from regard.cli.output.answers import Columns, JsonLines, confidences, pharaoh
+from regard.cli.output.answers import OutputOptions, confidences, pharaoh
 from regard.translation.translator import Candidate, Translation, Word
 
 WORDS = [Word("The", 0.999), Word("cat.", 0.6), Word("Two", 0.3), Word("«n»\u2028", 0.004)]
@@ -21,22 +21,28 @@ class Terminal(io.StringIO):
         return True
 
 
+def lines(translation, number, **options):
+    show = confidences(io.StringIO()) if options.get("confidence") else None
+    return OutputOptions(**options).lines(translation, number, show)
+
+
 def test_the_text_alone_is_one_column():
-    assert list(Columns().lines(FOUND, 7)) == [BEST.text]
-    assert list(Columns().lines(Translation("", ""), 7)) == [""]
+    assert list(lines(FOUND, 7)) == [BEST.text]
+    assert list(lines(Translation("", ""), 7)) == [""]
 
 
 def test_columns_are_number_score_text_and_alignment():
-    assert list(Columns(nbest=2, scores=True, alignment=True).lines(FOUND, 7)) == [
+    assert list(lines(FOUND, 7, nbest=2, scores=True, alignment=True)) == [
         f"7\t-0.5000\t{BEST.text}\t1-0 0-1",
         "7\t-0.7500\tA cat.\t0-0",
     ]
-    assert list(Columns(nbest=9).lines(FOUND, 1)) == [f"1\t{BEST.text}", "1\tA cat."]
-    assert list(Columns(2, True, True).lines(Translation("", ""), 3)) == ["3\t0.0000\t\t"]
+    assert list(lines(FOUND, 1, nbest=9)) == [f"1\t{BEST.text}", "1\tA cat."]
+    every = {"nbest": 2, "scores": True, "alignment": True}
+    assert list(lines(Translation("", ""), 3, **every)) == ["3\t0.0000\t\t"]
 
 
 def test_words_show_their_confidence_in_figures():
-    (line,) = Columns(show=confidences(io.StringIO())).lines(FOUND, 1)
+    (line,) = lines(FOUND, 1, confidence=True)
     assert line == "The|1.00 cat.|0.60 Two|0.30 «n»\u2028|0.00"
 
 
@@ -58,7 +64,7 @@ def refuse(name: str) -> None:
 
 
 def test_json_is_one_strict_line_whatever_the_text():
-    (line,) = JsonLines(nbest=2, alignment=True).lines(FOUND, 1)
+    (line,) = lines(FOUND, 1, format="json", nbest=2, alignment=True)
     assert len(line.splitlines()) == 1
     assert "«n»" in line
     found = json.loads(line, parse_constant=refuse)
@@ -78,7 +84,7 @@ def test_json_is_one_strict_line_whatever_the_text():
 
 
 def test_json_says_no_more_than_was_asked_for():
-    (line,) = JsonLines().lines(Translation("", ""), 1)
+    (line,) = lines(Translation("", ""), 1, format="json")
     assert json.loads(line) == {
         "source": "",
         "translation": "",
@@ -94,7 +100,7 @@ def test_json_says_no_more_than_was_asked_for():
 
 def test_a_number_that_is_none_is_no_json():
     with pytest.raises(ValueError, match="Out of range"):
-        list(JsonLines().lines(Translation("a", "b", score=float("nan")), 1))
+        list(lines(Translation("a", "b", score=float("nan")), 1, format="json"))
 
 
 def test_no_links_are_an_empty_text():

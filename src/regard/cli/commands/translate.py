@@ -9,16 +9,16 @@ import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_sentences, check_writable
-from regard.cli.output import answers, streams
+from regard.cli.output import streams
+from regard.cli.output.answers import OutputOptions
 from regard.cli.output.doubts import Doubts
 from regard.cli.signals import Signals
 from regard.cli.translating import (
     InputOptions,
-    OutputOptions,
     TranslateOptions,
     open_engine,
     write_lines,
@@ -54,7 +54,7 @@ def translate(options: TranslateOptions) -> None:
     given, wanted, search = options.given, options.wanted, options.search
     options.check()
     _check_places(given, wanted)
-    lines, at_once = _lines(given, wanted.out)
+    lines, at_once = _lines(given, wanted.output)
     translator, language, together = open_engine(options)
     if at_once > 1:
         # Enough short lines to fill a large batch.
@@ -72,8 +72,8 @@ def translate(options: TranslateOptions) -> None:
     doubts = Doubts(translator.longest, "sentence" if given.paragraphs else "line")
     # Signals are caught so that no unfinished file is left behind.
     with (
-        contextlib.nullcontext() if wanted.out is None else Signals(),
-        streams.destination(wanted.out) as result,
+        contextlib.nullcontext() if wanted.output is None else Signals(),
+        streams.destination(wanted.output) as result,
     ):
         if given.paragraphs:
             from regard.translation.text import sentences
@@ -82,8 +82,7 @@ def translate(options: TranslateOptions) -> None:
             chunks = streams.chunks(whole, min(at_once, _PARAGRAPHS))
             write_paragraphs(translated, chunks, result, doubts, language)
         else:
-            chunks, form = streams.chunks(lines, at_once), _form(wanted, result)
-            write_lines(translated, chunks, result, form, doubts, given)
+            write_lines(translated, streams.chunks(lines, at_once), result, doubts, options)
     doubts.say()
 
 
@@ -94,10 +93,10 @@ def _check_places(given: InputOptions, wanted: OutputOptions) -> None:
         "translate its lines with `regard translate --input {0}` or `regard translate < {0}`; "
         "to translate the name itself, give it on standard input",
     )
-    if wanted.out is None:
+    if wanted.output is None:
         streams.output()
     else:
-        check_writable(wanted.out)
+        check_writable(wanted.output)
     if given.paragraphs:
         from regard.translation.text import sentences
 
@@ -113,7 +112,7 @@ def _lines(given: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:
         return map(streams.argument, given.texts), streams.LINES
     from regard.translation.text.corpora import decoded_lines, opened
 
-    path = corpora.found(given.source)
+    path = corpora.found(given.input)
     source = streams.standard_input() if path is None else opened(path)
     if out is not None and _is_same(source, out):
         raise ConfigurationError(f"--output {out}: is the input: choose another name")
@@ -130,10 +129,3 @@ def _is_same(file: BinaryIO, path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     except (OSError, ValueError):  # there is no such file, or the input is no file
         return False
-
-
-def _form(wanted: OutputOptions, result: TextIO) -> answers.LineFormat:
-    if wanted.form == "json":
-        return answers.JsonLines(wanted.nbest, wanted.alignment)
-    show = answers.confidences(result) if wanted.confidence else None
-    return answers.Columns(wanted.nbest, wanted.scores, wanted.alignment, show)

@@ -5,9 +5,26 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from regard.errors import ConfigurationError, RegardError
+
+
+def given(*options: Any) -> dict[str, Any]:
+    """The values of dataclasses of options that are not the defaults, by the name of the field."""
+    return {
+        field.name: getattr(each, field.name)
+        for each in options
+        for field in fields(each)
+        if getattr(each, field.name) != field.default
+    }
+
+
+def option(name: str) -> str:
+    """The option of a field: "--top-k" of top_k."""
+    return "--" + name.replace("_", "-")
 
 
 def exclude(option: str, others: Mapping[str, bool], why: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.options.checks import check_whole
+from regard.cli.options.checks import check_whole, given, option
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class SearchOptions:
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `Search` that were given."""
-        return _given(self, "batch_tokens")
+        return {name: to for name, to in given(self).items() if name != "batch_tokens"}
 
     @property
     def batches(self) -> dict[str, Any]:
@@ -75,22 +75,13 @@ class SamplingOptions:
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `Search` that were given."""
-        sampling = {"sampling": True} if self.sample else {}
-        return {**sampling, **_given(self, "sample", "seed")}
+        names = {"sample": "sampling"}
+        return {names.get(name, name): to for name, to in given(self).items() if name != "seed"}
 
     def check(self) -> None:
         """Raises `ConfigurationError` for an option that needs --sample, and for a seed out of range."""
-        for name, value in _given(self, "sample").items():
+        for name, value in given(self).items():
             if not self.sample:
-                option = "--" + name.replace("_", "-")
-                raise ConfigurationError(f"{option} {value}: is for sampling: add --sample")
+                raise ConfigurationError(f"{option(name)} {value}: is for sampling: add --sample")
         if self.seed is not None:
             check_whole("--seed", self.seed, 0, 2**63 - 1)
-
-
-def _given(options: object, *without: str) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in vars(options).items()
-        if value is not None and name not in without
-    }

@@ -1,13 +1,15 @@
-"""Translations as lines of text or of JSON."""
+"""The options of the form of translations, and translations as lines of text or of JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from regard.cli.output import streams
+from regard.cli.output.report import Format
 
 if TYPE_CHECKING:
     from regard.translation.translator import Candidate, Translation, Word
@@ -18,45 +20,51 @@ Show = Callable[[Sequence["Word"]], str]
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Columns kept apart by tabs: number, score, text and alignment, of which only the text is always there."""
+class OutputOptions:
+    """The form of the translations.
 
+    Attributes:
+        output: Write there, once all is translated; not before.
+        look: Draw what each word looked at, too.
+        nbest: Translations of each sentence, a line each, the sentence's number first.
+        scores: Put the score before each: log-probability over the length penalty.
+        confidence: Show how probable each word was: word|0.98, or in a terminal in colours, yellow
+            below 0.75, red below 0.5, bold below 0.25.
+        alignment: Put after each which source word each word looked at most: 0-0 2-1.
+        format: Lines of text, or a JSON object a line.
+    """
+
+    output: Path | None = None
+    look: bool = False
     nbest: int = 1
     scores: bool = False
+    confidence: bool = False
     alignment: bool = False
-    show: Show | None = None
+    format: Format = "text"
 
-    def lines(self, translation: Translation, number: int) -> Iterator[str]:
+    def lines(self, translation: Translation, number: int, show: Show | None) -> Iterator[str]:
+        """JSON on one line, or columns with tabs between them: number, score, text and alignment, if wanted."""
+        if self.format == "json":
+            yield self._json(translation)
+            return
         found: Sequence[Candidate | Translation] = translation.alternatives[: self.nbest]
         for one in found or [translation]:
             columns = [str(number)] if self.nbest > 1 else []
             columns += [f"{one.score:.4f}"] if self.scores else []
-            columns += [self.show(one.words) if self.show else one.text]
+            columns += [show(one.words) if show else one.text]
             columns += [pharaoh(one.alignment)] if self.alignment else []
             yield "\t".join(columns)
 
-
-@dataclass(frozen=True)
-class JsonLines:
-    """One object a sentence, strict JSON (RFC 8259) in UTF-8 and on one line."""
-
-    nbest: int = 1
-    alignment: bool = False
-
-    def lines(self, translation: Translation, number: int) -> Iterator[str]:
-        answer = {
-            "source": translation.source,
-            **self._fields(translation),
-            "unknown": translation.unknown,
-            "unseen": translation.unseen,
-            "repeats": translation.repeats,
-            "unfinished": translation.unfinished,
-        }
+    def _json(self, translation: Translation) -> str:
+        """Strict JSON (RFC 8259). JSON strings may hold line ends of Unicode and control characters, which
+        programs that read lines, and terminals, would obey: they are escaped.
+        """
+        answer = {"source": translation.source, **self._fields(translation)}
+        for name in ("unknown", "unseen", "repeats", "unfinished"):
+            answer[name] = getattr(translation, name)
         if self.nbest > 1:
             answer["nbest"] = [self._fields(one) for one in translation.alternatives[: self.nbest]]
-        # JSON strings may hold line ends of Unicode and control characters, which programs that read lines, and
-        # terminals, would obey.
-        yield streams.printable(json.dumps(answer, ensure_ascii=False, allow_nan=False))
+        return streams.printable(json.dumps(answer, ensure_ascii=False, allow_nan=False))
 
     def _fields(self, one: Candidate | Translation) -> dict[str, Any]:
         fields: dict[str, Any] = {
@@ -66,9 +74,6 @@ class JsonLines:
             "words": [{"word": word.text, "confidence": word.confidence} for word in one.words],
         }
         return {**fields, "alignment": pharaoh(one.alignment)} if self.alignment else fields
-
-
-LineFormat = Columns | JsonLines
 
 
 def pharaoh(links: Iterable[tuple[int, int]]) -> str:
