@@ -16,6 +16,7 @@ from regard.translation.decoding.forced import cross
 from regard.translation.decoding.hypothesis import Hypothesis, loops
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, bounds, translate_batch
+from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine, choose
 from regard.translation.engines.engine import hooked
 from regard.translation.models.ensemble import Ensemble
@@ -139,6 +140,7 @@ class Translator:
         alignments: bool = False,
         batch_tokens: int = BATCH_TOKENS,
         seed: int | None = None,
+        tree: Tree | None = None,
     ) -> list[Translation]:
         """Translate sentences, one translation each, in their order.
 
@@ -152,9 +154,11 @@ class Translator:
             batch_tokens: source pieces, padding included, times hypotheses that are computed at a time;
                 a sentence of more is a batch of its own. Less takes less memory.
             seed: of sampling.
+            tree: records the steps of the beam search of one sentence.
 
         Raises:
-            ConfigurationError: settings out of range, or a prefix longer than a translation may be.
+            ConfigurationError: settings out of range, a prefix longer than a translation may be, or a tree of
+                several sentences or with a shortlist.
             ModelError: the model answers numbers that are not finite.
         """
         _check_several(texts)
@@ -186,6 +190,7 @@ class Translator:
                 lists=lists,
                 generator=generator,
                 engine=engine,
+                tree=tree,
             )
             each = repeat(repeat(None))
             weights = cross(self.model, source, lengths, best) if alignments else each

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from threading import RLock
 from typing import Any
 
@@ -117,12 +118,16 @@ class Interception:
             self._interfaces = self._interfaces or [
                 ReplacedMethod(*each) for each in huggingface.replacements()
             ]
+            added = {}
             for path, wrapper in FUNCTIONS.items():
                 module, _, name = path.rpartition(".")
                 if path not in self._open and module in sys.modules:
                     original = getattr(sys.modules[module], name)
-                    self._open[path] = original, wrapper(original)
-            swap(list(self._open.values()), [model])
+                    added[path] = original, wrapper(original)
+            self._open |= added
+            # Modules that were imported since another watch was opened took the wrappers from their modules.
+            swap(list(added.values()), [], everywhere=bool(added))
+            swap(list(self._open.values()), [model], everywhere=False)
 
     def shut(self, model: nn.Module) -> None:
         with self._lock:
@@ -139,6 +144,16 @@ class Interception:
 
 
 INTERCEPTION = Interception()
+
+
+@contextmanager
+def held(model: nn.Module) -> Iterator[None]:
+    """Intercept once for all watches and changes inside, which then begin and end in less time."""
+    INTERCEPTION.open(model)
+    try:
+        yield
+    finally:
+        INTERCEPTION.shut(model)
 
 
 class ModelObserver(StackObserver):

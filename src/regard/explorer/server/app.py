@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,23 +73,22 @@ class Explorer:
         return await self._binary(request, call)
 
     async def change(self, request: Request) -> Response:
-        """Translate with edited attention, and say how likely the model now finds the translation that it had."""
+        """Translate with edited attention, or with words exchanged (`text`), beside a run."""
         given = fields.parse(await request.body())
-        fields.known(given, "run", "prefix", "edits")
+        fields.known(given, "run", "prefix", "edits", "text")
         run = self.runs[fields.text(given, "run", 100)]
         if run.translation is None:
             raise Refused(400, "run: this run is not a translation")
         before, model = run.translation, run.model
         prefix = fields.text(given, "prefix", TEXT, "")
         edits = fields.edits(given.get("edits"))
+        text = fields.text(given, "text", TEXT) if "text" in given else None
 
         def call(check: Callable[[], None]) -> bytes:
             translator = self.models.open(model)
-            scene, made = translating.explore(translator, before.source, prefix, model, edits)
+            scene, made = translating.changed(translator, before, edits, text, prefix, model)
             check()
-            now = translating.log_probability(translator, before, edits)
-            more = {**scene.more, "before": {"text": before.text, "log_probability": now}}
-            return pack(replace(scene, more=more), self.runs.add(Run(scene, model, made, edits)))
+            return pack(scene, self.runs.add(Run(scene, model, made, edits)))
 
         return await self._binary(request, call)
 

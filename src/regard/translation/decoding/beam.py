@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -13,10 +11,12 @@ from torch import Tensor
 from regard.errors import ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
+from regard.translation.decoding.live import Ended, Live
+from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine, evaluating
 from regard.translation.models.protocol import State
 from regard.translation.settings import Search
-from regard.translation.text.tokenizer import BOS, EOS
+from regard.translation.text.tokenizer import EOS
 
 _FEW = 32  # the loops sort by insertion, which suits short lists
 
@@ -27,13 +27,15 @@ def beam(
     lengths: Int[Tensor, " batch"],
     limits: Limits,
     search: Search,
+    tree: Tree | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch with beam search, ranked by log p(y | source) / ((5 + n) / 6)^alpha.
 
     A sentence is done when `beam` x `patience` of its hypotheses have ended (patience: Kasai et al.
     2022, arXiv 2204.05424), or when no live beginning can still reach the score of the nbest-th
     that has ended: log-probabilities only fall, so log p / ((5 + longest) / 6)^alpha is the most
-    that a beginning can come to. Finished sentences leave the batch.
+    that a beginning can come to. Finished sentences leave the batch. A `tree` records the steps, of
+    a batch of one sentence.
 
     Returns:
         For each sentence at most `nbest` distinct hypotheses, the best first; fewer only where the
@@ -52,58 +54,14 @@ def beam(
                 live, logits, limits, search.beam, compiled=engine.loops
             )
             found.collect(live, ended)
+            if tree is not None:
+                tree.step(live, logits, limits, search.beam, following, rows, ended)
             live = following
             kept = found.going_on(live)
             if len(kept) < len(live.sentences):
                 live, limits, rows = live.select(kept), limits.select(kept), rows[kept]
             state = _select(state, rows.flatten(), len(logits))
     return found.best()
-
-
-@dataclass(frozen=True)
-class Live:
-    """The beginnings kept for each sentence, the best first; a place that is empty has total -inf.
-
-    Attributes:
-        sentences: the place of each sentence in the batch that was given.
-        words: what each beginning ends with and the model reads next.
-        totals: log-probability of each beginning.
-        written: its tokens.
-        history: their log-probabilities.
-    """
-
-    sentences: Int[Tensor, " batch"]
-    words: Int[Tensor, "batch beginnings"]
-    totals: Float[Tensor, "batch beginnings"]
-    written: Int[Tensor, "batch beginnings tokens"]
-    history: Float[Tensor, "batch beginnings tokens"]
-
-    @classmethod
-    def begin(cls, sentences: int, device: torch.device) -> Self:
-        """One empty beginning a sentence: the first step needs no copies of it."""
-        return cls(
-            torch.arange(sentences, device=device),
-            torch.full((sentences, 1), BOS, device=device),
-            torch.zeros(sentences, 1, device=device),
-            torch.empty(sentences, 1, 0, dtype=torch.int64, device=device),
-            torch.empty(sentences, 1, 0, device=device),
-        )
-
-    def select(self, kept: Int[Tensor, " kept"]) -> Live:
-        return Live(*(each[kept] for each in vars(self).values()))
-
-
-class Ended(NamedTuple):
-    """The hypotheses that end among the best `size`: had they gone on, they would be kept.
-
-    Attributes:
-        sentences, beginnings: which of the live beginnings each one ends.
-        log_p: the log-probability of its end.
-    """
-
-    sentences: Int[Tensor, " ended"]
-    beginnings: Int[Tensor, " ended"]
-    log_p: Float[Tensor, " ended"]
 
 
 # The next beginnings, the rows of the model's state that they grew from, and what has ended.

@@ -71,7 +71,7 @@ class Prefixes:
         if not given.tokens.numel():
             return None
         pieces = tokenizer.pieces(range(len(tokenizer)))
-        inside = torch.tensor([_goes_on(piece) for piece in pieces], device=device)
+        inside = torch.tensor([goes_on(piece) for piece in pieces], device=device)
         inside[[PAD, BOS, EOS]] = False
         return cls(given.tokens, torch.tensor(complete, device=device), inside)
 
@@ -113,12 +113,12 @@ def _ends_within_a_word(text: str) -> bool:
     return _of_a_word(last) and not unicodedata.name(last, "").startswith(_UNSPACED)
 
 
-def _goes_on(piece: str) -> bool:
+def goes_on(piece: str) -> bool:
     """Whether a piece, written right after a word, would go on with it."""
     byte = _BYTE.fullmatch(piece)
     if byte:
         number = int(byte[1], 16)
-        return number >= 128 or _goes_on(chr(number))  # bytes above 127 may become any letter
+        return number >= 128 or goes_on(chr(number))  # bytes above 127 may become any letter
     return _of_a_word(piece[:1]) or piece[:1] in _JOINERS
 
 

@@ -16,6 +16,7 @@ from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.narrowed import Narrowed
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.single import greedy, sample
+from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.settings import Search
@@ -33,6 +34,7 @@ def translate_batch(
     lists: Sequence[Int[Tensor, " listed"]] | None = None,
     generator: torch.Generator | None = None,
     engine: SearchEngine | None = None,
+    tree: Tree | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch the way `search` says.
 
@@ -44,6 +46,7 @@ def translate_batch(
         lists: the ids of the words that each may be written with, in order; None for all, as prefixes ask for.
         generator: for sampling, on the device of the source.
         engine: it runs the model; None for the model's own layers.
+        tree: records the steps of a beam search, of one sentence with all words; other searches leave it empty.
 
     Returns:
         For each sentence its `nbest` hypotheses (fewer where the limits allow no more), best first.
@@ -57,6 +60,8 @@ def translate_batch(
     engine = engine or SearchEngine(model)
     if not len(source):
         return []
+    if tree is not None and (len(source) > 1 or tree.nodes or lists is not None):
+        raise ConfigurationError("a tree records the search of one sentence without lists of words")
     limits = Limits.of(bounds(model, search, lengths), search, prefix)
     if lists is not None:
         if prefix is not None:
@@ -71,7 +76,7 @@ def translate_batch(
     else:
         # The coverage penalty chooses among all hypotheses of the beam.
         whole = search.changed(nbest=search.beam) if search.coverage_penalty else search
-        found = beam(engine, source, lengths, limits, whole)
+        found = beam(engine, source, lengths, limits, whole, tree)
     if isinstance(engine, Narrowed):
         found = [
             [engine.spelt(one, sentence) for one in hypotheses]

@@ -1,0 +1,72 @@
+"""The tree of a beam search: what each step kept, and what it dropped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.translation.decoding.limits import Limits, best_words
+from regard.translation.decoding.live import Ended, Live
+from regard.translation.text.tokenizer import EOS
+
+
+@dataclass(frozen=True)
+class Node:
+    """A beginning of a translation.
+
+    Attributes:
+        parent: the number of the node without its last token; -1 for none.
+        token: the last token.
+        log_probability: of all its tokens.
+        kept: whether the search continued it, or kept it as an ended translation.
+    """
+
+    parent: int
+    token: int
+    log_probability: float
+    kept: bool
+
+
+class Tree:
+    """Records the beam search of one sentence, when it is given to one.
+
+    Attributes:
+        nodes: a parent before its children, the best of a step first.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._live = [-1]  # the node of each live beginning
+
+    def step(
+        self,
+        live: Live,
+        logits: Float[Tensor, "rows vocabulary"],
+        limits: Limits,
+        size: int,
+        following: Live,
+        rows: Int[Tensor, "one beginnings"],
+        ended: Ended,
+    ) -> None:
+        """Note a step: the beginnings before it, the logits, and what `beam.advance` made of them."""
+        before = live.totals[0].tolist()
+        grown = list(zip(rows[0].tolist(), following.words[0].tolist(), strict=True))
+        totals = zip(grown, following.totals[0].tolist(), strict=True)
+        # Log-probabilities by live beginning and word.
+        kept = {at: total for at, total in totals if total > float("-inf")}
+        for beginning, log_p in zip(ended.beginnings.tolist(), ended.log_p.tolist(), strict=True):
+            kept[beginning, EOS] = before[beginning] + log_p
+        found = dict(kept)
+        best, words = best_words(logits, limits, live.written, size + 1, compiled=False)
+        for beginning, (row, own) in enumerate(zip(best.tolist(), words.tolist(), strict=True)):
+            for log_p, word in zip(row, own, strict=True):
+                if (total := before[beginning] + log_p) > float("-inf"):
+                    found.setdefault((beginning, word), total)
+        chosen = sorted(found, key=lambda at: (at not in kept, -found[at]))[: 2 * size]
+        numbers = {}
+        for at in sorted(chosen, key=lambda at: -found[at]):
+            numbers[at] = len(self.nodes)
+            self.nodes.append(Node(self._live[at[0]], at[1], found[at], at in kept))
+        self._live = [numbers.get(at, -1) for at in grown]
