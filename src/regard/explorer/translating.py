@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.looks import StoredLook
 from regard.explorer.contract import Attention, Scene, Sequence
 from regard.explorer.numbers import Arithmetic, traced
+from regard.translation.decoding.prefix import goes_on
+from regard.translation.decoding.tree import Tree
 from regard.translation.text.batches import sources, targets
 from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Translation, Translator
 from regard.watching import Seen, change, watch
 from regard.watching.change import Change, Edits
+from regard.watching.interception import held
 
 OTHERS = 6  # pieces that are listed for each place of a translation
+NODES = 1000  # of the tree of a search that are sent
 NO_EDITS: Mapping[str, Edits] = {}
 
 
@@ -44,8 +49,11 @@ def explore(
     """
     own = translator.search
     search = own.changed(nbest=own.beam)
-    with change(translator.model, edits) if edits else nullcontext():
-        (translation,) = translator.translate([text], search=search, prefix=prefix or None)
+    tree = None if edits else Tree()
+    with _edited(translator.model, edits):
+        (translation,) = translator.translate(
+            [text], search=search, prefix=prefix or None, tree=tree
+        )
     sequences = [
         Sequence.of_pieces("source", translation.source_pieces),
         Sequence.of_pieces("target", translation.target_pieces),
@@ -57,8 +65,41 @@ def explore(
         logits, attentions = _forced(translator, translation, edits)
         more = {"alternatives": _alternatives(translator, translation, logits)}
     title = f"{translation.source} → {translation.text}"
-    scene = Scene(title, sequences, attentions, model, _translation(translation), more)
+    shown = _translation(translation)
+    if tree is not None:
+        shown["beam"] = _beam(translator, tree)
+    scene = Scene(title, sequences, attentions, model, shown, more)
     return scene, translation
+
+
+def changed(
+    translator: Translator,
+    before: Translation,
+    edits: Mapping[str, Edits],
+    text: str | None = None,
+    prefix: str = "",
+    model: str = "",
+) -> tuple[Scene, Translation]:
+    """`explore` with edits, or of another sentence, in place of a translation that was made before.
+
+    The scene also says how likely the model now finds the translation that it had.
+
+    Args:
+        translator, prefix, model, edits: as of `explore`.
+        before: the translation that was made.
+        text: the sentence with words exchanged; None for that of `before`.
+
+    Raises:
+        ConfigurationError, WatchError: as of `explore`.
+    """
+    text = before.source if text is None else text
+    with held(translator.model):
+        scene, made = explore(translator, text, prefix, model, edits)
+        now = made.log_probability
+        if made.source_ids and made.target_ids != before.target_ids:
+            now = log_probability(translator, replace(before, source_ids=made.source_ids), edits)
+    more = {**scene.more, "before": {"text": before.text, "log_probability": now}}
+    return replace(scene, more=more), made
 
 
 @torch.no_grad()
@@ -66,7 +107,8 @@ def log_probability(
     translator: Translator, translation: Translation, edits: Mapping[str, Edits] = NO_EDITS
 ) -> float:
     """The log-probability of a translation and its end, by the model with these edits."""
-    logits, _ = _forced(translator, translation, edits)
+    with _edited(translator.model, edits):
+        logits = _logits(translator, translation)
     words = torch.tensor([*translation.target_ids, EOS], device=logits.device)
     return float(logits.log_softmax(-1).gather(-1, words[:, None]).sum())
 
@@ -76,22 +118,25 @@ def _forced(
     translator: Translator, translation: Translation, edits: Mapping[str, Edits]
 ) -> tuple[Tensor, list[Attention]]:
     """The logits of each step of a given translation, and the attentions of this pass."""
-    seen, changed, logits = _run(translator, translation, edits)
+    model = translator.model
+    with watch(model) as seen, _edited(model, edits) as changed:
+        logits = _logits(translator, translation)
     return logits, [_attention(seen, changed, name) for name in seen]
 
 
-@torch.no_grad()
-def _run(
-    translator: Translator, translation: Translation, edits: Mapping[str, Edits]
-) -> tuple[Seen, Change, Tensor]:
-    """Watch the model write a given translation: the attentions, their edits, the logits."""
+def _logits(translator: Translator, translation: Translation) -> Tensor:
+    """The logits of each step, while the model writes a given translation."""
     model = translator.model
     device = next(model.parameters()).device
     source, lengths = sources([translation.source_ids])
     read, _ = targets([translation.target_ids])
-    with watch(model) as seen, change(model, edits) as changed:
-        logits = model(source.to(device), lengths.to(device), read.to(device))[0].float()
-    return seen, changed, logits
+    logits: Tensor = model(source.to(device), lengths.to(device), read.to(device))[0]
+    return logits.float()
+
+
+def _edited(model: nn.Module, edits: Mapping[str, Edits]) -> AbstractContextManager[Change | None]:
+    """The change of these edits; nothing where there are none."""
+    return change(model, edits) if edits else nullcontext()
 
 
 def arithmetic(
@@ -99,16 +144,16 @@ def arithmetic(
 ) -> Arithmetic:
     """The numbers of the pass that writes a given translation."""
     model = translator.model
-    with traced(model) as trace:
-        seen, _, _ = _run(translator, translation, edits)
+    with torch.no_grad(), traced(model) as trace, watch(model) as seen, _edited(model, edits):
+        _logits(translator, translation)
     return Arithmetic(model, seen, trace)
 
 
-def _attention(seen: Seen, changed: Change, name: str) -> Attention:
+def _attention(seen: Seen, changed: Change | None, name: str) -> Attention:
     """An attention of one sentence, with its edited weights where it was edited."""
     steps = seen.steps(name)
     look = seen[name]
-    if name in changed:
+    if changed is not None and name in changed:
         look = StoredLook(changed.weights(name))
     elif len(steps) > 1:  # a recurrent decoder reads once for each word
         look = StoredLook(torch.cat([seen[name, step.number].weights() for step in steps], -2))
@@ -146,6 +191,36 @@ def _candidates(one: Translation) -> list[dict[str, Any]]:
         own = {"text": each.text, "score": each.score, "log_probability": each.log_probability}
         best.setdefault(each.text, own)
     return list(best.values())
+
+
+def _beam(translator: Translator, tree: Tree) -> list[dict[str, Any]]:
+    """The nodes of the search's first steps, each with the prefix that begins there.
+
+    A prefix is of whole words: a word that is not complete at a node is completed as the search completed it.
+    """
+    tokenizer, nodes = translator.tokenizers.target, tree.nodes[:NODES]
+    pieces = tokenizer.pieces([node.token for node in nodes])
+    paths: list[list[int]] = []
+    following: dict[int, int] = {}  # the best child of a node that was kept
+    for number, node in enumerate(nodes):
+        paths.append([*(paths[node.parent] if node.parent >= 0 else []), node.token])
+        if node.kept:
+            following.setdefault(node.parent, number)
+    prefixes = [tokenizer.decode([token for token in path if token != EOS]) for path in paths]
+    for number in reversed(range(len(nodes))):
+        child = following.get(number)
+        if child is not None and goes_on(pieces[child]):
+            prefixes[number] = prefixes[child]
+    return [
+        {
+            "parent": node.parent,
+            "piece": piece,
+            "score": node.log_probability,
+            "kept": node.kept,
+            "prefix": prefix,
+        }
+        for node, piece, prefix in zip(nodes, pieces, prefixes, strict=True)
+    ]
 
 
 def _alternatives(
