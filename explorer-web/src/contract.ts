@@ -45,11 +45,13 @@ export interface Candidate {
   log_probability: number;
 }
 
+/** A beginning of a translation that a beam search kept or dropped: a parent comes before its children. */
 export interface BeamNode {
-  parent: number;
+  parent: number; // -1: none
   piece: string;
-  score: number;
+  score: number; // the log-probability of the beginning
   kept: boolean;
+  prefix: string; // the beginning as text
 }
 
 export interface Translation {

@@ -159,6 +159,20 @@ def test_evil_input_to_the_server_is_text(translators, open_page):
     assert not any("alert" in each or "dialog" in each for each in recorded.errors)
 
 
+def test_a_node_of_the_search_is_translated_from_there(translators, open_page, translator):
+    page = open_page(address(translators, text=TEXT, tree=1)).page
+    page.locator(".beam button.kept").first.wait_for()
+    nodes = explore(translator, TEXT)[0].translation["beam"]
+    buttons = page.locator(".beam button")
+    assert buttons.count() == len(nodes)
+    assert page.locator(".beam button.kept").count() == sum(node["kept"] for node in nodes)
+    dropped = next(node for node in nodes if not node["kept"] and node["piece"].endswith("great"))
+    with page.expect_response("**/api/translate"):
+        page.locator(".beam button:not(.kept)").filter(has_text="great").first.click()
+    page.get_by_text("free again").wait_for()
+    assert dropped["prefix"] in page.locator("h1").inner_text()
+
+
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_serious_fault_of_accessibility(translators, open_page, view, scheme):

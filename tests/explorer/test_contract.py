@@ -91,3 +91,20 @@ def test_measures_of_known_heads():
 def test_words_are_joined_from_pieces():
     sequence = Sequence.of_pieces("source", ["▁caf", "<0xC3>", "<0xA9>", "</s>"])
     assert sequence.words == [(0, 3, "café"), (3, 4, "</s>")]
+
+
+def test_a_scene_holds_the_tree_of_its_search():
+    from regard.explorer.translating import explore
+    from regard.translation.translator import Translator
+
+    translator = Translator.open("es-en")
+    made, translation = explore(translator, "La hermana de mi amigo vive en una casa grande.")
+    nodes = made.translation["beam"]
+    first = next(node for node in nodes if node["parent"] == -1)
+    assert (first["piece"], first["prefix"]) == ("▁M", "My")  # a whole word
+    ended = [node for node in nodes if node["kept"] and node["piece"] == "</s>"]
+    assert translation.text in {node["prefix"] for node in ended}
+    dropped = next(node for node in nodes if not node["kept"] and node["piece"].endswith("great"))
+    again, forced = explore(translator, translation.source, dropped["prefix"])
+    assert forced.text.startswith(dropped["prefix"])
+    assert again.translation["beam"]

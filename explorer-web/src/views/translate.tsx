@@ -130,6 +130,7 @@ function Read({ app, source, translation }: Reading) {
         />
         <Candidates app={app} source={source} translation={translation} />
       </div>
+      {translation.beam && translation.beam.length > 0 && <Beam app={app} nodes={translation.beam} />}
     </>
   );
 }
@@ -272,32 +273,56 @@ function Candidates({ app, source, translation }: Reading) {
           </button>
         </p>
       )}
-      {translation.beam && <Beam nodes={translation.beam} />}
     </div>
   );
 }
 
-/** The tree of a beam search: what was kept and what was dropped, with scores. */
-function Beam({ nodes }: { nodes: BeamNode[] }) {
+/** The tree of a beam search: what was kept and what was dropped, with scores. A click continues from there. */
+function Beam({ app, nodes }: { app: App; nodes: BeamNode[] }) {
+  const open = useMemo(() => app.address.flag("tree"), []);
   const children = useMemo(() => {
     const out = new Map<number, number[]>();
     nodes.forEach(({ parent }, index) => out.set(parent, [...(out.get(parent) ?? []), index]));
     return out;
   }, [nodes]);
-  const branch = (parent: number) => (
-    <ul>
-      {(children.get(parent) ?? []).map((index) => (
-        <li key={index} class={nodes[index].kept ? "kept" : ""}>
-          <bdi>{pieceText(nodes[index].piece)}</bdi> <small>{fixed(nodes[index].score, 2)}</small>
-          {children.has(index) && branch(index)}
-        </li>
-      ))}
-    </ul>
-  );
+  const node = (index: number) => {
+    const { piece, score, kept, prefix } = nodes[index];
+    return (
+      <button
+        type="button"
+        class={kept ? "kept" : ""}
+        disabled={!app.live}
+        title={`${kept ? "kept" : "dropped"}; translate from here: ${prefix}`}
+        onClick={() => app.translate(app.text.value, prefix)}
+      >
+        <bdi>{pieceText(piece)}</bdi> <small>{fixed(score, 2)}</small>
+      </button>
+    );
+  };
+  const branch = (parent: number) => {
+    const all = children.get(parent) ?? [];
+    const dropped = all.filter((index) => !nodes[index].kept);
+    return (
+      <ul>
+        {all
+          .filter((index) => nodes[index].kept)
+          .map((index) => (
+            <li key={index}>
+              {node(index)}
+              {children.has(index) && branch(index)}
+            </li>
+          ))}
+        {dropped.length > 0 && <li class="hint">dropped: {dropped.map(node)}</li>}
+      </ul>
+    );
+  };
   return (
-    <details class="beam">
+    <details class="beam" open={open.value} onToggle={(event) => (open.value = (event.currentTarget as HTMLDetailsElement).open)}>
       <summary>Tree of the search</summary>
-      {branch(-1)}
+      <p class="hint">Beginnings and their log-probabilities. A click translates from there.</p>
+      <div class="sheet" tabIndex={0} role="region" aria-label="Tree of the search">
+        {open.value && branch(-1)}
+      </div>
     </details>
   );
 }
