@@ -8,6 +8,8 @@ from torch import Tensor
 
 from regard.loops.availability import transformed
 
+LINES, LONG = 8, 2048  # lines that a long row is folded into
+
 
 def top(
     values: Float[Tensor, "*rows many"], count: int
@@ -23,9 +25,24 @@ def top(
         return best[..., :count], where[..., :count]
     if count == 1:
         return values.max(-1, keepdim=True)
-    best, where = values.topk(count + 1, dim=-1)
+    best, where = _best(values, count + 1)
     tied = ((best[..., 1:] == best[..., :-1]) & (best[..., 1:] > -torch.inf)).any(-1)
     if bool(tied.any()):
         order = values[tied].sort(dim=-1, descending=True, stable=True).indices
         where[tied] = order[:, : count + 1]
     return best[..., :count], where[..., :count]
+
+
+def _best(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """As torch.topk. Of long rows it ranks the columns of a few lines first, which is faster."""
+    many = values.shape[-1]
+    if many < 16 * count or 64 * count <= many < LONG:
+        return values.topk(count, dim=-1)
+    apart = many // LINES
+    most = values[..., : LINES * apart].unflatten(-1, (LINES, apart)).amax(-2)
+    columns = most.topk(count, dim=-1, sorted=False).indices.unsqueeze(-1)
+    places = (columns + torch.arange(0, LINES * apart, apart, device=values.device)).flatten(-2)
+    rest = torch.arange(LINES * apart, many, device=values.device)
+    places = torch.cat([places, rest.expand(*places.shape[:-1], -1)], -1)
+    best, at = values.gather(-1, places).topk(count, dim=-1)
+    return best, places.gather(-1, at)

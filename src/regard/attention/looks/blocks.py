@@ -76,12 +76,13 @@ class Block(ABC):
         offsets = (keys - rows.unsqueeze(-1)).to(factors.dtype)
         return (numerators * (offsets if signed else offsets.abs())).sum(-1) * factors
 
-    def _ranked(self, numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """The highest numbers, -inf where there are no more, and the positions of their keys."""
+    def _ranked(self, numbers: Tensor, weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """The weights of the highest numbers and their keys; 0 and -1 where a number is -inf."""
         values, found = ranking.top(numbers, count)
-        missing = (0, count - values.shape[-1])
-        values, found = F.pad(values, missing, value=-torch.inf), F.pad(found, missing)
-        return values, torch.where(values == -torch.inf, -1, found + self.region.columns.start)
+        missing, none = (0, count - values.shape[-1]), values == -torch.inf
+        heaviest = weights.gather(-1, found).masked_fill(none, 0.0)
+        keys = (found + self.region.columns.start).masked_fill(none, -1)
+        return F.pad(heaviest, missing), F.pad(keys, missing, value=-1)
 
 
 class SoftmaxBlock(Block):
@@ -130,12 +131,11 @@ class SoftmaxBlock(Block):
         return torch.where(total == 0, 0.0, total.log() - mean).clamp_(min=0.0)
 
     def top(self, count: int) -> tuple[Tensor, Tensor]:
-        total = self._exponentials(self._spare)[2]
-        values, found = self._ranked(self._scores, count)
-        return values.exp() * _inverse(total).unsqueeze(-1), found
+        weights = torch.softmax(self._scores, -1, out=self._spare)
+        return self._ranked(self._scores, weights, count)
 
     def argmax(self) -> Tensor:
-        return self._ranked(self._scores, 1)[1].squeeze(-1)
+        return self._ranked(self._scores, self._scores, 1)[1].squeeze(-1)
 
 
 def _inverse(total: Tensor) -> Tensor:
@@ -162,8 +162,7 @@ class WeightsBlock(Block):
         weights = self._weights
         if self._readable is not None:
             weights = torch.where(self._readable, weights, -torch.inf)
-        values, found = self._ranked(weights, count)
-        return values.masked_fill(values == -torch.inf, 0.0), found
+        return self._ranked(weights, weights, count)
 
 
 def entropy_of(weights: Tensor) -> Tensor:
