@@ -26,19 +26,6 @@ def _file(folder: Path, *lines: str) -> Path:
     return path
 
 
-def test_a_resumed_run_counts_the_steps_made_last(tmp_path: Path) -> None:
-    lines = [
-        _step(10, 5.0),
-        _step(20, 4.0),
-        _validation(20, 7.0),
-        _step(30, 9.0),
-        _validation(30, 1),
-    ]
-    metrics = curves.read(_file(tmp_path, *lines, _step(30, 3.0), _step(40, 2.0)))
-    assert metrics["step", "loss"] == [(10, 5.0), (20, 4.0), (30, 3.0), (40, 2.0)]
-    assert metrics["validation", "bleu"] == [(20, 7.0)]
-
-
 def test_lines_cut_off_and_values_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
     lines = [
         '{"kind": "st',

@@ -37,14 +37,12 @@ def test_characters_without_a_font_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fonts, "families", lambda text: (fonts.FIRST,))
-    fonts._lacking.cache_clear()
     figure = pictures.heat_map(Alignment([[1.0]], ["家"], ["é مرحبا"], "🚀"))
     with pytest.warns(UserWarning, match=r"a\.png: no installed font has") as told:
         figures.save(figure, tmp_path / "a.png")
     assert "家 (U+5BB6)" in str(told[0].message)
     assert "🚀 (U+1F680)" in str(told[0].message)
     assert "é" not in str(told[0].message)
-    fonts._lacking.cache_clear()
 
 
 def test_an_unknown_ending_names_the_known(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def _empty() -> object:
 
 
 def _forget() -> None:
-    for cached in (fonts.families, fonts._lacking, fonts._installed, fonts._characters):
+    for cached in (fonts.families, fonts._installed, fonts._characters):
         cached.cache_clear()
 
 

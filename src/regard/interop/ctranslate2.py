@@ -105,7 +105,10 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
             side.embeddings.weight = _array(model.target_embedding.weight)
         side.scale_embeddings = settings.scale_embedding
         if model.adds_positions:
-            side.position_encodings.encodings = _positions(model)
+            learned = settings.positions == "learned"
+            table = model.positions if learned else sinusoidal(_POSITIONS, settings.width)
+            scale = settings.width**0.5 if learned and settings.scale_embedding else 1.0
+            side.position_encodings.encodings = _array(scale * table)
         relative = getattr(model, f"{name}_bias")
         for layer_spec, layer in zip(side.layer, getattr(model, name), strict=True):
             own = layer_spec.self_attention
@@ -124,7 +127,12 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
         bias += model.output.bias.cpu()
     bias[[PAD, BOS]] = _NEVER
     spec.decoder.projection.bias = _array(bias)
-    _vocabularies(spec, source, target)
+    spec.register_source_vocabulary(source.pieces(range(len(source))))
+    spec.register_target_vocabulary(target.pieces(range(len(target))))
+    unknown, begin, end = target.pieces([UNK, BOS, EOS])
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unknown, begin, end
+    spec.config.decoder_start_token = begin
+    spec.config.add_source_eos = True
     if model.longest is not None:
         spec.config.add_attribute(LONGEST, model.longest)
     return spec
@@ -150,22 +158,6 @@ def _empty(settings: TransformerSettings, specs: Any) -> Any:
             if hasattr(side, "position_encodings"):
                 del side.position_encodings
     return specs.TransformerSpec(encoder, decoder)
-
-
-def _vocabularies(spec: Any, source: Tokenizer, target: Tokenizer) -> None:
-    spec.register_source_vocabulary(source.pieces(range(len(source))))
-    spec.register_target_vocabulary(target.pieces(range(len(target))))
-    unknown, begin, end = target.pieces([UNK, BOS, EOS])
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unknown, begin, end
-    spec.config.decoder_start_token = begin
-    spec.config.add_source_eos = True
-
-
-def _positions(model: Transformer) -> Any:
-    settings = model.settings
-    if settings.positions == "learned":
-        return _array(model.positions * (settings.width**0.5 if settings.scale_embedding else 1.0))
-    return _array(sinusoidal(_POSITIONS, settings.width))
 
 
 def _attention(spec: Any, attention: MultiHeadAttention, residual: Residual) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +24,27 @@ _MEASURED = {"loss", "bleu", "learning_rate", "tokens_per_second"}
 
 
 def read(path: str | os.PathLike[str]) -> dict[tuple[str, str], Points]:
-    """The measurements in the metrics.jsonl of a run, by their kind and name.
+    """The measurements in the metrics.jsonl of a run, by their kind ("step" or "validation") and name.
 
-    Each line is a JSON object with a kind and a step. A resumed training repeats some steps: the later measurement
-    of a step counts. Incomplete lines and values that are not finite numbers are ignored.
+    Each line is a JSON object. Incomplete lines and values that are not finite numbers are ignored.
 
     Returns:
-        The (step, value) pairs of "step" or "validation", and a name in the file, in the order of the steps.
+        The (step, value) pairs of each kind and name, in the order of the steps.
 
     Raises:
         DataError: the file cannot be read, or no line of it is a measurement.
     """
     with raised_as(DataError, f"{os.fspath(path)}: cannot be read"):
         text = Path(path).read_bytes().decode("utf-8", "replace")
-    entries = [entry for line in text.split("\n") if (entry := _entry(line))]
-    if not entries:
-        raise DataError(f"{os.fspath(path)}: no measurement in it yet, nothing to draw")
     found: dict[tuple[str, str], Points] = defaultdict(list)
-    for entry in _made_last(entries):
-        kind = "validation" if entry.get("kind") == "validation" else "step"
-        for name in _MEASURED & entry.keys():
-            if isinstance(entry[name], int | float) and math.isfinite(entry[name]):
-                found[kind, name].append((entry["step"], float(entry[name])))
+    for line in text.split("\n"):
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # cut off by a kill
+            entry = json.loads(line)
+            for name in _MEASURED & entry.keys():
+                if math.isfinite(entry[name]):
+                    found[entry["kind"], name].append((entry["step"], entry[name]))
+    if not found:
+        raise DataError(f"{os.fspath(path)}: no measurement in it yet, nothing to draw")
     return found
 
 
@@ -78,28 +77,6 @@ def draw(path: str | os.PathLike[str], theme: str = "light", *, title: str = "")
         axes.set_ylim(bottom=0)
         axes.set_xlabel("step", **style(palette, 8, palette.faint))
     return figure
-
-
-def _entry(line: str) -> dict[str, Any] | None:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    known = isinstance(entry, dict) and type(entry.get("step")) is int and entry["step"] >= 0
-    return entry if known else None
-
-
-def _made_last(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    kept: list[dict[str, Any]] = []
-    for entry in entries:
-        step, kind = entry["step"], entry.get("kind")
-        while kept and kept[-1]["step"] > step:
-            kept.pop()
-        if (step, kind) in [(old["step"], old.get("kind")) for old in kept[-2:]]:
-            while kept and kept[-1]["step"] == step:
-                kept.pop()
-        kept.append(entry)
-    return kept
 
 
 def _panel(axes: Axes, title: str, palette: colours.Theme) -> None:

@@ -47,11 +47,11 @@ def missing(figure: Figure) -> str:
     """A message about the characters of a figure that no installed font has; "" if there are none."""
     from matplotlib.text import Text
 
-    texts = [each.get_text() for each in figure.findobj(Text)]
-    lacking = [
-        character for text in texts for character in text if ord(character) in _lacking(text)
-    ]
-    named = [f"{each} (U+{ord(each):04X})" for each in dict.fromkeys(lacking)]
+    lacking: dict[str, None] = {}
+    for text in dict.fromkeys(each.get_text() for each in figure.findobj(Text)):
+        wanted = _needed(text).difference(*map(_characters, families(text)))
+        lacking |= dict.fromkeys(each for each in text if ord(each) in wanted)
+    named = [f"{each} (U+{ord(each):04X})" for each in lacking]
     if not named:
         return ""
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
@@ -59,11 +59,6 @@ def missing(figure: Figure) -> str:
         f"no installed font has {', '.join(named[:_NAMED])}{more}: they are drawn as boxes;"
         " install a font that has them, such as Noto Sans CJK or Noto Emoji, or write an .svg"
     )
-
-
-@functools.lru_cache(4096)
-def _lacking(text: str) -> frozenset[int]:
-    return _needed(text).difference(*(_characters(family) for family in families(text)))
 
 
 def _needed(text: str) -> frozenset[int]:

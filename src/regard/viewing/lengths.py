@@ -45,7 +45,11 @@ def histograms(
     palette = colours.theme(theme)
     sides = [lengths for _, pair in splits for lengths in pair.values() if lengths]
     longest = max((max(lengths) for lengths in sides), default=1)
-    end = max((_share(lengths, _SHOWN) for lengths in sides), default=1)
+    shown = (
+        np.quantile(list(each), _SHOWN, weights=list(each.values()), method="inverted_cdf")
+        for each in sides
+    )
+    end = int(max(shown, default=1))
     width = max(1, -(-end // _BINS))
     bins = max(1, -(-end // width))
     figure = blank(_WIDTH, len(splits) * _PANEL, palette, title=title)
@@ -74,10 +78,3 @@ def _panel(
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
     legend(axes, palette)
-
-
-def _share(lengths: Mapping[int, int], part: float) -> int:
-    """The smallest length that at least this part of the sentences does not exceed."""
-    ordered = sorted(lengths)
-    seen = np.cumsum([lengths[length] for length in ordered])
-    return ordered[int(np.searchsorted(seen, part * seen[-1]))]

@@ -16,10 +16,7 @@ from regard.viewing.alignment import Alignment, scale_of
 from regard.viewing.labels import percent
 
 _MOST_NUMBERED = 16
-_NAME, _ABOVE = (
-    8.5,
-    0.2,
-)  # the type size of the name of a layer or head in points; its room in inches
+_NAME, _ABOVE = 8.5, 0.2  # of the name of a layer or head: its size in points, its room in inches
 _LEAST, _BETWEEN = 0.5, 0.1  # inches of a panel, and between two
 
 Panel = tuple[int | str, int | str, Alignment]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.interop.huggingface.configuration import short
+from regard.interop.huggingface.configuration import named
 from regard.interop.huggingface.tokenizer import VocabularyMap
 from regard.translation import weights
 from regard.translation.models.building import SkipInitialisation
@@ -39,12 +39,7 @@ class HuggingFaceRun(Run):
         raise NotImplementedError
 
     def read(self) -> Transformer:
-        """The model of the folder.
-
-        Raises:
-            ModelError: there is no file of weights that is safe to read, or a tensor is missing, unknown, of another
-                shape than config.json says, or not finite.
-        """
+        """The model of the folder. Raises `ModelError` when its file of weights cannot be used."""
         raise NotImplementedError
 
     def model(self, tokenizers: Tokenizers) -> TranslationModel:
@@ -57,10 +52,9 @@ class HuggingFaceRun(Run):
         """The path of a file of the folder. Raises `ModelError` when it is missing."""
         path = self.folder / name
         if not path.is_file():
-            hint = ""
-            if (self.folder / "tokenizer.json").exists():
-                hint = f": tokenizer.json cannot be read: put the {name} of this model beside it"
-            raise ModelError(f"{self.folder}: it has no {name}{hint}")
+            hint = f": tokenizer.json cannot be read: put the {name} of this model beside it"
+            other = (self.folder / "tokenizer.json").exists()
+            raise ModelError(f"{self.folder}: it has no {name}{hint * other}")
         return path
 
 
@@ -145,8 +139,7 @@ class Tensors:
             ModelError: a tensor of the file was never taken, or one does not fit.
         """
         for name in sorted(self.left):
-            shown = name if name.isprintable() and len(name) <= 200 else short(name)
-            raise ModelError(f"{self.path}: tensor {shown} has no place in a {kind} model")
+            raise ModelError(f"{self.path}: tensor {named(name)} has no place in a {kind} model")
         if target.copied:
             state["output.bias"][BOS] = _NEVER
         with SkipInitialisation():
