@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import struct
-
 import numpy as np
 import pytest
 import torch
+from tests.explorer.bundles import Bundle
 
 import regard
 from regard.explorer.contract import LARGEST, Attention, Scene, Sequence, pack
@@ -15,18 +13,8 @@ from regard.explorer.contract import LARGEST, Attention, Scene, Sequence, pack
 
 def parse(bundle: bytes):
     """The header, and a function that gives a buffer."""
-    assert bundle[:4] == b"RGRD"
-    version, length = struct.unpack("<II", bundle[4:12])
-    assert version == 1
-    header = json.loads(bundle[12 : 12 + length])
-
-    def buffer(index: int, kind: str) -> np.ndarray:
-        place = header["buffers"][index]
-        start = 12 + length + place["offset"]
-        return np.frombuffer(bundle[start : start + place["length"]], kind)
-
-    assert 12 + length + sum(place["length"] for place in header["buffers"]) == len(bundle)
-    return header, buffer
+    read = Bundle(bundle)
+    return read.header, read.buffer
 
 
 def scene(heads=3, queries=5, keys=7, mask=None) -> Scene:

@@ -22,8 +22,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.looks import Look
-from regard.explorer.measures import measures
 from regard.viewing import pieces
+from regard.watching.measures import TokenIds, measures
 
 MAGIC, VERSION = b"RGRD", 1
 WHOLE = (
@@ -44,11 +44,13 @@ class Sequence:
         name: "source", "target", "tokens" ...
         tokens: one string for each position.
         words: (start, stop, text) of each word; none if the tokens are words themselves.
+        ids: of the tokens, where they are known; they are compared and not sent.
     """
 
     name: str
     tokens: list[str]
     words: list[tuple[int, int, str]] = field(default_factory=list)
+    ids: Items[int] | None = None
 
     @classmethod
     def of_pieces(cls, name: str, tokens: Items[str]) -> Sequence:
@@ -60,7 +62,7 @@ class Sequence:
         tokens = list(tokens)
         spans = pieces.spans(tokens)
         words = [(start, stop, pieces.join(tokens[start:stop])) for start, stop in spans]
-        return cls(name, tokens, words)
+        return cls(name, tokens, words, list(map(hash, tokens)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,7 @@ class Attention:
         rows: index of the sequence of its queries.
         columns: index of the sequence of its keys.
         heads: the numbers of the heads in the model; 0, 1, ... if None.
+        places: (queries,), the position of each query among the keys, where queries were left out.
     """
 
     name: str
@@ -82,6 +85,7 @@ class Attention:
     rows: int
     columns: int
     heads: Items[int] | None = None
+    places: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -130,7 +134,10 @@ def pack(scene: Scene, run: str | None = None, whole: int = WHOLE) -> bytes:
             {"name": each.name, "tokens": each.tokens, "words": each.words}
             for each in scene.sequences
         ],
-        "attentions": [_attention(one, buffers, fits, run is not None) for one in scene.attentions],
+        "attentions": [
+            _attention(one, scene.sequences, buffers, fits, run is not None)
+            for one in scene.attentions
+        ],
         "translation": scene.translation,
         **scene.more,
         "buffers": buffers.places,
@@ -155,7 +162,9 @@ class _Buffers:
         return len(self.places) - 1
 
 
-def _attention(one: Attention, buffers: _Buffers, fits: bool, live: bool) -> dict[str, Any]:
+def _attention(
+    one: Attention, sequences: Items[Sequence], buffers: _Buffers, fits: bool, live: bool
+) -> dict[str, Any]:
     deep = prod(one.shape) > DEEP
     header: dict[str, Any] = {
         "name": one.name,
@@ -164,7 +173,7 @@ def _attention(one: Attention, buffers: _Buffers, fits: bool, live: bool) -> dic
         "columns": one.columns,
         "heads": list(range(one.shape[0]) if one.heads is None else one.heads),
         "shape": one.shape,
-        "measures": {} if deep else measures(one.look, one.kind),
+        "measures": {} if deep else _measures(one, sequences),
     }
     if fits:
         header["weights"] = {"buffer": buffers.add(_whole(one))}
@@ -172,6 +181,14 @@ def _attention(one: Attention, buffers: _Buffers, fits: bool, live: bool) -> dic
         header["map"] = _picture(one, buffers)
         header["top"] = _largest(one, buffers)
     return header
+
+
+def _measures(one: Attention, sequences: Items[Sequence]) -> dict[str, list[float]]:
+    ids = [sequences[side].ids for side in (one.rows, one.columns)]
+    known = [torch.tensor([each], device=one.look.device) for each in ids if each is not None]
+    tokens = TokenIds(*known) if len(known) == 2 else None
+    found = measures(one.look, one.kind, one.shape[0], one.places, tokens)
+    return {name: values.tolist() for name, values in found.items()}
 
 
 @torch.no_grad()

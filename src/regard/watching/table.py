@@ -8,16 +8,14 @@ from html import escape
 from math import nan, prod
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.attention.looks import Look
 from regard.watching.captured import CapturedCall
+from regard.watching.measures import TokenIds, measures, own_places
 from regard.watching.tokens import EmbeddingCall, tokens_of
 
 MOST = 200  # rows of a table in a notebook
-BLOCK = 1 << 22  # weights computed at a time
 
 
 class Subject(NamedTuple):
@@ -42,18 +40,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """One head of one attention. Each number is a mean over the queries that read any key.
-
-    Attributes:
-        entropy: in nats.
-        distance: between the positions of a query and of the keys it reads.
-        sink: the weight of the first key (Xiao et al. 2024, arXiv 2309.17453).
-        diagonal: the weight of the key at the query's position, or at the proportional position in
-            cross attention.
-        previous: the weight of the key before that.
-        copy: the weight of other keys with the query's token; nan if the tokens are unknown.
-        induction: the weight of the keys after those (Olsson et al. 2022, arXiv 2209.11895).
-    """
+    """One head of one attention, with its `measures`; copy and induction are nan if the tokens are unknown."""
 
     name: str
     kind: str
@@ -63,8 +50,8 @@ class Head:
     sink: float
     diagonal: float
     previous: float
-    copy: float
-    induction: float
+    copy: float = nan
+    induction: float = nan
 
 
 COLUMNS = [field.name for field in fields(Head)]
@@ -100,7 +87,6 @@ class HeadTable:
         ]
 
 
-@torch.no_grad()
 def table(
     subjects: Iterable[Subject],
     embedded: list[EmbeddingCall],
@@ -109,59 +95,12 @@ def table(
     """The table of heads of these attentions; arguments as for `Seen.table`."""
     rows = []
     for subject in subjects:
-        measured = _measured(subject, tokens_read(subject, embedded, tokens))
-        for number, row in zip(subject.numbers, measured.T.tolist(), strict=True):
-            rows.append(Head(subject.name, subject.kind, number, *row))
+        read = tokens_read(subject, embedded, tokens)
+        measured = measures(subject.look, subject.kind, subject.heads, places(subject), read)
+        for place, number in enumerate(subject.numbers):
+            own = {name: values[place].item() for name, values in measured.items()}
+            rows.append(Head(subject.name, subject.kind, number, **own))
     return HeadTable(tuple(rows))
-
-
-def _measured(subject: Subject, tokens: tuple[Tensor, Tensor] | None) -> Tensor:
-    """The numbers of `Head`, (7, heads). The weights are computed in blocks of rows."""
-    look, heads, own = subject.look, subject.heads, places(subject)
-    entries, (queries, keys) = subject.entries, look.shape[-2:]
-    sums = torch.zeros(6, heads, dtype=torch.float64, device=look.device)
-    counted = torch.zeros(heads, dtype=torch.float64, device=look.device)
-    columns = torch.arange(keys, device=look.device)
-    height = max(1, BLOCK // max(1, prod(look.shape[:-2]) * keys))
-    for start in range(0, queries if keys else 0, height):
-        rows = range(start, min(start + height, queries))
-        weights = look.weights(rows=rows).reshape(entries, heads, len(rows), keys)
-        place = own[rows.start : rows.stop].to(look.device)
-        counted += (weights.sum(-1) > 0.5).sum((0, 2))
-        away = (columns - place[:, None]).abs().to(weights)
-        parts = [
-            (weights * away).sum((0, 2, 3)),
-            weights[..., 0].sum((0, 2)),
-            _at(weights, place),
-            _at(weights, place - 1),
-            *_copied(weights, place, rows, tokens),
-        ]
-        sums += torch.stack(parts)
-    entropy = look.entropy().reshape(entries, heads, queries).sum((0, 2)).to(sums)
-    return torch.cat([entropy[None], sums]) / counted.clamp(min=1)
-
-
-def _at(weights: Tensor, place: Tensor) -> Tensor:
-    """The weights of one key for each query, summed by head; 0 for positions outside."""
-    at = place[:, None] == torch.arange(weights.shape[-1], device=place.device)
-    return (weights * at).sum((0, 2, 3))
-
-
-def _copied(
-    weights: Tensor, place: Tensor, rows: range, tokens: tuple[Tensor, Tensor] | None
-) -> tuple[Tensor, Tensor]:
-    """The weights of other keys with the query's token, and of the keys after those."""
-    if tokens is None:
-        nothing = weights.new_full((weights.shape[1],), nan)
-        return nothing, nothing
-    query, key = tokens
-    same = query[:, rows.start : rows.stop, None] == key[:, None]
-    if query.shape == key.shape:
-        columns = torch.arange(key.shape[-1], device=key.device)
-        same = same & (columns != place.to(key.device)[:, None])
-    after = F.pad(same[..., :-1], (1, 0))
-    copied, induced = ((weights * each[:, None]).sum((0, 2, 3)) for each in (same, after))
-    return copied, induced
 
 
 def places(subject: Subject) -> Tensor:
@@ -171,12 +110,12 @@ def places(subject: Subject) -> Tensor:
         return subject.call.places()
     if subject.call.rows is not None:
         return subject.call.rows
-    return torch.arange(queries) * keys // max(1, queries)
+    return own_places(subject.kind, queries, keys)
 
 
 def tokens_read(
     subject: Subject, embedded: list[EmbeddingCall], given: Tensor | None
-) -> tuple[Tensor, Tensor] | None:
+) -> TokenIds | None:
     """The tokens of the queries and of the keys; None if no embedding had as many."""
     look, crosses = subject.look, subject.kind == "cross"
     queries, keys = look.shape[-2:]
@@ -189,7 +128,7 @@ def tokens_read(
         query = key[:, places(subject).to(key.device)]
     if query is None or key is None or {len(query), len(key)} != {subject.entries}:
         return None
-    return query.to(look.device), key.to(look.device)
+    return TokenIds(query.to(look.device), key.to(look.device))
 
 
 def html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

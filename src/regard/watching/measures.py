@@ -1,0 +1,95 @@
+"""What each head reads, in numbers. Each is a mean over the queries that read any key.
+
+entropy: in nats.
+distance: between the positions of a query and of the keys it reads.
+sink: the weight of the first key (Xiao et al. 2024, arXiv 2309.17453).
+diagonal: the weight of the key at the query's position; in cross attention at the proportional position.
+previous: the weight of the key before that.
+copy: the weight of other keys with the query's token.
+induction: the weight of the keys after those (Olsson et al. 2022, arXiv 2209.11895).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.attention.looks import Look
+
+BLOCK = 1 << 22  # weights computed at a time
+
+
+class TokenIds(NamedTuple):
+    """The ids of the tokens of an attention, by batch entry."""
+
+    queries: Int[Tensor, "entries queries"]
+    keys: Int[Tensor, "entries keys"]
+
+
+def own_places(kind: str, queries: int, keys: int) -> Int[Tensor, "queries"]:
+    """The position of each query among the keys, of a whole sequence; proportional in cross attention.
+
+    >>> own_places("causal", 2, 5).tolist(), own_places("cross", 2, 5).tolist()
+    ([3, 4], [0, 2])
+    """
+    here = torch.arange(queries)
+    if kind == "cross" or queries > keys:
+        return here * keys // max(1, queries)
+    return here + keys - queries
+
+
+@torch.no_grad()
+def measures(
+    look: Look,
+    kind: str,
+    heads: int,
+    places: Int[Tensor, "queries"] | None = None,
+    tokens: TokenIds | None = None,
+) -> dict[str, Tensor]:
+    """The measures by name, each of shape (heads,); copy and induction where the tokens are known.
+
+    Args:
+        look: (*entries, heads, queries, keys). The weights are computed in blocks of rows.
+        kind: "self", "causal" or "cross"; cross attention has no key of the query's own.
+        heads: how many heads the look has.
+        places: the position of each query among the keys; those of `own_places` by default.
+        tokens: their ids, for each batch entry.
+    """
+    queries, keys = look.shape[-2:]
+    entries = prod(look.shape[:-2]) // max(1, heads)
+    own = own_places(kind, queries, keys) if places is None else places
+    own, columns = own.to(look.device), torch.arange(keys, device=look.device)
+    zero = torch.zeros(heads, dtype=torch.float64, device=look.device)
+    sums = {"entropy": look.entropy().reshape(entries, heads, queries).sum((0, 2)).to(zero)}
+    names = ["distance", "sink", "diagonal", "previous"]
+    sums |= dict.fromkeys(names + ["copy", "induction"] * (tokens is not None), zero)
+    counted = zero
+    height = max(1, BLOCK // max(1, prod(look.shape[:-2]) * keys))
+    for start in range(0, queries if keys else 0, height):
+        rows = range(start, min(start + height, queries))
+        weights = look.weights(rows=rows).reshape(entries, heads, len(rows), keys)
+        place = own[rows.start : rows.stop, None]
+        counted = counted + (weights.sum(-1) > 0.5).sum((0, 2))
+        parts = [weights * (columns - place).abs(), weights[..., :1]]
+        parts += [_at(weights, place), _at(weights, place - 1)]
+        if tokens is not None:
+            same = tokens.queries[:, rows.start : rows.stop, None] == tokens.keys[:, None]
+            if kind != "cross":
+                same = same & (columns != place)
+            after = F.pad(same[..., :-1], (1, 0))
+            parts += [weights * each[:, None] for each in (same, after)]
+        for name, part in zip(list(sums)[1:], parts, strict=True):
+            sums[name] = sums[name] + part.sum((0, 2, 3))
+    return {name: total / counted.clamp(min=1) for name, total in sums.items()}
+
+
+def _at(weights: Tensor, place: Tensor) -> Tensor:
+    """The weight of one key for each query; 0 for positions outside."""
+    inside = (place >= 0) & (place < weights.shape[-1])
+    index = place.clamp(0, weights.shape[-1] - 1).expand(*weights.shape[:-1], 1)
+    return weights.gather(-1, index) * inside
