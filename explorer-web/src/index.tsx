@@ -59,7 +59,7 @@ function Explorer() {
     if (app.live && app.text.value) app.translate(app.text.value, app.prefix.value, true);
   }, []);
   useSignalEffect(() => {
-    document.title = app.header ? `${app.header.title} · Regard` : "Regard";
+    if (app.address.lasting) document.title = app.header ? `${app.header.title} · Regard` : "Regard";
   });
   if (!view) return <p class="hint">There is nothing to show.</p>;
   const step = (event: KeyboardEvent, place: number) => {
@@ -119,7 +119,8 @@ function boot(): void {
   const data = document.getElementById("regard-bundle");
   const bundle = data ? Uint8Array.from(atob(data.textContent!.trim()), (c) => c.charCodeAt(0)) : null;
   const models = el.dataset.models ? (JSON.parse(el.dataset.models) as string[]) : null;
-  const values: Record<string, unknown> = { bundle, models, scene: el.dataset.scene, lasting: true };
+  const lasting = location.protocol !== "about:"; // a frame in a notebook has no address of its own
+  const values: Record<string, unknown> = { bundle, models, scene: el.dataset.scene, lasting };
   render({ model: { get: (name) => values[name] ?? null }, el });
   el.dataset.ready = "yes";
 }

@@ -13,7 +13,7 @@ export class Address {
   private given: URLSearchParams;
 
   /** `lasting`: read and write the page's address; a notebook's widget does not own it. */
-  constructor(private readonly lasting: boolean) {
+  constructor(readonly lasting: boolean) {
     this.given = new URLSearchParams(lasting ? location.hash.slice(1) : "");
   }
 

@@ -121,7 +121,7 @@ def preload() -> None:
         "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg",
         "regard.translation.evaluation.scores", "regard.translation.training.preparation",
         "regard.translation.translator", "regard.viewing.curves", "regard.viewing.pictures",
-        "regard.viewing.page", "regard.viewing.terminal", "rich.console", "sacrebleu",
+        "regard.explorer.page", "regard.viewing.terminal", "rich.console", "sacrebleu",
         "numba", "torch._dynamo",  # which training imports
     ):  # fmt: skip
         importlib.import_module(name)

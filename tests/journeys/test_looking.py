@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import resource
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.explorer.bundles import Bundle
 from tests.journeys.commands import check_refused, run
 
 TEXT = "El gato ve el mar hoy."
@@ -72,13 +73,27 @@ def test_one_head_is_one_picture(trained, tmp_path):
     assert out.stat().st_size > 0
 
 
-def test_a_page_holds_the_chosen_layers_and_heads(trained, tmp_path):
+def test_a_page_holds_the_translation_and_the_chosen_layers_and_heads(trained, tmp_path):
     out = tmp_path / "page.html"
-    run("look", TEXT, "--model", trained, "--out", out)
-    page = out.read_text(encoding="utf-8")
-    data = json.loads(re.search(r"<script[^>]*json[^>]*>(.*?)</script>", page, re.DOTALL)[1])
-    assert [len(layer["heads"]) for layer in data["layers"]] == [2]
-    assert data["layers"][0]["keys"] == ["El", "gato", "ve", "el", "mar", "hoy.", "</s>"]
+    assert run("look", TEXT, "--model", trained, "--out", out).code == 0
+    page = Bundle.of_page(out)
+    assert page.names == ["encoder.0.self", "decoder.0.self", "decoder.0.cross"]
+    assert page.header["translation"]["text"] == TEXT
+    source, target, _ = page.header["sequences"]
+    assert [word for *_, word in source["words"]] == "El gato ve el mar hoy. </s>".split()
+    assert page.weights("decoder.0.cross").shape == (
+        2,
+        len(target["tokens"]),
+        len(source["tokens"]),
+    )
+    causal = page.weights("decoder.0.self")
+    assert np.isnan(causal[:, 0, 1:]).all()
+    one = ["--attention", "cross", "--head", "1", "--pieces"]
+    assert run("look", TEXT, "--model", trained, "--out", out, *one).code == 0
+    page = Bundle.of_page(out)
+    assert page.names == ["decoder.0.cross"]
+    assert page.attention("decoder.0.cross")["heads"] == [1]
+    assert page.header["sequences"][0]["words"] == []
 
 
 @pytest.mark.parametrize(

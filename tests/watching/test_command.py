@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.explorer.bundles import Bundle
 
 from regard.cli.main import main
 from regard.viewing import figures
@@ -143,9 +144,10 @@ def test_a_sentence_and_a_model_are_not_looked_at_together(module, capsys):
 def test_a_page_has_the_words_that_the_function_gives(module, tmp_path, capsys):
     assert main(["look", "--watch", f"{module}:worded", "--out", "heads.html"]) == 0
     assert "wrote heads.html" in capsys.readouterr().out
-    page = (tmp_path / "heads.html").read_text()
-    assert "layer.1.self" in page
-    assert '"keys":["a","b","c","d","e"]' in page
+    page = Bundle.of_page(tmp_path / "heads.html")
+    assert page.header["title"] == f"{module}:worded"
+    assert page.names == ["layer.0.self", "layer.1.self"]
+    assert page.labels("layer.1.self") == (list("abcde"), list("abcde"))
 
 
 def test_a_picture_is_no_place_for_all_attentions(module, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.explorer.bundles import Bundle
 from tests.watching.cases import CLOSE, Fused
 
 import regard
@@ -209,8 +210,10 @@ def test_chosen_rows_of_generated_tokens_stand_where_they_stood(queries, keys, t
     away = (torch.arange(PROMPT + TOKENS) - torch.tensor(places)[:, None]).abs()
     distance = (look.weights()[:, 0] * away).sum(-1).mean()
     assert seen.table().heads[0].distance == pytest.approx(float(distance), abs=1e-5)
-    page = seen.page(tmp_path / "x.html").read_text()
-    assert '"queries":["5","7","10"]' in page
+    page = Bundle.of_page(seen.page(tmp_path / "x.html"))
+    assert page.labels("self")[0] == ["5", "7", "10"]
+    measures = page.attention("self")["measures"]
+    assert measures["diagonal"][0] == pytest.approx(float(own[0, 0].mean()), abs=1e-5)
     figure = look.plot(entry=0)
     axis = figure.axes[0].yaxis
     assert [axis.get_major_formatter()(tick) for tick in range(3)] == ["5", "7", "10"]

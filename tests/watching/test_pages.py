@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
+import warnings
 
+import numpy as np
 import pytest
 import torch
+from tests.explorer.bundles import Bundle
 from tests.watching.cases import Fused
 from torch import nn
 
 import regard
-from regard.watching import pages
 
 EVIL = "</script><script>alert(1)</script>"
-
-
-def data(path):
-    """What the page holds as JSON."""
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text())
-    assert found is not None
-    return json.loads(found[1])
 
 
 def seen_of(batch=1, heads=2, queries=3, keys=None, **how):
@@ -63,28 +56,33 @@ def two():
 def test_the_heads_of_an_entry_stand_over_the_tokens(tmp_path):
     seen = seen_of(batch=2)
     path = seen.page(tmp_path / "x.html", tokens=["a", EVIL, "c" * 99], entry=1, title=EVIL)
-    (layer,) = data(path)["layers"]
-    assert layer["name"] == "self"
-    assert layer["keys"] == layer["queries"] == ["a", EVIL, "c" * 59 + "…"]
-    torch.testing.assert_close(
-        torch.tensor(layer["heads"]), seen["self"].weights()[1], atol=1e-5, rtol=0
-    )
+    page = Bundle.of_page(path)
+    assert page.names == ["self"]
+    assert page.labels("self") == (["a", EVIL, "c" * 59 + "…"],) * 2
+    np.testing.assert_allclose(page.weights("self"), seen["self"].weights()[1], atol=5e-4)
     assert path.read_text().count("<script") == 2
     assert "<script>alert" not in path.read_text()
 
 
 def test_an_encoder_and_a_decoder_have_tokens_of_their_own(two, tmp_path):
     words = {"encoder": ["x", "y", "z"], "decoder": ["p", "q"]}
-    layers = data(two.page(tmp_path / "x.html", tokens=words))["layers"]
-    assert [(layer["name"], layer["queries"], layer["keys"]) for layer in layers] == [
-        ("encoder.0.self", ["x", "y", "z"], ["x", "y", "z"]),
-        ("decoder.0.self", ["p", "q"], ["p", "q"]),
-        ("decoder.0.cross", ["p", "q"], ["x", "y", "z"]),
-    ]
+    page = Bundle.of_page(two.page(tmp_path / "x.html", tokens=words))
+    assert {name: page.labels(name) for name in page.names} == {
+        "encoder.0.self": (["x", "y", "z"], ["x", "y", "z"]),
+        "decoder.0.self": (["p", "q"], ["p", "q"]),
+        "decoder.0.cross": (["p", "q"], ["x", "y", "z"]),
+    }
     with pytest.raises(regard.WatchError, match=r'tokens=\{"encoder"'):
         two.page(tmp_path / "y.html", tokens=["x", "y", "z"])
     with pytest.raises(regard.WatchError, match="expected"):
         two.page(tmp_path / "y.html", tokens={"source": ["x", "y", "z"]})
+
+
+def test_stacks_that_read_other_tokens_share_no_sequence(two, tmp_path):
+    """Positions of an encoder and of a decoder look alike; rollout must not multiply their layers."""
+    page = Bundle.of_page(two.page(tmp_path / "x.html"))
+    encoder, own, cross = (page.attention(name) for name in page.names)
+    assert encoder["rows"] == encoder["columns"] != own["rows"] == own["columns"] == cross["rows"]
 
 
 def test_a_tokenizer_names_the_ids_of_the_embedding_and_no_positions(two, tmp_path):
@@ -93,20 +91,18 @@ def test_a_tokenizer_names_the_ids_of_the_embedding_and_no_positions(two, tmp_pa
             return [f"w{each}" for each in ids]
 
     for tokenizer in (Tokenizer(), Tokenizer().convert_ids_to_tokens):
-        layers = data(two.page(tmp_path / "x.html", tokenizer=tokenizer))["layers"]
-        assert layers[2]["queries"] == ["w4", "w5"]
-        assert layers[2]["keys"] == ["w1", "w2", "w3"]
+        page = Bundle.of_page(two.page(tmp_path / "x.html", tokenizer=tokenizer))
+        assert page.labels("decoder.0.cross") == (["w4", "w5"], ["w1", "w2", "w3"])
     with pytest.raises(TypeError, match="convert_ids_to_tokens"):
         two.page(tmp_path / "y.html", tokenizer=3)
 
 
 def test_positions_stand_where_no_tokens_are_known_and_queries_where_they_stood(tmp_path):
     seen = seen_of(queries=5, rows=slice(2, 4))
-    (layer,) = data(seen.page(tmp_path / "x.html"))["layers"]
-    assert layer["queries"] == ["2", "3"]
-    assert layer["keys"] == ["0", "1", "2", "3", "4"]
-    (layer,) = data(seen.page(tmp_path / "x.html", tokens="abcde"))["layers"]
-    assert layer["queries"] == ["c", "d"]
+    page = Bundle.of_page(seen.page(tmp_path / "x.html"))
+    assert page.labels("self") == (["2", "3"], ["0", "1", "2", "3", "4"])
+    page = Bundle.of_page(seen.page(tmp_path / "x.html", tokens="abcde"))
+    assert page.labels("self")[0] == ["c", "d"]
 
 
 def test_tokens_that_fit_nothing_and_an_entry_that_is_not_there_are_refused(tmp_path):
@@ -125,45 +121,39 @@ def test_tokens_that_fit_nothing_and_an_entry_that_is_not_there_are_refused(tmp_
 
 
 def test_heads_have_the_numbers_that_they_have_in_the_model(tmp_path):
-    seen = seen_of(heads=4)
-    assert data(seen.page(tmp_path / "x.html"))["layers"][0]["numbers"] == [0, 1, 2, 3]
+    page = Bundle.of_page(seen_of(heads=4).page(tmp_path / "x.html"))
+    assert page.attention("self")["heads"] == [0, 1, 2, 3]
     query, model = torch.randn(1, 4, 3, 4), Fused()
     with regard.watch(model, heads=[2, 0]) as seen:
         model(query, query)
-    assert data(seen.page(tmp_path / "x.html"))["layers"][0]["numbers"] == [2, 0]
+    page = Bundle.of_page(seen.page(tmp_path / "x.html"))
+    assert page.attention("self")["heads"] == [2, 0]
 
 
-def test_a_page_is_never_too_large(tmp_path, monkeypatch):
-    seen = seen_of(heads=4, queries=20)
-    monkeypatch.setattr(pages, "LARGEST", 8000)
-    with pytest.warns(RuntimeWarning, match="the mean of the heads") as told:
-        path = seen.page(tmp_path / "x.html")
-    assert told[0].filename == __file__
-    (layer,) = data(path)["layers"]
-    assert layer["name"] == "self, mean of 4 heads"
-    torch.testing.assert_close(
-        torch.tensor(layer["heads"]), seen["self"].weights()[0].mean(0)[None], atol=1e-5, rtol=0
-    )
-    monkeypatch.setattr(pages, "LARGEST", 3000)
-    with pytest.raises(regard.WatchError, match="names="):
-        seen.page(tmp_path / "y.html")
-    assert not (tmp_path / "y.html").exists()
+def test_a_page_has_the_measures_of_the_table(two, tmp_path):
+    page = Bundle.of_page(two.page(tmp_path / "x.html"))
+    for head in two.table():
+        measures = page.attention(head.name)["measures"]
+        for name in ("entropy", "distance", "sink", "diagonal", "previous", "copy", "induction"):
+            assert measures[name][head.head] == pytest.approx(getattr(head, name)), name
+    page = Bundle.of_page(seen_of().page(tmp_path / "x.html"))
+    assert not {"copy", "induction"} & set(page.attention("self")["measures"])
 
 
-def test_the_bound_holds_for_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("regard.watching.table.BLOCK", 1000)  # the weights come in several blocks
-    seen = seen_of(heads=8, queries=120)
-    path = seen.page(tmp_path / "x.html", tokens=["\U0001f600" * 60] * 120)
-    assert path.stat().st_size < pages.NUMBER * 8 * 120**2 + 12 * 60 * 240 + 50_000
-    assert len(data(path)["layers"][0]["heads"]) == 8
+def test_many_weights_become_pictures_and_the_largest_of_each_row(tmp_path):
+    seen = seen_of(heads=64, queries=500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        path = seen.page(tmp_path / "x.html", tokens=["\U0001f600" * 60] * 500)
+    assert path.stat().st_size < 10e6
+    one = Bundle.of_page(path).attention("self")
+    assert "weights" not in one
+    assert (one["map"]["height"], one["top"]["count"], len(one["heads"])) == (128, 8, 64)
 
 
-@pytest.mark.parametrize("mean", [False, True])
-def test_masked_cells_are_null(tmp_path, monkeypatch, mean):
+def test_masked_cells_are_not_numbers(tmp_path):
     query, model = torch.zeros(1, 2, 2, 4), Fused()
     with regard.watch(model) as seen:
         model(query, query, is_causal=True)
-    if mean:
-        monkeypatch.setattr(pages, "_is_reduced", lambda *_: True)
-    (layer,) = data(seen.page(tmp_path / "x.html"))["layers"]
-    assert layer["heads"] == [[[1.0, None], [0.5, 0.5]]] * (1 if mean else 2)
+    page = Bundle.of_page(seen.page(tmp_path / "x.html"))
+    np.testing.assert_array_equal(page.weights("self"), [[[1.0, np.nan], [0.5, 0.5]]] * 2)

@@ -15,8 +15,11 @@ export interface View {
   Show: FunctionComponent;
 }
 
+/** Whether there is a translation, and an attention between it and its source. */
+const translated = ({ header }: App) => Boolean(header?.translation && header.attentions.some((one) => one.kind === "cross"));
+
 export const VIEWS: View[] = [
-  { name: "translate", title: "Translate", when: (app) => app.live || Boolean(app.header?.translation), Show: Translate },
+  { name: "translate", title: "Translate", when: (app) => app.live || translated(app), Show: Translate },
   { name: "heads", title: "Heads", when: (app) => Boolean(app.header?.attentions.length), Show: Heads },
   { name: "map", title: "Map", when: (app) => Boolean(app.header?.attentions.length), Show: Map },
   { name: "numbers", title: "Numbers", when: (app) => app.live && Boolean(app.header?.translation), Show: Numbers },

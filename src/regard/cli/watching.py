@@ -41,7 +41,9 @@ def show(asked: str, layer: int | None, head: int | None, out: Path | None, them
     for path, why in seen.unseen.items():
         report.say(f"not seen: {path or 'the model'}: {why}", file=sys.stderr)
     if out is not None and _is_page(out):
-        _write(seen, out, words, asked)
+        with _running(asked):
+            seen.page(out, title=asked, **words)
+        report.say(f"wrote {out}")
     elif out is not None:
         _save(seen, out, theme)
 
@@ -136,16 +138,6 @@ def _check(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise RegardError(f"{out}: is a file, expected the name of a folder for the pictures")
     check_parent(out / "picture" if out.exists() else out)
-
-
-def _write(seen: Seen, out: Path, words: dict[str, Any], title: str) -> None:
-    """A page with all heads, or with their means, which is reported."""
-    with warnings.catch_warnings(record=True) as told, _running(title):
-        warnings.simplefilter("always", RuntimeWarning)
-        seen.page(out, title=title, **words)
-    for each in told:
-        report.say(str(each.message), file=sys.stderr)
-    report.say(f"wrote {out}")
 
 
 def _save(seen: Seen, out: Path, theme: str) -> None:

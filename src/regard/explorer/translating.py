@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.looks import StoredLook
-from regard.explorer.contract import Attention, Scene, Sequence
+from regard.explorer import scenes
+from regard.explorer.contract import Attention, Scene
 from regard.explorer.numbers import Arithmetic, traced
 from regard.translation.decoding.prefix import goes_on
 from regard.translation.decoding.tree import Tree
@@ -54,22 +55,13 @@ def explore(
         (translation,) = translator.translate(
             [text], search=search, prefix=prefix or None, tree=tree
         )
-    sequences = [
-        Sequence.of_pieces("source", translation.source_pieces),
-        Sequence.of_pieces("target", translation.target_pieces),
-        Sequence.of_pieces("target, read", ["<s>", *translation.target_pieces[:-1]]),
-    ]
     attentions: list[Attention] = []
     more: dict[str, Any] = {}
     if translation.source_ids:
         logits, attentions = _forced(translator, translation, edits)
         more = {"alternatives": _alternatives(translator, translation, logits)}
-    title = f"{translation.source} → {translation.text}"
-    shown = _translation(translation)
-    if tree is not None:
-        shown["beam"] = _beam(translator, tree)
-    scene = Scene(title, sequences, attentions, model, shown, more)
-    return scene, translation
+    beam = None if tree is None else _beam(translator, tree)
+    return scenes.of_translation(translation, attentions, model, more, beam=beam), translation
 
 
 def changed(
@@ -157,40 +149,7 @@ def _attention(seen: Seen, changed: Change | None, name: str) -> Attention:
         look = StoredLook(changed.weights(name))
     elif len(steps) > 1:  # a recurrent decoder reads once for each word
         look = StoredLook(torch.cat([seen[name, step.number].weights() for step in steps], -2))
-    while len(look.shape) > 3:
-        look = look[0]
-    kind = seen.kind(name)
-    if kind == "cross":
-        return Attention(name, "cross", look, 1, 0)
-    side = 2 if "decoder" in name else 0
-    return Attention(name, "causal" if kind == "causal" else "self", look, side, side)
-
-
-def _translation(one: Translation) -> dict[str, Any]:
-    notes = {
-        "the translation repeats itself": one.repeats,
-        "the translation reached the greatest length allowed and stopped there": one.unfinished,
-        f"the sentence was too long: {one.cut} pieces were left out": one.cut > 0,
-        f"not in the vocabulary: {' '.join(one.unknown)}": bool(one.unknown),
-    }
-    return {
-        "text": one.source,
-        "translation": one.text,
-        "score": one.score,
-        "log_probability": one.log_probability,
-        "probabilities": one.probabilities,
-        "candidates": _candidates(one),
-        "notes": [note for note, so in notes.items() if so],
-    }
-
-
-def _candidates(one: Translation) -> list[dict[str, Any]]:
-    """The n-best translations; of those with the same words, the best."""
-    best: dict[str, dict[str, Any]] = {}
-    for each in one.alternatives:
-        own = {"text": each.text, "score": each.score, "log_probability": each.log_probability}
-        best.setdefault(each.text, own)
-    return list(best.values())
+    return scenes.of_sentence(name, look, causal=seen.kind(name) == "causal")
 
 
 def _beam(translator: Translator, tree: Tree) -> list[dict[str, Any]]:

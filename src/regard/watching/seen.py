@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +18,13 @@ from regard.attention.looks import Look
 from regard.attention.looks.caption import Caption
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
-from regard.watching.pages import Tokens, write
 from regard.watching.records import AttentionRecord, storages
+from regard.watching.shown import Tokens, shown
 from regard.watching.table import HeadTable, Subject, html, table
 from regard.watching.tokens import EmbeddingCall
 
+# Of the explorer, which is a higher package and needed when it is called alone.
+SCENES, PAGE, NOTEBOOK = (f"regard.explorer.{name}" for name in ("scenes", "page", "notebook"))
 CLOSE, CLOSE_IN_HALF = 1e-4, 3e-2
 NOTHING = "the watch has seen no attention"
 NOT_RUN = (
@@ -141,23 +144,18 @@ class Seen(Mapping[str, Look]):
         """
         return table(map(self._subject, self), self.tokens, tokens)
 
-    def page(
+    def scene(
         self,
-        path: str | os.PathLike[str],
         *,
         tokens: Tokens | None = None,
         tokenizer: Any = None,
         names: Iterable[str] | None = None,
         entry: int = 0,
         title: str | None = None,
-    ) -> Path:
-        """Write an interactive page, one HTML file that needs no network.
-
-        It shows the last look of each attention. If all heads would take more than 10 MB, it shows
-        their mean and raises a `RuntimeWarning`.
+    ) -> Any:
+        """The scene that an explorer shows: the last look of each attention, with labels.
 
         Args:
-            path: a file that ends in .html; an existing file is replaced.
             tokens: a string for each position, special tokens included; for an encoder and a
                 decoder {"encoder": [...], "decoder": [...]}. Positions are numbered by default.
             tokenizer: a tokenizer of Hugging Face, or a function from a list of ids to a list of
@@ -167,20 +165,47 @@ class Seen(Mapping[str, Look]):
             title: the heading of the page; the name of the model's class by default.
 
         Returns:
+            A `regard.explorer.Scene`.
+
+        Raises:
+            WatchError: no attention was seen, or the tokens fit no attention.
+        """
+        subjects = [self._subject(name) for name in (self if names is None else names)]
+        given = shown(subjects, self.tokens, tokens=tokens, tokenizer=tokenizer, entry=entry)
+        return import_module(SCENES).of_watch(given, title or self.model or "Attention", self.model)
+
+    def page(self, path: str | os.PathLike[str], **how: Any) -> Path:
+        """Write the explorer's page, one HTML file that needs no network.
+
+        Where all weights are too many for a file, it has a picture of each head and the largest
+        weights of each row.
+
+        Args:
+            path: a file that ends in .html; an existing file is replaced.
+            how: the arguments of `scene`.
+
+        Returns:
             The path.
 
         Raises:
-            WatchError: no attention was seen, the page is too large, or the tokens fit no attention.
+            WatchError: no attention was seen, or the tokens fit no attention.
         """
-        return write(
-            Path(path),
-            [self._subject(name) for name in (self if names is None else names)],
-            self.tokens,
-            tokens=tokens,
-            tokenizer=tokenizer,
-            entry=entry,
-            title=title or self.model or "Attention",
-        )
+        written: Path = import_module(PAGE).write(Path(path), self.scene(**how))
+        return written
+
+    def explore(self, **how: Any) -> Any:
+        """The explorer of these attentions, which a notebook displays.
+
+        Args:
+            how: the arguments of `scene`.
+
+        Returns:
+            A widget where `regard[notebook]` is installed, else the page in a frame.
+
+        Raises:
+            WatchError: no attention was seen, or the tokens fit no attention.
+        """
+        return import_module(NOTEBOOK).display(self.scene(**how))
 
     @property
     def nbytes(self) -> int:

@@ -14,10 +14,12 @@ from regard.cli.output import drawing, report, streams
 from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
+    from regard.translation.translator import Translation
     from regard.viewing.alignment import Alignment
 
 
 Theme = Literal["light", "dark"]
+Attention = Literal["cross", "encoder", "decoder"]
 
 
 def look(
@@ -25,7 +27,7 @@ def look(
     text: Annotated[str | None, typer.Argument(metavar="TEXT")] = None,
     target: str | None = None,
     model: ModelOptions,
-    attention: Literal["cross", "encoder", "decoder"] = "cross",
+    attention: Attention | None = None,
     layer: int | None = None,
     head: int | None = None,
     pieces: bool = False,
@@ -35,13 +37,14 @@ def look(
 ) -> None:
     """Draw what each word looked at: queries down, keys across.
 
-    Into a file go all layers and heads, or those of --layer and --head; a page shows one at a time. Without --out the
-    terminal shows one layer (the last one, unless told), the mean of its heads or one of them.
+    Into a file go all layers and heads, or those of --layer and --head; a page is the explorer of this translation.
+    Without --out the terminal shows one layer (the last one, unless told), the mean of its heads or one of them.
 
     Args:
         text: One sentence.
         target: A translation to look along, instead of the model's own.
         attention: The decoder's of the source, or that of the encoder or decoder itself.
+            [default: cross; in a page all]
         layer: One layer, from 0.
         head: One head, from 0.
         pieces: Show subword pieces instead of whole words.
@@ -65,7 +68,7 @@ def look(
             "--target": target is not None,
             "--model": model.model != DEFAULT_MODEL,
             "--to": model.to is not None,
-            "--attention": attention != "cross",
+            "--attention": attention is not None,
             "--pieces": pieces,
             "--device": model.device != "cpu",
         }
@@ -89,7 +92,14 @@ def look(
     if not translation.source_pieces:
         raise DataError("TEXT is empty: there is nothing to look at")
     name = Path(model.model).name or model.model
-    found = drawing.layers(translation, attention, whole_words=not pieces, model=name)
+    if out is not None and out.suffix.lower() == ".html":
+        kinds = [attention] if attention else _kinds(translation)
+        _write(translation, kinds, layer, head, pieces, name, out)
+        print(translation.text)
+        report.say(f"wrote {out}")
+        return
+    kind = attention or "cross"
+    found = drawing.layers(translation, kind, whole_words=not pieces, model=name)
     if out is None and layer is None:
         layer = max(found)
     chosen = drawing.choose(found, layer, head)
@@ -99,7 +109,7 @@ def look(
         drawing.print_alignment(drawing.mean_of_heads(heads), theme)
     else:
         both = f"{isolated(sentence)} → {isolated(translation.text)}"
-        subtitle = f"{name}: {drawing.WHO[attention]}"
+        subtitle = f"{name}: {drawing.WHO[kind]}"
         _save(chosen, out, theme or "light", both, subtitle)
         report.say(f"wrote {out}")
 
@@ -113,17 +123,48 @@ def _check_name(out: Path) -> None:
         raise ConfigurationError(f"--out {out}: its name must end in {known}")
 
 
+def _kinds(translation: Translation) -> list[Attention]:
+    """The kinds of attention that a model has."""
+    kinds: dict[str, Attention] = {"encoder.": "encoder", "decoder.": "decoder"}
+    found: list[Attention] = ["cross"]
+    for start, kind in kinds.items():
+        if any(n.startswith(start) and n.endswith("self") for n in translation.looks):
+            found.append(kind)
+    return found
+
+
+def _write(
+    translation: Translation,
+    kinds: list[Attention],
+    layer: int | None,
+    head: int | None,
+    pieces: bool,
+    model: str,
+    out: Path,
+) -> None:
+    """The explorer's page of a translation, with the layers and heads that were asked for."""
+    from regard.explorer import scenes
+    from regard.explorer.page import write
+
+    asked: set[str] = set()
+    for kind in kinds:
+        names = drawing.names_of(translation, kind)
+        heads = {at: range(translation.looks[name].shape[-3]) for at, name in names.items()}
+        asked |= {names[at] for at in drawing.choose(heads, layer, head)}
+    attentions = [
+        scenes.of_sentence(name, look, head, causal=name.startswith("decoder"))
+        for name, look in translation.looks.items()
+        if name in asked
+    ]
+    write(out, scenes.of_translation(translation, attentions, model, pieces=pieces))
+
+
 def _save(
     layers: dict[int, dict[int, Alignment]], out: Path, theme: Theme, title: str, subtitle: str
 ) -> None:
-    from regard.viewing import page
-
-    panels = [(layer, head, one) for layer, heads in layers.items() for head, one in heads.items()]
-    if out.suffix.lower() == ".html":
-        page.write(out, dict(layers.items()), title=f"{title} ({subtitle})")
-        return
     from regard.viewing import pictures
 
+    panels = [(layer, head, one) for layer, heads in layers.items() for head, one in heads.items()]
     if len(panels) == 1:
         drawing.save(pictures.heat_map(panels[0][2], theme), out)
     else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from regard.cli.output import report
 from regard.errors import ConfigurationError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.translation.translator import Translation
     from regard.viewing.alignment import Alignment
 
+Drawn = TypeVar("Drawn")
 _LOOK = re.compile(r"(encoder|decoder)\.(\d+)\.(self|cross)")
 WHO = {
     "cross": "what the decoder reads of the source",
@@ -39,6 +40,21 @@ def layers(
     """
     from regard.viewing.alignment import by_head
 
+    names = names_of(translation, attention)
+    title = (f"{model}: " if model else "") + WHO[attention]
+    found = {}
+    for layer, name in names.items():
+        labels = translation.labels(name)
+        heads = by_head(translation.looks[name], *labels, title=f"{title}, layer {layer}")
+        found[layer] = [head.words() for head in heads] if whole_words else heads
+    return found
+
+
+def names_of(translation: Translation, attention: str) -> dict[int, str]:
+    """The looks of one kind of attention by layer.
+
+    Raises `ConfigurationError` when the model has none of that kind.
+    """
     names: dict[str, dict[int, str]] = {}
     for name in translation.looks:
         if matched := _LOOK.fullmatch(name):
@@ -47,18 +63,12 @@ def layers(
     if attention not in names:
         has = " and ".join(kind for kind in WHO if kind in names) or "no attention at all"
         raise ConfigurationError(f"--attention {attention}: this model has none; it has {has}")
-    title = (f"{model}: " if model else "") + WHO[attention]
-    found = {}
-    for layer, name in sorted(names[attention].items()):
-        labels = translation.labels(name)
-        heads = by_head(translation.looks[name], *labels, title=f"{title}, layer {layer}")
-        found[layer] = [head.words() for head in heads] if whole_words else heads
-    return found
+    return dict(sorted(names[attention].items()))
 
 
 def choose(
-    found: dict[int, list[Alignment]], layer: int | None, head: int | None
-) -> dict[int, dict[int, Alignment]]:
+    found: Mapping[int, Sequence[Drawn]], layer: int | None, head: int | None
+) -> dict[int, dict[int, Drawn]]:
     """The layers and heads that were asked for, by number; all of them where nothing was."""
     if layer is not None and layer not in found:
         raise ConfigurationError(f"--layer {layer}: the model has layers 0 to {max(found)}")

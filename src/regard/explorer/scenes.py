@@ -1,0 +1,166 @@
+"""Scenes: of what a watch saw, of a look, of a translation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Items
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from regard.attention.looks import Look
+from regard.attention.shapes import ShapeError
+from regard.explorer.contract import Attention, Kind, Scene, Sequence
+from regard.watching.shown import Shown
+from regard.watching.table import places
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.translation.results import Translation
+
+NOTHING: Mapping[str, Any] = {}
+KINDS: Mapping[str, Kind] = {"self": "self", "causal": "causal", "cross": "cross"}
+
+
+def of_watch(shown: Iterable[Shown], title: str, model: str = "") -> Scene:
+    """The scene of some attentions of a watch. Those with the same tokens share a sequence.
+
+    Args:
+        shown: as from `regard.watching.shown`.
+        title: of the page.
+        model: the name of the model.
+    """
+    sequences: dict[tuple[object, ...], int] = {}
+    kept: list[Sequence] = []
+
+    def index(name: str, tokens: list[str], ids: Tensor | None) -> int:
+        known = None if ids is None else ids.flatten().tolist()
+        at = (name, *tokens), None if known is None else tuple(known)
+        if at not in sequences:
+            sequences[at] = len(kept)
+            kept.append(Sequence(name, tokens, ids=known))
+        return sequences[at]
+
+    attentions = []
+    for subject, look, queries, keys, ids in shown:
+        late = "decoder" in subject.path
+        target = "target" if late else "tokens"
+        source = "source" if subject.kind == "cross" else target
+        rows = index(target, queries, None if ids is None else ids.queries)
+        columns = index(source, keys, None if ids is None else ids.keys)
+        own = places(subject)
+        kind = KINDS[subject.kind]
+        attentions.append(Attention(subject.name, kind, look, rows, columns, subject.numbers, own))
+    return Scene(title, kept, attentions, model)
+
+
+def of_look(
+    look: Look,
+    queries: Items[str] | None = None,
+    keys: Items[str] | None = None,
+    entry: int | tuple[int, ...] = (),
+) -> Scene:
+    """The scene of one look.
+
+    Args:
+        look: (*batch, queries, keys); the batch axes that `entry` leaves are heads.
+        queries: a word for each query; None for their positions.
+        keys: a word for each key; None for their positions.
+        entry: indices of the leading batch axes.
+
+    Raises:
+        ShapeError: there is not a word for each query or key, or no weight to show.
+    """
+    if entry != ():
+        look = look[entry]
+    if 0 in look.shape:
+        raise ShapeError(f"the look has shape {list(look.shape)}: there is no weight to show")
+    caption, sides = look.caption, []
+    given = caption.places
+    for name, words, count in zip(("query", "key"), (queries, keys), look.shape[-2:], strict=True):
+        if words is None:
+            own = range(count) if given is None or name == "key" else given.tolist()
+            words = list(map(str, own))
+        if len(words) != count:
+            raise ShapeError(f"{len(words)} words for {count}: pass one for each {name}")
+        sides.append(Sequence(name, list(words)))
+    left = [axis for axis in caption.axes or () if not isinstance(axis, int)]
+    numbers = list(left[0]) if len(left) == 1 and len(look.shape) == 3 else None
+    kind: Kind = "cross" if look.shape[-2] != look.shape[-1] else "self"
+    title = caption.title or "Attention"
+    one = Attention(title, kind, look, 0, 1, numbers, None if given is None else given)
+    return Scene(title, sides, [one])
+
+
+def of_translation(
+    one: Translation,
+    attentions: Items[Attention],
+    model: str = "",
+    more: Mapping[str, Any] = NOTHING,
+    pieces: bool = False,
+    beam: Items[Mapping[str, Any]] | None = None,
+) -> Scene:
+    """The scene of a translation.
+
+    Args:
+        one: the translation.
+        attentions: as from `of_sentence`.
+        model: the name of the model.
+        more: further entries of the header.
+        pieces: whether to show subword pieces only, and no words.
+        beam: the nodes of the search, where they are known.
+    """
+    read = ["<s>", *one.target_pieces[:-1]]
+    sides = {"source": one.source_pieces, "target": one.target_pieces, "target, read": read}
+    sequences = [Sequence.of_pieces(name, tokens) for name, tokens in sides.items()]
+    if pieces:
+        sequences = [replace(each, words=[]) for each in sequences]
+    said = _said(one) if beam is None else {**_said(one), "beam": beam}
+    return Scene(f"{one.source} → {one.text}", sequences, attentions, model, said, more)
+
+
+def of_sentence(name: str, look: Look, head: int | None = None, causal: bool = False) -> Attention:
+    """An attention in the scene of a translation.
+
+    Args:
+        name: such as "decoder.1.cross".
+        look: (*1, [heads,] queries, keys), of one sentence.
+        head: the number of the head to show; None for all.
+        causal: whether no query reads a later key.
+    """
+    while len(look.shape) > 3:
+        look = look[0]
+    heads = None if head is None else [head]
+    if head is not None:
+        look = look[head : head + 1]
+    if name.endswith("cross"):
+        return Attention(name, "cross", look, 1, 0, heads)
+    side = 2 if "decoder" in name else 0
+    return Attention(name, "causal" if causal else "self", look, side, side, heads)
+
+
+def _said(one: Translation) -> dict[str, Any]:
+    notes = {
+        "the translation repeats itself": one.repeats,
+        "the translation reached the greatest length allowed and stopped there": one.unfinished,
+        f"the sentence was too long: {one.cut} pieces were left out": one.cut > 0,
+        f"not in the vocabulary: {' '.join(one.unknown)}": bool(one.unknown),
+    }
+    return {
+        "text": one.source,
+        "translation": one.text,
+        "score": one.score,
+        "log_probability": one.log_probability,
+        "probabilities": one.probabilities,
+        "candidates": _candidates(one),
+        "notes": [note for note, so in notes.items() if so],
+    }
+
+
+def _candidates(one: Translation) -> list[dict[str, Any]]:
+    """The n-best translations; of those with the same words, the best."""
+    best: dict[str, dict[str, Any]] = {}
+    for each in one.alternatives:
+        own = {"text": each.text, "score": each.score, "log_probability": each.log_probability}
+        best.setdefault(each.text, own)
+    return list(best.values())
