@@ -42,11 +42,9 @@ def cell(positions: int, words: int, width: int, vocabulary: int, rounds: int) -
 
     from regard.translation.models.transformer import Transformer, TransformerSettings
     from regard.translation.text.batches import Batch
-    from regard.translation.training import memory
     from regard.translation.training.loss import Objective
 
     torch.set_num_threads(1)
-    memory.keep_freed()
     torch.manual_seed(0)
     settings = TransformerSettings(width=width, feed_forward=4 * width)
     model = Transformer(settings, vocabulary, vocabulary).train()

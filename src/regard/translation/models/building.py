@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +13,11 @@ from regard.translation.models.recurrent.model import RecurrentModel
 from regard.translation.models.transformer import Transformer
 from regard.translation.settings import Configuration, RecurrentSettings
 from regard.translation.text.tokenizer import PAD
+
+_INITIALISERS = (
+    *(torch.Tensor.normal_, torch.Tensor.uniform_),
+    *(nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_),
+)
 
 
 def build(
@@ -30,26 +34,10 @@ class SkipInitialisation(TorchFunctionMode):
     """While it is entered, new modules do not initialise their weights: for models whose weights are loaded next.
 
     Initialising takes time, and changes the state of torch's random numbers; on the meta device it makes torch load
-    its compiler.
+    its compiler, which takes longer than opening a model.
     """
 
-    _INITIALISERS = frozenset(
-        (
-            torch.Tensor.normal_,
-            torch.Tensor.uniform_,
-            nn.init.normal_,
-            nn.init.uniform_,
-            nn.init.kaiming_uniform_,
-        )
-    )
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[Any],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if func in self._INITIALISERS:
-            return args[0] if args else (kwargs or {})["tensor"]
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _INITIALISERS:
+            return args[0] if args else kwargs["tensor"]
         return func(*args, **(kwargs or {}))
