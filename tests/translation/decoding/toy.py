@@ -16,7 +16,7 @@ from regard.translation.decoding import single
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.engines import SearchEngine
-from regard.translation.models.protocol import Looks, TranslationModel
+from regard.translation.models.protocol import TranslationModel, Watched
 from regard.translation.settings import Search
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -78,25 +78,24 @@ class Toy(TranslationModel):
         memory = self._next(words, state.memory, state.sources.meaning)
         return memory, Told(state.sources, memory)
 
-    def hidden(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+    def hidden(
+        self, source: Tensor, lengths: Tensor, target: Tensor, watched: Watched | None = None
+    ) -> Tensor:
         meaning = self.encode(source, lengths).meaning
         memory, all_of_them = torch.zeros_like(meaning), []
         for words in target.unbind(1):
             memory = self._next(words, memory, meaning)
             all_of_them.append(memory)
-        return torch.stack(all_of_them, 1)
+        written = torch.stack(all_of_them, 1)
+        if watched is not None:
+            scores = written @ self.meanings[source].transpose(1, 2)
+            padded = torch.arange(source.shape[1]) >= lengths[:, None]
+            weights = scores.masked_fill(padded.unsqueeze(1), float("-inf")).softmax(-1)
+            watched.looks["decoder.0.cross"] = StoredLook(weights.unsqueeze(1))
+        return written
 
     def logits(self, hidden: Tensor) -> Tensor:
         return hidden @ self.output + self.shift
-
-    def watched(
-        self, source: Tensor, lengths: Tensor, target: Tensor, only: str | None = None
-    ) -> tuple[Tensor, Looks]:
-        written = self.hidden(source, lengths, target)
-        scores = written @ self.meanings[source].transpose(1, 2)
-        padded = torch.arange(source.shape[1]) >= lengths[:, None]
-        weights = scores.masked_fill(padded.unsqueeze(1), float("-inf")).softmax(-1)
-        return written, {"decoder.0.cross": StoredLook(weights.unsqueeze(1))}
 
     def _next(self, words: Tensor, memory: Tensor, meaning: Tensor) -> Tensor:
         return torch.tanh(memory @ self.recurrence + self.words[words] + meaning)

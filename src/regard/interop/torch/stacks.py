@@ -8,9 +8,8 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.translation.models.protocol import Looks
+from regard.translation.models.protocol import Looks, Watched
 from regard.translation.models.transformer import TransformerEncoded
-from regard.translation.models.transformer.layers import Watched
 
 
 class _Watched(nn.Module):

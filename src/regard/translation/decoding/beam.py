@@ -14,7 +14,7 @@ from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
 from regard.translation.decoding.live import Ended, Live
 from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine, evaluating
-from regard.translation.models.protocol import State
+from regard.translation.models.protocol import Lengths, SourceIds, State
 from regard.translation.settings import Search
 from regard.translation.text.tokenizer import EOS
 
@@ -23,8 +23,8 @@ _FEW = 32  # the loops sort by insertion, which suits short lists
 
 def beam(
     engine: SearchEngine,
-    source: Int[Tensor, "batch source"],
-    lengths: Int[Tensor, " batch"],
+    source: SourceIds,
+    lengths: Lengths,
     limits: Limits,
     search: Search,
     tree: Tree | None = None,

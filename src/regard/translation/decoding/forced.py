@@ -13,7 +13,13 @@ from torch import Tensor
 from regard.errors import ConfigurationError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.engines import evaluating
-from regard.translation.models.protocol import Looks, TranslationModel, log_probabilities
+from regard.translation.models.protocol import (
+    Lengths,
+    Looks,
+    SourceIds,
+    TranslationModel,
+    log_probabilities,
+)
 from regard.translation.text.batches import targets
 from regard.translation.text.tokenizer import EOS
 
@@ -27,8 +33,8 @@ _LEAST = 1e-6
 
 def score(
     model: TranslationModel,
-    source: Int[Tensor, "batch source"],
-    lengths: Int[Tensor, " batch"],
+    source: SourceIds,
+    lengths: Lengths,
     translations: Sequence[Sequence[int]],
     *,
     length_penalty: float = 1.0,
@@ -68,8 +74,8 @@ def score(
 
 def looks(
     model: TranslationModel,
-    source: Int[Tensor, "batch source"],
-    lengths: Int[Tensor, " batch"],
+    source: SourceIds,
+    lengths: Lengths,
     translations: Sequence[Sequence[int]],
 ) -> Looks:
     """Every look of the model while it writes given translations.
@@ -85,8 +91,8 @@ def looks(
 
 def cross(
     model: TranslationModel,
-    source: Int[Tensor, "batch source"],
-    lengths: Int[Tensor, " batch"],
+    source: SourceIds,
+    lengths: Lengths,
     found: Sequence[Sequence[Hypothesis]],
 ) -> list[list[Float[Tensor, "written source"]]]:
     """How much each token of each hypothesis, its end last, looked at each token of its source.
@@ -133,8 +139,8 @@ def last_cross(found: Looks) -> Float[Tensor, "batch queries keys"] | None:
 
 def rerank(
     model: TranslationModel,
-    source: Int[Tensor, "batch source"],
-    lengths: Int[Tensor, " batch"],
+    source: SourceIds,
+    lengths: Lengths,
     found: Sequence[Sequence[Hypothesis]],
     weight: float,
 ) -> list[list[Hypothesis]]:
@@ -161,9 +167,7 @@ def coverage(weights: Float[Tensor, "written source"]) -> float:
     return float(weights.sum(0).clamp(_LEAST, 1).log().sum())
 
 
-def _read(
-    source: Int[Tensor, "batch source"], translations: Sequence[Sequence[int]]
-) -> Int[Tensor, "batch target"]:
+def _read(source: SourceIds, translations: Sequence[Sequence[int]]) -> Int[Tensor, "batch target"]:
     if len(translations) != len(source):
         raise ConfigurationError(f"{len(translations)} translations for {len(source)} sources")
     return targets(translations)[0].to(source.device)

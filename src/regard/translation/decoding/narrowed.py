@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.errors import ConfigurationError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.engines import SearchEngine
-from regard.translation.models.protocol import State, own
+from regard.translation.models.protocol import Lengths, SourceIds, State, Words, own
 from regard.translation.text.tokenizer import EOS
 
 # No word: for words that may not be written, and the places behind a shorter list.
@@ -68,9 +68,7 @@ class Narrowed(SearchEngine):
         listed = [torch.cat([special, each[each > EOS].cpu()]) for each in lists]
         self._lists = pad_sequence(listed, batch_first=True, padding_value=_NONE)
 
-    def begin(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> NarrowedState:
+    def begin(self, source: SourceIds, lengths: Lengths) -> NarrowedState:
         """Rows of a sentence lie side by side, as many for every list."""
         self._lists = self._lists.to(source.device)
         each = len(source) // len(self._lists)
@@ -78,7 +76,7 @@ class Narrowed(SearchEngine):
         return NarrowedState(self.engine.begin(source, lengths), sentences)
 
     def step(
-        self, words: Int[Tensor, " batch"], state: State
+        self, words: Words, state: State
     ) -> tuple[Float[Tensor, "batch listed"], NarrowedState]:
         state = own(NarrowedState, state)
         sentences = state.sentences

@@ -18,7 +18,7 @@ from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.single import greedy, sample
 from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine
-from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.protocol import Lengths, SourceIds, TranslationModel
 from regard.translation.settings import Search
 
 __all__ = ["Search", "bounds", "translate_batch"]
@@ -26,8 +26,8 @@ __all__ = ["Search", "bounds", "translate_batch"]
 
 def translate_batch(
     model: TranslationModel,
-    source: Int[Tensor, "batch source"],
-    lengths: Int[Tensor, " batch"],
+    source: SourceIds,
+    lengths: Lengths,
     search: Search | None = None,
     *,
     prefix: Prefixes | Sequence[Sequence[int]] | None = None,
@@ -87,9 +87,7 @@ def translate_batch(
     return [hypotheses[: search.nbest] for hypotheses in found]
 
 
-def bounds(
-    model: TranslationModel, search: Search, lengths: Int[Tensor, " batch"]
-) -> Int[Tensor, " batch"]:
+def bounds(model: TranslationModel, search: Search, lengths: Lengths) -> Int[Tensor, " batch"]:
     """How long each translation may become: by the settings, and by the positions that the model has learnt."""
     longest = search.longest(lengths)
     return longest if model.longest is None else longest.clamp(max=model.longest - 1)

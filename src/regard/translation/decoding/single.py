@@ -14,7 +14,7 @@ from regard.errors import ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
 from regard.translation.engines import SearchEngine, evaluating
-from regard.translation.models.protocol import log_probabilities
+from regard.translation.models.protocol import Lengths, SourceIds, log_probabilities
 from regard.translation.settings import Search
 from regard.translation.text.tokenizer import BOS, EOS
 
@@ -26,11 +26,7 @@ Choice = Callable[
 
 
 def greedy(
-    engine: SearchEngine,
-    source: Int[Tensor, "batch source"],
-    lengths: Int[Tensor, " batch"],
-    limits: Limits,
-    search: Search,
+    engine: SearchEngine, source: SourceIds, lengths: Lengths, limits: Limits, search: Search
 ) -> list[list[Hypothesis]]:
     """Translate a batch greedily: y_t = argmax p(y | y_1 ... y_(t-1), source), first of equals.
 
@@ -47,8 +43,8 @@ def greedy(
 
 def sample(
     engine: SearchEngine,
-    source: Int[Tensor, "batch source"],
-    lengths: Int[Tensor, " batch"],
+    source: SourceIds,
+    lengths: Lengths,
     limits: Limits,
     search: Search,
     generator: torch.Generator | None = None,
@@ -100,8 +96,8 @@ def keep_probable(
 
 def _unroll(
     engine: SearchEngine,
-    source: Int[Tensor, "batch source"],
-    lengths: Int[Tensor, " batch"],
+    source: SourceIds,
+    lengths: Lengths,
     limits: Limits,
     choose: Choice,
     length_penalty: float,

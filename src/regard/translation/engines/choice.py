@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.blocks import ACTIVATIONS, FeedForward, Residual
 from regard.attention.dropout import Dropout
@@ -22,7 +21,14 @@ from regard.translation.engines.engine import (
     why_not,
 )
 from regard.translation.models.ensemble import Ensemble, EnsembleState, step_all
-from regard.translation.models.protocol import State, TranslationModel
+from regard.translation.models.protocol import (
+    Lengths,
+    Logits,
+    SourceIds,
+    State,
+    TranslationModel,
+    Words,
+)
 from regard.translation.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from regard.translation.settings import TransformerSettings
 
@@ -64,14 +70,10 @@ class EnsembleEngine(SearchEngine):
         self.engines = engines
         self.name = " + ".join(engine.name for engine in engines)
 
-    def begin(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> EnsembleState:
+    def begin(self, source: SourceIds, lengths: Lengths) -> EnsembleState:
         return EnsembleState([each.begin(source, lengths) for each in self.engines])
 
-    def step(
-        self, words: Int[Tensor, " rows"], state: State
-    ) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
+    def step(self, words: Words, state: State) -> tuple[Logits, EnsembleState]:
         return step_all(self.engines, words, state)
 
 

@@ -19,7 +19,14 @@ from torch import Tensor, nn
 from torch.nn.modules import module as modules_of_torch
 
 from regard.loops import availability
-from regard.translation.models.protocol import State, TranslationModel
+from regard.translation.models.protocol import (
+    Lengths,
+    Logits,
+    SourceIds,
+    State,
+    TranslationModel,
+    Words,
+)
 from regard.translation.models.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -45,19 +52,17 @@ class SearchEngine:
         output = getattr(model, "output", None)
         self._listed = self.loops and type(output) is nn.Linear and not hooked(output)
 
-    def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
+    def begin(self, source: SourceIds, lengths: Lengths) -> State:
         """Encode the sources: the decoder's state before its first word."""
         return self.model.begin(source, lengths)
 
-    def step(
-        self, words: Int[Tensor, " rows"], state: State
-    ) -> tuple[Float[Tensor, "rows vocabulary"], State]:
+    def step(self, words: Words, state: State) -> tuple[Logits, State]:
         """The logits of the next word, valid until the next step. The given state is used up."""
         return self.model.step(words, state)
 
     def step_listed(
         self,
-        words: Int[Tensor, " rows"],
+        words: Words,
         state: State,
         lists: Int[Tensor, "sentences listed"],
         own: Int[Tensor, " rows"],
@@ -97,21 +102,17 @@ class CompiledEngine(SearchEngine):
 
         return CompiledModel(self.transformer, rounded=self.rounded)
 
-    def begin(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> CompiledState:
+    def begin(self, source: SourceIds, lengths: Lengths) -> CompiledState:
         from regard.translation.engines.compiled.model import CompiledState
 
         return CompiledState(self.compiled, source, lengths)
 
-    def step(
-        self, words: Int[Tensor, " rows"], state: State
-    ) -> tuple[Float[Tensor, "rows vocabulary"], State]:
+    def step(self, words: Words, state: State) -> tuple[Logits, State]:
         return cast("CompiledState", state).step(words), state
 
     def step_listed(
         self,
-        words: Int[Tensor, " rows"],
+        words: Words,
         state: State,
         lists: Int[Tensor, "sentences listed"],
         own: Int[Tensor, " rows"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -13,20 +13,17 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigurationError
 from regard.translation.models.protocol import (
-    Looks,
+    Lengths,
+    Logits,
+    SourceIds,
     State,
+    TargetIds,
     TranslationModel,
+    Watched,
+    Words,
     log_probabilities,
     own,
 )
-
-
-class Steps(Protocol):
-    """A model, or an engine that runs it."""
-
-    def step(
-        self, words: Int[Tensor, " rows"], state: State
-    ) -> tuple[Float[Tensor, "rows vocabulary"], State]: ...
 
 
 @dataclass(frozen=True)
@@ -69,46 +66,33 @@ class Ensemble(TranslationModel):
     def __iter__(self) -> Iterator[TranslationModel]:
         return (model for model in self.models if isinstance(model, TranslationModel))
 
-    def begin(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> EnsembleState:
+    def begin(self, source: SourceIds, lengths: Lengths) -> EnsembleState:
         return EnsembleState([model.begin(source, lengths) for model in self])
 
-    def advance(
-        self, words: Int[Tensor, " batch"], state: State
-    ) -> tuple[Float[Tensor, "batch vocabulary"], EnsembleState]:
+    def advance(self, words: Words, state: State) -> tuple[Logits, EnsembleState]:
         return step_all(list(self), words, state)
 
     def hidden(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
+        self, source: SourceIds, lengths: Lengths, target: TargetIds, watched: Watched | None = None
     ) -> Float[Tensor, "batch target vocabulary"]:
-        """The mean log-probabilities; the models' own hidden states have no mean."""
-        return mean_log([model(source, lengths, target) for model in self])
+        """The mean log-probabilities; the models' own hidden states have no mean.
+
+        The name of a look begins with the number of its model: "0.decoder.2.cross".
+        """
+        logits = []
+        for number, model in enumerate(self):
+            own = None if watched is None else Watched()
+            logits.append(model.logits(model.hidden(source, lengths, target, own)))
+            if watched is not None and own is not None:
+                watched.looks |= {f"{number}.{name}": look for name, look in own.looks.items()}
+        return mean_log(logits)
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         return hidden
 
-    def looks(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-    ) -> Looks:
-        """Every look of every model, its number before the name: "0.decoder.2.cross"."""
-        return {
-            f"{number}.{name}": look
-            for number, model in enumerate(self)
-            for name, look in model.looks(source, lengths, target).items()
-        }
 
-
-def step_all(
-    models: Sequence[Steps], words: Int[Tensor, " rows"], state: State
-) -> tuple[Float[Tensor, "rows vocabulary"], EnsembleState]:
-    """A step of each model, and the log of the mean of their probabilities."""
+def step_all(models: Sequence[Any], words: Words, state: State) -> tuple[Logits, EnsembleState]:
+    """A step of each model, or of the engine that runs it, and the log of the mean of their probabilities."""
     before = own(EnsembleState, state).each
     steps = [model.step(words, each) for model, each in zip(models, before, strict=True)]
     return mean_log([logits for logits, _ in steps]), EnsembleState([after for _, after in steps])

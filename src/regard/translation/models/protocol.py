@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar
 
 import torch
@@ -20,7 +21,26 @@ DAMAGED = (
     "in this precision (try float32)"
 )
 
+# Ids, padded, of sources with their ends and of targets that begin with the begin-of-sentence id; the sources' lengths.
+SourceIds = Int[Tensor, "batch source"]
+TargetIds = Int[Tensor, "batch target"]
+Lengths = Int[Tensor, " batch"]
+# The id of the next word of each row, and the logits of the word after it.
+Words = Int[Tensor, " rows"]
+Logits = Float[Tensor, "rows vocabulary"]
+
 T = TypeVar("T")
+
+
+@dataclass
+class Watched:
+    """Collects the looks of a pass, all or one, by name; without it, a model keeps none."""
+
+    only: str | None = None
+    looks: Looks = field(default_factory=dict)
+
+    def wants(self, name: str) -> bool:
+        return self.only in (None, name)
 
 
 class State(Protocol):
@@ -46,14 +66,12 @@ class TranslationModel(nn.Module, ABC):
 
     @abstractmethod
     def hidden(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
+        self, source: SourceIds, lengths: Lengths, target: TargetIds, watched: Watched | None = None
     ) -> Float[Tensor, "batch target width"]:
         """Teacher forcing: the output layer's input after each word of `target`.
 
-        Positions of the source from `lengths` on are padding and never read.
+        Positions of the source from `lengths` on are padding and never read. Queries of the looks that `watched`
+        collects are the words read, keys the words looked at.
         """
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
@@ -62,49 +80,29 @@ class TranslationModel(nn.Module, ABC):
         return logits
 
     def forward(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
+        self, source: SourceIds, lengths: Lengths, target: TargetIds
     ) -> Float[Tensor, "batch target vocabulary"]:
         """The logits of the word after each word of `target`."""
         return self.logits(self.hidden(source, lengths, target))
 
     @abstractmethod
-    def begin(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
+    def begin(self, source: SourceIds, lengths: Lengths) -> State:
         """The decoder of these sources before its first word."""
 
     @abstractmethod
-    def advance(
-        self, words: Int[Tensor, " batch"], state: State
-    ) -> tuple[Float[Tensor, "batch width"], State]:
+    def advance(self, words: Words, state: State) -> tuple[Float[Tensor, "batch width"], State]:
         """Read one word a row: the output layer's input. The given state is used up: continue with the returned one."""
 
-    def step(
-        self, words: Int[Tensor, " batch"], state: State
-    ) -> tuple[Float[Tensor, "batch vocabulary"], State]:
+    def step(self, words: Words, state: State) -> tuple[Logits, State]:
         """`logits` of `advance`, which equal those of teacher forcing."""
         hidden, after = self.advance(words, state)
         return self.logits(hidden), after
 
-    def watched(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-        only: str | None = None,
-    ) -> tuple[Float[Tensor, "batch target width"], Looks]:
-        """`hidden` and the looks of its pass, all or one; queries are the words read, keys the words looked at."""
-        raise NotImplementedError
-
-    def looks(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-    ) -> Looks:
+    def looks(self, source: SourceIds, lengths: Lengths, target: TargetIds) -> Looks:
         """Every look of a forced translation."""
-        return self.watched(source, lengths, target)[1]
+        watched = Watched()
+        self.hidden(source, lengths, target, watched)
+        return watched.looks
 
 
 def own(kind: type[T], given: object) -> T:

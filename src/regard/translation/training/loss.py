@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.protocol import TranslationModel, Watched
 from regard.translation.text.batches import Batch
 from regard.translation.training.guiding import Guide
 
@@ -35,12 +35,12 @@ class Objective(nn.Module):
         read = batch.source, batch.source_lengths, batch.target_in
         place = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
         real = place < batch.target_lengths[:, None]
+        watched = None if self.guide is None else Watched(self.guide.look)
+        hidden = self.model.hidden(*read, watched)
         guided: Tensor | float = 0.0
-        if self.guide is None:
-            hidden = self.model.hidden(*read)
-        else:
-            hidden, looks = self.model.watched(*read, self.guide.look)
-            guided = self.guide.section.weight * self.guide.loss(looks[self.guide.look], batch)
+        if self.guide is not None and watched is not None:
+            look = watched.looks[self.guide.look]
+            guided = self.guide.section.weight * self.guide.loss(look, batch)
         logits, targets = self.model.logits(hidden[real]).float(), batch.target_out[real]
         loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=self.smoothing)
         return loss + guided

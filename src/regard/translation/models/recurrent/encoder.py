@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
+from regard.translation.models.protocol import Lengths
 from regard.translation.models.recurrent.cells import (
     Cell,
     CellState,
@@ -42,7 +43,7 @@ class Packing:
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, lengths: Int[Tensor, " batch"], longest: int) -> Packing:
+    def of(cls, lengths: Lengths, longest: int) -> Packing:
         """The packing of sentences of these lengths, padded to `longest`."""
         ordered, order = torch.sort(lengths, descending=True, stable=True)
         step = torch.arange(longest, device=lengths.device)

@@ -7,7 +7,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
-from regard.translation.models.protocol import Looks, State, TranslationModel, own
+from regard.translation.models.protocol import (
+    Lengths,
+    SourceIds,
+    State,
+    TargetIds,
+    TranslationModel,
+    Watched,
+    Words,
+    own,
+)
 from regard.translation.models.recurrent.attention import DecoderState, Source
 from regard.translation.models.recurrent.decoder import (
     BahdanauDecoder,
@@ -88,7 +97,7 @@ class RecurrentModel(TranslationModel):
             self.source_embedding.weight[self.padding].zero_()
             self.target_embedding.weight[self.padding].zero_()
 
-    def encode(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> Source:
+    def encode(self, source: SourceIds, lengths: Lengths) -> Source:
         packing = Packing.of(lengths, source.shape[1])
         states, last = self.encoder(self.dropout(self.source_embedding(source)), packing)
         states, attention = self.dropout(states), self.decoder.attention
@@ -96,41 +105,26 @@ class RecurrentModel(TranslationModel):
         return Source(states, keys, packing.here, self.bridge(last))
 
     def hidden(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
+        self, source: SourceIds, lengths: Lengths, target: TargetIds, watched: Watched | None = None
     ) -> Float[Tensor, "batch target width"]:
         encoded = self.encode(source, lengths)
-        if self.training and self.settings.scheduled_sampling:
+        if self.training and self.settings.scheduled_sampling and watched is None:
             return self._sampled(encoded, target)
-        hidden: Tensor = self.dropout(self.decoder.unroll(self._words(target.t()), encoded)[0])
-        return hidden.transpose(0, 1)
+        states, queries = self.decoder.unroll(self._words(target.t()), encoded)
+        hidden: Tensor = self.dropout(states).transpose(0, 1)
+        attention = self.decoder.attention
+        if watched is not None and watched.wants(LOOK) and attention is not None:
+            watched.looks[LOOK] = attention.look(queries, encoded)
+        return hidden
 
-    def begin(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> DecoderState:
+    def begin(self, source: SourceIds, lengths: Lengths) -> DecoderState:
         return self.decoder.start(self.encode(source, lengths))
 
     def advance(
-        self, words: Int[Tensor, " batch"], state: State
+        self, words: Words, state: State
     ) -> tuple[Float[Tensor, "batch width"], DecoderState]:
         hidden, after = self.decoder.step(self._words(words), own(DecoderState, state))
         return self.dropout(hidden), after
-
-    def watched(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-        only: str | None = None,
-    ) -> tuple[Float[Tensor, "batch target width"], Looks]:
-        encoded = self.encode(source, lengths)
-        states, queries = self.decoder.unroll(self._words(target.t()), encoded)
-        hidden, attention = self.dropout(states).transpose(0, 1), self.decoder.attention
-        if attention is None or only not in (None, LOOK):
-            return hidden, {}
-        return hidden, {LOOK: attention.look(queries, encoded)}
 
     def _words(self, words: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_word"]:
         embedded: Tensor = self.dropout(self.target_embedding(words))

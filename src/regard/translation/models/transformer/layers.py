@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,7 +14,7 @@ from regard.attention.blocks import Residual, TransformerBlock
 from regard.attention.heads import HeadMemory, MultiHeadAttention
 from regard.attention.masks import causal
 from regard.attention.positions import Rotary
-from regard.translation.models.protocol import Looks
+from regard.translation.models.protocol import Watched
 from regard.translation.settings.transformer import TransformerSettings
 
 
@@ -51,14 +51,6 @@ class TransformerState:
         return selected
 
 
-@dataclass
-class Watched:
-    """Collects the looks of a forward pass, all or one, by name; without it, attention never keeps any."""
-
-    only: str | None = None
-    looks: Looks = field(default_factory=dict)
-
-
 class _Layer(TransformerBlock):
     """A block of these settings, whose looks have names that begin with its own."""
 
@@ -93,7 +85,7 @@ class _Layer(TransformerBlock):
     ) -> Tensor:
         name = f"{self.name}.{name}"
         output: Tensor
-        if watched is None or watched.only not in (None, name):
+        if watched is None or not watched.wants(name):
             output = attention(*what, mask=mask, bias=bias)
         else:
             output, watched.looks[name] = attention.read(*what, mask=mask, bias=bias)

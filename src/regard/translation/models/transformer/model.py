@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.blocks import Dropout, new_norm
 from regard.attention.positions import Alibi, RelativeBias, sinusoidal
-from regard.translation.models.protocol import Looks, State, TranslationModel, own
+from regard.translation.models.protocol import (
+    Lengths,
+    SourceIds,
+    State,
+    TargetIds,
+    TranslationModel,
+    Watched,
+    Words,
+    own,
+)
 from regard.translation.models.transformer.layers import (
     DecoderLayer,
     EncoderLayer,
     TransformerEncoded,
     TransformerState,
-    Watched,
 )
 from regard.translation.settings.transformer import TransformerSettings
 
@@ -82,10 +90,7 @@ class Transformer(TranslationModel):
         return self.settings.positions in ("sinusoidal", "learned")
 
     def encode(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        watched: Watched | None = None,
+        self, source: SourceIds, lengths: Lengths, watched: Watched | None = None
     ) -> TransformerEncoded:
         """The encoder's states of the sources."""
         readable = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
@@ -98,27 +103,17 @@ class Transformer(TranslationModel):
         return TransformerEncoded(self.encoder_norm(x), mask)
 
     def hidden(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
+        self, source: SourceIds, lengths: Lengths, target: TargetIds, watched: Watched | None = None
     ) -> Float[Tensor, "batch target width"]:
-        return self._decode(target, self.encode(source, lengths))
+        encoded = self.encode(source, lengths, watched)
+        x = self._embed(self.target_embedding, target)
+        bias = _bias(self.decoder_bias, x)
+        for layer in self.decoder:
+            x = layer(x, encoded, watched, bias)
+        output: Tensor = self.decoder_norm(x)
+        return output
 
-    def watched(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch target"],
-        only: str | None = None,
-    ) -> tuple[Float[Tensor, "batch target width"], Looks]:
-        watched = Watched(only)
-        hidden = self._decode(target, self.encode(source, lengths, watched), watched)
-        return hidden, watched.looks
-
-    def begin(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]
-    ) -> TransformerState:
+    def begin(self, source: SourceIds, lengths: Lengths) -> TransformerState:
         states, readable = self.encode(source, lengths)
         return TransformerState(
             [layer.self_attention.remember(states[:, :0]) for layer in self._layers()],
@@ -127,7 +122,7 @@ class Transformer(TranslationModel):
         )
 
     def advance(
-        self, words: Int[Tensor, " batch"], state: State
+        self, words: Words, state: State
     ) -> tuple[Float[Tensor, "batch width"], TransformerState]:
         state = own(TransformerState, state)
         x = self._embed(self.target_embedding, words[:, None], state.position)
@@ -138,16 +133,6 @@ class Transformer(TranslationModel):
         state.position += 1
         hidden: Tensor = self.decoder_norm(x[:, 0])
         return hidden, state
-
-    def _decode(
-        self, target: Tensor, source: TransformerEncoded, watched: Watched | None = None
-    ) -> Tensor:
-        x = self._embed(self.target_embedding, target)
-        bias = _bias(self.decoder_bias, x)
-        for layer in self.decoder:
-            x = layer(x, source, watched, bias)
-        output: Tensor = self.decoder_norm(x)
-        return output
 
     def _layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
