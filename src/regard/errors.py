@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+# Parts of the messages of the allocators of torch, of CUDA's libraries and of C++, and of the dynamic linker.
+_MEMORY = re.compile(
+    "out of memory|allocate memory|not enough memory|bad_alloc|alloc_failed|defaultcpuallocator"
+    "|map segment",
+    re.IGNORECASE,
+)
 
 
 class RegardError(Exception):
@@ -47,6 +55,17 @@ def raised_as(kind: type[RegardError], what: str) -> Iterator[None]:
         yield
     except OSError as fault:
         raise kind(f"{what}: {fault.strerror or fault}") from None
+
+
+def ran_out_of_memory(fault: BaseException) -> bool:
+    """Whether an exception of Python or of a library means that memory ran out.
+
+    >>> ran_out_of_memory(MemoryError()), ran_out_of_memory(RuntimeError("unsupported memory format"))
+    (True, False)
+    """
+    # A library that does not fit into memory is an ImportError.
+    foreign = isinstance(fault, RuntimeError | ImportError)
+    return isinstance(fault, MemoryError) or (foreign and bool(_MEMORY.search(str(fault))))
 
 
 def one_line(fault: Exception, most: int = 200) -> str:

@@ -30,7 +30,7 @@ from regard.cli.commands import (
 from regard.cli.group import add, group, print_help
 from regard.cli.output import streams
 from regard.cli.signals import Interrupted, exit_code
-from regard.errors import ConfigurationError, RegardError
+from regard.errors import ConfigurationError, RegardError, ran_out_of_memory
 
 # Typer has its own copy of click; this is the base class of its errors.
 _ClickException: Any = typer.BadParameter.__mro__[2]
@@ -148,7 +148,7 @@ def _failed(fault: BaseException) -> int:
             text = f"error: {_one_line(fault.strerror or fault)} (add --debug to see where)"
         case OSError():
             text = f"error: {os.fsdecode(fault.filename)}: {fault.strerror or fault}"
-        case _ if _ran_out_of_memory(fault):
+        case _ if ran_out_of_memory(fault):
             text = (
                 "error: out of memory: shorter sentences take less, and a smaller --beam or batch"
             )
@@ -157,15 +157,6 @@ def _failed(fault: BaseException) -> int:
             text = f"unexpected error: {what} (add --debug to see where, and please report it)"
     _say(text)
     return 2 if isinstance(fault, _ClickException) else exit_code(fault)
-
-
-def _ran_out_of_memory(fault: BaseException) -> bool:
-    text = str(fault).lower()
-    # A library that does not fit into memory is an ImportError.
-    signs = {RuntimeError: "out of memory|allocate", ImportError: "map segment|allocate"}
-    return isinstance(fault, MemoryError) or any(
-        isinstance(fault, kind) and re.search(sign, text) for kind, sign in signs.items()
-    )
 
 
 def _one_line(fault: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import ceil, prod
 from typing import Literal
@@ -92,7 +91,7 @@ def plot(
     drawn = np.ma.masked_array(cells, shut)
     places = look.caption.places
     own = down if places is None else places.to(down.device)[down]
-    sides = _Side.of("query", down, own, queries), _Side.of("key", across, across, keys)
+    sides = _Side("query", down, own, queries), _Side("key", across, across, keys)
     wide = min(left[-1] if left else 1, ACROSS)
     tall = ceil(len(cells) / wide)
     low = float(cells.min())
@@ -122,36 +121,28 @@ def plot(
     return figure
 
 
-@dataclass(frozen=True)
 class _Side:
-    """The ticks of an axis: from `first` where positions are consecutive, else a label for each."""
+    """An axis of a window: its ticks are at positions where these are consecutive, else a label is at each.
 
-    first: int
-    count: int
-    marks: list[str] | None = None
+    The middle of a cell is at its position: the `ends` of the axis are half a cell further.
+    """
 
-    @classmethod
-    def of(cls, kind: str, window: Tensor, own: Tensor, words: Sequence[str] | None) -> _Side:
+    def __init__(self, kind: str, window: Tensor, own: Tensor, words: Sequence[str] | None) -> None:
         """For the queries or keys of a window: indices in the look, positions, and words if given."""
-        count = max(1, len(window))
+        count, first = max(1, len(window)), 0
+        self.marks: list[str] | None = None
         if words is not None:
             if len(window) and int(window.max()) >= len(words):
                 raise ShapeError(
                     f"{len(words)} words for the {kind} axis: pass one for each {kind}"
                 )
-            return cls(0, count, [canvas.label(words[place]) for place in window.tolist()])
-        if bool((own.diff() == 1).all()):
-            return cls(int(own[0]) if len(own) else 0, count)
-        return cls(0, count, [str(place) for place in own.tolist()])
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The ends of the axis. The middle of a cell is at its position."""
-        return self.first - 0.5, self.first + self.count - 0.5
-
-    @property
-    def inches(self) -> float:
-        return SIDE if self.marks is None else max(SIDE, WORD * min(self.count, MOST_WORDS))
+            self.marks = [canvas.label(words[place]) for place in window.tolist()]
+        elif not bool((own.diff() == 1).all()):
+            self.marks = [str(place) for place in own.tolist()]
+        elif len(own):
+            first = int(own[0])
+        self.ends = first - 0.5, first + count - 0.5
+        self.inches = SIDE if self.marks is None else max(SIDE, WORD * min(count, MOST_WORDS))
 
     def mark(self, axis: Axis, palette: colours.Theme, rotation: int = 0) -> None:
         """Set the ticks, at whole positions or at words."""

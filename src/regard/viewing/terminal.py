@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
         console: a rich console, whose width, encoding and colours are used.
         theme: "light" or "dark"; by default the theme of the terminal, if COLORFGBG gives it.
     """
-    style = _CellStyle.on(console, theme, alignment)
+    style = _CellStyle(console, theme, alignment)
     keys = [style.text(key) for key in alignment.keys]
     most = max(4, min(_WIDEST_QUERY, console.width // 4))
     queries = [shorten(style.text(query), most, style.ellipsis) for query in alignment.queries]
@@ -64,33 +63,18 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
         console.print(note, markup=False, highlight=False)
 
 
-@dataclass(frozen=True)
 class _CellStyle:
     """The colours, blocks and characters that a console can show, and the colour scale."""
 
-    encoding: str
-    theme: colours.Theme | None
-    blocks: str
-    ellipsis: str
-    low: float
-    high: float
-
-    @classmethod
-    def on(cls, console: Console, theme: str | None, alignment: Alignment) -> _CellStyle:
-        encoding = "ascii" if console.options.ascii_only else console.encoding
+    def __init__(self, console: Console, theme: str | None, alignment: Alignment) -> None:
+        self.encoding = "ascii" if console.options.ascii_only else console.encoding
         plain = console.no_color or console.color_system is None
-        return cls(
-            encoding,
-            None if plain else colours.theme(theme or _theme_of_terminal()),
-            _BLOCKS if _writes(_BLOCKS, encoding) else _ASCII_BLOCKS,
-            "…" if _writes("…", encoding) else "~",
-            *alignment.scale(),
-        )
-
-    @property
-    def in_percent(self) -> bool:
-        """Whether the weights are between 0 and 1. Other scores are drawn without numbers."""
-        return self.low >= 0 and self.high <= 1
+        self.theme = None if plain else colours.theme(theme or _theme_of_terminal())
+        self.blocks = _BLOCKS if _writes(_BLOCKS, self.encoding) else _ASCII_BLOCKS
+        self.ellipsis = "…" if _writes("…", self.encoding) else "~"
+        self.low, self.high = alignment.scale()
+        # Other scores than weights between 0 and 1 are drawn without numbers.
+        self.in_percent = self.low >= 0 and self.high <= 1
 
     def text(self, label: str) -> str:
         shown = visible(label)

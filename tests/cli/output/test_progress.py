@@ -6,12 +6,11 @@ import dataclasses
 import io
 import json
 import resource
-from contextlib import closing
 
 import pytest
 from rich.console import Console
 
-from regard.cli.output.progress import Bar, Reporter, reporter
+from regard.cli.output.progress import Reporter, reporter
 from regard.translation.training.reporting import Sample, Stepped, Validated
 
 STEP = Stepped(
@@ -83,11 +82,12 @@ def test_a_person_sees_a_bar_that_ends_cleanly(tmp_path):
     console = Console(
         file=screen, force_terminal=True, width=100, color_system=None, _environ={"TERM": "xterm"}
     )
-    with closing(Bar(tmp_path, console)) as bar:
-        bar.note("200 training pairs [not markup]")
-        for step in range(1, 11):
-            bar.advanced(step, 10)
-        bar.stepped(STEP, 10)
+    made = Reporter(tmp_path, console)
+    made.note("200 training pairs [not markup]")
+    for step in range(1, 11):
+        made.advanced(step, 10)
+    made.stepped(STEP, 10)
+    made.bar.stop()
     shown = screen.getvalue()
     assert "200 training pairs [not markup]" in shown
     assert "10/10" in shown
@@ -97,4 +97,4 @@ def test_a_person_sees_a_bar_that_ends_cleanly(tmp_path):
 
 def test_a_file_gets_lines(tmp_path):
     with reporter(tmp_path) as made:
-        assert type(made) is Reporter
+        assert made.console is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,29 +20,42 @@ CURVES = "curves.png"
 
 
 class Reporter(Observer):
-    """Lines of plain text on standard output; draws the curves of the run in `folder`."""
+    """A bar with loss, speed and time left, and notes above it, on a console that a person watches; without one,
+    lines on standard output. Draws the curves of the run in `folder`.
+    """
 
     def __init__(self, folder: Path, console: Console | None = None) -> None:
         from rich.progress import TextColumn
 
-        self.folder = folder
+        self.folder, self.console = folder, console
         said = TextColumn("{task.fields[said]}")
         self.bar = report.bar(console, "step", said, speed_estimate_period=600.0)
 
     def note(self, text: str) -> None:
-        report.say(text, now=True)
+        if self.console is None:
+            report.say(text, now=True)
+        else:
+            self.console.print(streams.printable(text), markup=False, highlight=False)
 
     def advanced(self, step: int, total: int) -> None:
         if not self.bar.tasks:
             self.bar.add_task("", total=total, completed=step - 1, said="")
         self.bar.update(self.bar.tasks[0].id, completed=step)
+        if self.console is not None:
+            self.bar.start()
 
     def stepped(self, event: Stepped, total: int) -> None:
+        speed = f"{event.tokens_per_second:,.0f} tokens/s"
+        if self.console is not None and self.bar.tasks:
+            self.bar.update(self.bar.tasks[0].id, said=f"loss {event.loss:.3f}  {speed}")
+        if self.console is not None:
+            return
+        seconds = self.bar.tasks[0].time_remaining if self.bar.tasks else None
+        left = "unknown" if seconds is None else str(timedelta(seconds=round(seconds)))
         of = f"/{event.epochs}" if event.epochs else ""
         self.note(
             f"step {event.step}/{total}  pass {event.epoch + 1}{of}  loss {event.loss:.3f}  "
-            f"rate {event.learning_rate:.2e}  {event.tokens_per_second:,.0f} tokens/s  "
-            f"left {self._left()}"
+            f"rate {event.learning_rate:.2e}  {speed}  left {left}"
         )
 
     def validated(self, event: Validated) -> None:
@@ -70,30 +83,6 @@ class Reporter(Observer):
         except (OSError, RegardError, ValueError) as fault:
             self.note(f"{self.folder / CURVES}: not drawn: {fault}")
 
-    def _left(self) -> str:
-        seconds = self.bar.tasks[0].time_remaining if self.bar.tasks else None
-        return "unknown" if seconds is None else str(timedelta(seconds=round(seconds)))
-
-
-class Bar(Reporter):
-    """A progress bar with loss, speed and time left; notes are printed above it."""
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        self.bar.stop()
-
-    def note(self, text: str) -> None:
-        self.bar.console.print(streams.printable(text), markup=False, highlight=False)
-
-    def advanced(self, step: int, total: int) -> None:
-        super().advanced(step, total)
-        self.bar.start()
-
-    def stepped(self, event: Stepped, total: int) -> None:
-        if self.bar.tasks:
-            said = f"loss {event.loss:.3f}  {event.tokens_per_second:,.0f} tokens/s"
-            self.bar.update(self.bar.tasks[0].id, said=said)
-
 
 @contextmanager
 def reporter(folder: Path) -> Iterator[Reporter]:
@@ -103,5 +92,8 @@ def reporter(folder: Path) -> Iterator[Reporter]:
         return
     from rich.console import Console
 
-    with closing(Bar(folder, Console(file=sys.stdout))) as bar:
-        yield bar
+    watched = Reporter(folder, Console(file=sys.stdout))
+    try:
+        yield watched
+    finally:
+        watched.bar.stop()  # leaves the terminal as it was
