@@ -40,7 +40,8 @@ def cell(positions: int, words: int, width: int, vocabulary: int, rounds: int) -
     import numpy as np
     import torch
 
-    from regard.translation.models.transformer import Transformer, TransformerSettings
+    from regard.translation.models.transformer.model import Transformer
+    from regard.translation.settings.transformer import TransformerSettings
     from regard.translation.text.batches import Batch
     from regard.translation.training.loss import Objective
 

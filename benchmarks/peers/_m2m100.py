@@ -9,7 +9,7 @@ from torch import nn
 from transformers import M2M100Config, M2M100ForConditionalGeneration
 
 from regard.attention.positions import sinusoidal
-from regard.translation.models.transformer import Transformer
+from regard.translation.models.transformer.model import Transformer
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 POSITIONS = 600

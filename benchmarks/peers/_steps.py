@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.positions import sinusoidal
 from regard.translation.models.building import build
-from regard.translation.settings import Configuration
+from regard.translation.settings.configuration import Configuration
 from regard.translation.text.batches import Batch
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 from regard.translation.training.processes import Processes

@@ -35,7 +35,7 @@ from regard.interop import ctranslate2 as exporter
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.engines import choose
 from regard.translation.evaluation.scores import measure
-from regard.translation.models.transformer import Transformer
+from regard.translation.models.transformer.model import Transformer
 from regard.translation.shortlist.table import Shortlist
 from regard.translation.text.batches import sources
 from regard.translation.text.corpora import Pair, Tsv, read_aligned

@@ -39,8 +39,8 @@ import _recurrent
 from _measure import write
 from _steps import Step, joeynmt, marian, ours, parameters, plain
 
-from regard.translation import settings
-from regard.translation.settings import Configuration
+from regard.translation.settings import toml
+from regard.translation.settings.configuration import Configuration
 from regard.translation.training.data import learn_tokenizers, read_data
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.processes import Processes
@@ -69,7 +69,7 @@ def main() -> None:
         plot(options.out, options.out.with_name("peers_commands.json"))
         return
     torch.set_num_threads(options.threads)
-    given = settings.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
+    given = toml.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
     data = read_data(given.data, Path(os.environ["REGARD_DATA"]), 1)
     tokenizers = learn_tokenizers(given, data.train, Processes(), Observer())
     epochs = Epochs(data.train, tokenizers, given)
@@ -117,8 +117,8 @@ def transformers(given: Configuration, size: int, packages: Path | None) -> dict
 def recurrent(_: Configuration, size: int, packages: Path | None) -> dict[str, Step]:
     path = Path("src/regard/configs/tatoeba-es-en-recurrent.toml")
     steps = {
-        "regard": ours(settings.read(path, _recurrent.OURS), size),
-        "regard, reading after": ours(settings.read(path, _recurrent.AFTER), size),
+        "regard": ours(toml.read(path, _recurrent.OURS), size),
+        "regard, reading after": ours(toml.read(path, _recurrent.AFTER), size),
         "plain PyTorch": _recurrent.plain(size),
     }
     if packages:

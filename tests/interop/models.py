@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from tests.translation.tiny import configuration
 
-from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer.model import Transformer
 from regard.translation.runs import Run, Tokenizers
+from regard.translation.settings.transformer import TransformerSettings
 from regard.translation.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from regard.translation.translator import Translator
 

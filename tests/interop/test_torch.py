@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import regard
 from regard.attention import normalisers, scores
 from regard.interop.torch import from_torch, masks_from_torch, to_torch
-from regard.translation.models.transformer import TransformerEncoded
+from regard.translation.models.transformer.layers import TransformerEncoded
 
 WIDTH, HEADS, INNER = 16, 4, 24
 later = nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64)

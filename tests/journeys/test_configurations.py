@@ -8,7 +8,7 @@ import pytest
 from tests.journeys.commands import check_refused, run
 
 from regard.cli import shipped
-from regard.translation import settings
+from regard.translation.settings import toml
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_parts_of_a_model_that_do_not_fit_are_refused(corpus, tmp_path):
 
 def test_a_number_may_be_written_with_an_exponent():
     text = shipped.configurations()["reverse"].read_text(encoding="utf-8")
-    assert settings.parse(text, changes=("training.learning_rate=1e-3",)).training == (
-        settings.parse(text, changes=("training.learning_rate=0.001",)).training
+    assert toml.parse(text, changes=("training.learning_rate=1e-3",)).training == (
+        toml.parse(text, changes=("training.learning_rate=0.001",)).training
     )
 
 
@@ -138,13 +138,13 @@ def test_odd_but_legal_paths_work(name, corpus, tmp_path):
 @pytest.mark.parametrize("name", sorted(shipped.configurations()))
 def test_each_shipped_configuration_is_valid_and_says_what_it_is(name):
     path = shipped.configurations()[name]
-    configuration = settings.read(path)
-    assert settings.parse(settings.dump(configuration)) == configuration
+    configuration = toml.read(path)
+    assert toml.parse(toml.dump(configuration)) == configuration
     assert path.read_text(encoding="utf-8").startswith("# ")
 
 
 def test_the_shipped_configurations_find_the_corpora(data_folder):
     for path in shipped.configurations().values():
-        data = settings.read(path).data
+        data = toml.read(path).data
         for files in (*data.training, *data.validation):
             assert all((data_folder / name).is_file() for name in files.names)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from tests.journeys.commands import PATIENCE, Fork, finish, fork, leftovers, process, run
 
-from regard.translation import settings
+from regard.translation.settings import toml
 from regard.translation.training import checkpoints
 from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare
@@ -66,7 +66,7 @@ def test_fifty_kills_at_any_moment_leave_a_checkpoint_that_works(corpus, tmp_pat
     """
     folder, dice = tmp_path / "run", random.Random(4)
     changes = ("max_steps=1000000", "save_every=1", "validate_every=999999", "log_every=1")
-    wanted = settings.read(corpus / "tiny.toml", tuple(f"training.{c}" for c in changes))
+    wanted = toml.read(corpus / "tiny.toml", tuple(f"training.{c}" for c in changes))
     trainer = prepare(wanted, folder, data=corpus)
     kills = torn = 0
 

@@ -18,10 +18,11 @@ from tests.translation.tiny import stop_at, trainer
 
 from regard import files
 from regard.errors import CheckpointError, ModelError, RegardError, TrainingError
-from regard.translation import checksums, opening, settings, weights
+from regard.translation import checksums, opening, weights
 from regard.translation.checksums import SUMS
 from regard.translation.runs import Run
 from regard.translation.runs.layout import MODEL, UNSEEN
+from regard.translation.settings import toml
 from regard.translation.text.tokenizer import Tokenizer
 
 
@@ -189,7 +190,7 @@ def test_a_configuration_that_lost_its_last_lines_is_noticed(run):
     path = run.folder / "config.toml"
     # Still TOML, and every key that is missing has a default.
     path.write_text(path.read_text().partition("[search]")[0])
-    assert settings.read(path) != run.configuration
+    assert toml.read(path) != run.configuration
     with pytest.raises(CheckpointError, match=r"config\.toml: corrupted or truncated"):
         Run.open(run.folder)
 
@@ -417,6 +418,6 @@ def test_a_lock_that_leads_elsewhere_or_cannot_be_had_is_no_other_trainer(tmp_pa
 
 def test_enormous_sizes_are_refused_before_memory_is_taken(run):
     changes = ("model.feed_forward=65536", "model.encoder_layers=900")
-    enormous = Run(run.folder, settings.read(run.folder / "config.toml", changes))
+    enormous = Run(run.folder, toml.read(run.folder / "config.toml", changes))
     with pytest.raises(CheckpointError, match=r"has shape .*65536"):
         enormous.model(run.tokenizers())

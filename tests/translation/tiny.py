@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.translation.settings import Configuration, parse
+from regard.translation.settings.configuration import Configuration
+from regard.translation.settings.toml import parse
 from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare, prepare_resumed
 

@@ -139,7 +139,8 @@ def test_a_sample_of_generated_tokens(queries, keys):
 
 
 def test_our_own_decoder_is_followed_step_by_step():
-    from regard.translation.models.transformer import Transformer, TransformerSettings
+    from regard.translation.models.transformer.model import Transformer
+    from regard.translation.settings.transformer import TransformerSettings
 
     torch.manual_seed(3)
     settings = TransformerSettings(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from regard import files
 
 if TYPE_CHECKING:
-    from regard.translation.settings import Configuration, CorpusSettings
+    from regard.translation.settings.configuration import Configuration
+    from regard.translation.settings.data import CorpusSettings
     from regard.translation.training.loop import Trainer
     from regard.translation.training.progress import Progress
     from regard.translation.training.reporting import Quality

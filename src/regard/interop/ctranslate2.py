@@ -20,9 +20,10 @@ from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias, sinusoidal
 from regard.errors import ConfigurationError, ModelError
 from regard.translation import checksums
-from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer.model import Transformer
 from regard.translation.runs.layout import new_folder
-from regard.translation.settings import SearchSettings
+from regard.translation.settings.search import SearchSettings
+from regard.translation.settings.transformer import TransformerSettings
 from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from regard.translation.translator import Translator
 

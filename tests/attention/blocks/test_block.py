@@ -13,7 +13,7 @@ import regard
 from regard.attention import masks
 from regard.attention.blocks import FeedForward, TransformerBlock
 from regard.attention.positions import Rotary
-from regard.translation.models.transformer import DecoderLayer, EncoderLayer
+from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
 
 
 def seeded(*shape: int, seed: int = 0) -> Tensor:

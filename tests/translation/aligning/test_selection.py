@@ -9,13 +9,13 @@ import pytest
 from tests.translation.aligning.standing_in import Scripted, ahead, tokenizers
 
 from regard.errors import ConfigurationError, DataError, ModelError
-from regard.translation import settings
 from regard.translation.aligning import choice as choices
 from regard.translation.aligning.choice import Choice, StoredChoice, taught, usual
 from regard.translation.aligning.selection import choose
 from regard.translation.aligning.word_attention import word_attentions
 from regard.translation.evaluation.gold import Gold
 from regard.translation.runs import Run
+from regard.translation.settings import toml
 
 WORDS = ["uno", "dos", "tres"]
 
@@ -29,9 +29,9 @@ def found(gold: Gold):
 def test_a_guided_training_says_what_to_read():
     start = "[data]\ntrain.tsv = 'a'\nvalid.tsv = 'a'\n"
     rest = "[model]\nkind = 'transformer'\n[training.guide]\nlayer = 1\nhead = 2\n"
-    guided = settings.parse(start + "train.links = 'b'\n" + rest, "x.toml")
+    guided = toml.parse(start + "train.links = 'b'\n" + rest, "x.toml")
     assert taught(guided) == Choice(layer=1, head=2, rows="read")
-    assert taught(settings.parse(start + rest.split("[training")[0], "x.toml")) is None
+    assert taught(toml.parse(start + rest.split("[training")[0], "x.toml")) is None
 
 
 def test_the_head_that_knows_is_found_and_measured_on_the_other_half():
@@ -87,9 +87,7 @@ def test_numbers_out_of_range_are_told(given: dict, told: str):
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     (tmp_path / "model.safetensors").write_bytes(b"weights")
-    made = settings.parse(
-        "[data]\ntrain.tsv='a'\nvalid.tsv='b'\n[model]\nkind='transformer'", "x", []
-    )
+    made = toml.parse("[data]\ntrain.tsv='a'\nvalid.tsv='b'\n[model]\nkind='transformer'", "x", [])
     return Run(tmp_path, made)
 
 

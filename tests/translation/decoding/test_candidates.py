@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.translation.decoding.limits import Limits, best_words
-from regard.translation.settings import Search
+from regard.translation.settings.search import Search
 from regard.translation.text.tokenizer import EOS
 
 NOTHING = torch.empty(1, 1, 0, dtype=torch.int64)

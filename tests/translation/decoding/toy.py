@@ -17,7 +17,7 @@ from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.engines import SearchEngine
 from regard.translation.models.protocol import TranslationModel, Watched
-from regard.translation.settings import Search
+from regard.translation.settings.search import Search
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 

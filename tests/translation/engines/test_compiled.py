@@ -12,11 +12,9 @@ import regard
 from regard.translation.engines import choose
 from regard.translation.engines.compiled.model import CompiledState
 from regard.translation.engines.engine import CompiledEngine
-from regard.translation.models.transformer import (
-    Transformer,
-    TransformerSettings,
-    TransformerState,
-)
+from regard.translation.models.transformer.layers import TransformerState
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.settings.transformer import TransformerSettings
 
 SHAPES = {
     "pre": {},

@@ -10,8 +10,10 @@ from regard.errors import ConfigurationError
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.engines import SearchEngine
 from regard.translation.engines.engine import listed_logits
-from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
-from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.recurrent.model import RecurrentModel
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.settings.recurrent import RecurrentSettings
+from regard.translation.settings.transformer import TransformerSettings
 
 VOCABULARY = 71
 LISTS = torch.tensor([[-1, 3, 70, -1], [4, 5, 6, 7], [-1, -1, -1, 50]])

@@ -10,13 +10,13 @@ from torch import nn
 
 from regard.attention.blocks import ACTIVATIONS
 from regard.attention.positions import sinusoidal
-from regard.translation.models.transformer import (
+from regard.translation.models.transformer.layers import (
     DecoderLayer,
     EncoderLayer,
-    Transformer,
     TransformerEncoded,
-    TransformerSettings,
 )
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.settings.transformer import TransformerSettings
 
 SOURCE = torch.tensor([[4, 5, 6, 3], [7, 3, 0, 0], [8, 9, 3, 0]])
 LENGTHS = torch.tensor([4, 2, 3])

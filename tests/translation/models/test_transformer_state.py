@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.settings.transformer import TransformerSettings
 
 SOURCE = torch.tensor([[4, 5, 6, 3], [7, 3, 0, 0], [8, 9, 3, 0]])
 LENGTHS = torch.tensor([4, 2, 3])

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import regard.translation
 from regard.errors import ConfigurationError
-from regard.translation.settings import Configuration, differences, dump, parse, read
+from regard.translation.settings.configuration import Configuration
+from regard.translation.settings.toml import differences, dump, parse, read
 
 LEAST = """
 [data]

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from regard.translation.settings import RecurrentSettings, TransformerSettings, parse
+from regard.translation.settings.recurrent import RecurrentSettings
+from regard.translation.settings.toml import parse
+from regard.translation.settings.transformer import TransformerSettings
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import regard
 from regard.attention.looks import StoredLook
 from regard.errors import ConfigurationError, DataError
 from regard.translation.runs import Tokenizers
-from regard.translation.settings import GuideSettings, parse
+from regard.translation.settings.toml import parse
+from regard.translation.settings.training import GuideSettings
 from regard.translation.text.corpora import Pair
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.training.epochs import Epochs

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.settings.transformer import TransformerSettings
 from regard.translation.text.batches import Batch
 from regard.translation.training.loss import Objective
 

@@ -8,7 +8,8 @@ import pytest
 from tests.translation.tiny import MODELS, PAIRS, REST, configuration, trainer
 
 from regard.errors import ConfigurationError, DataError, TrainingError
-from regard.translation.settings import TrainingSettings, parse
+from regard.translation.settings.toml import parse
+from regard.translation.settings.training import TrainingSettings
 from regard.translation.text.corpora import Pair
 from regard.translation.training.data import read_data
 from regard.translation.training.preparation import prepare, prepare_resumed

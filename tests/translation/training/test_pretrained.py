@@ -10,7 +10,7 @@ import torch
 from tests.translation.tiny import WORDS, configuration, resumed, stop_at, trainer
 
 from regard.errors import ConfigurationError, DataError
-from regard.translation.settings import dump, parse
+from regard.translation.settings.toml import dump, parse
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.training import pretrained
 from regard.translation.training.preparation import prepare

@@ -32,12 +32,12 @@ def show(
         changes: Change a key; implies --full.
         full: Print every key, with the defaults filled in.
     """
-    from regard.translation import settings
+    from regard.translation.settings import toml
 
     own = Path(name) / "config.toml"
     path = own if own.is_file() else shipped.configuration(name)
-    checked = settings.read(path, tuple(changes or ()))
-    filled = settings.dump(checked) if full or changes else path.read_text(encoding="utf-8-sig")
+    checked = toml.read(path, tuple(changes or ()))
+    filled = toml.dump(checked) if full or changes else path.read_text(encoding="utf-8-sig")
     report.say(filled.rstrip("\n"))
 
 

@@ -21,7 +21,7 @@ from regard.errors import ConfigurationError, DataError, ModelError
 
 if TYPE_CHECKING:
     from regard.cli.output.progress import Reporter
-    from regard.translation.settings import Configuration
+    from regard.translation.settings.configuration import Configuration
     from regard.translation.training.loop import Trainer
     from regard.translation.training.processes import Processes
 
@@ -125,8 +125,8 @@ def train(context: typer.Context, options: TrainOptions) -> None:
 
 
 def _plan(options: TrainOptions) -> _Plan:
-    from regard.translation import settings
     from regard.translation.runs import Run
+    from regard.translation.settings import toml
 
     config, run = options.config, options.run
     file = Path(config) / "config.toml"
@@ -140,7 +140,7 @@ def _plan(options: TrainOptions) -> _Plan:
     if options.resume:
         Run.open(folder)  # raises where there is no such run, or its configuration was changed
     board = ["training.tensorboard=true"] if options.tensorboard else []
-    configuration = settings.read(file, (*(options.changes or ()), *board))
+    configuration = toml.read(file, (*(options.changes or ()), *board))
     names = _corpora(configuration, options.resume)
     data = corpora.folder(names, options.data, file.parent)
     return _Plan(options, folder, configuration, data)

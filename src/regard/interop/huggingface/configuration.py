@@ -10,14 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard.errors import ModelError, one_line
 from regard.translation import checksums
-from regard.translation.models.transformer import TransformerSettings
-from regard.translation.settings import (
-    Configuration,
-    DataSettings,
-    SearchSettings,
-    TokenizerSettings,
-)
-from regard.translation.settings.search import Beam, LengthPenalty
+from regard.translation.settings.configuration import Configuration
+from regard.translation.settings.data import DataSettings
+from regard.translation.settings.search import Beam, LengthPenalty, SearchSettings
+from regard.translation.settings.training import TokenizerSettings
+from regard.translation.settings.transformer import TransformerSettings
 
 LARGEST_FILE = 64 * 2**20  # bytes
 

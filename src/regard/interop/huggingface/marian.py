@@ -27,10 +27,10 @@ from regard.interop.huggingface.configuration import (
 )
 from regard.interop.huggingface.run import HuggingFaceRun, Tensors, renamed
 from regard.interop.huggingface.tokenizer import NumberedTokenizer, VocabularyMap
-from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer.model import Transformer
 from regard.translation.runs import Tokenizers
 from regard.translation.settings.base import Rate, Small, Width
-from regard.translation.settings.transformer import Activation, Tied
+from regard.translation.settings.transformer import Activation, Tied, TransformerSettings
 
 SHARED = "model.shared.weight"
 ENCODER_WORDS = "model.encoder.embed_tokens.weight"

@@ -23,7 +23,7 @@ from regard.interop.huggingface.marian import (
     their_name,
 )
 from regard.translation import weights
-from regard.translation.models.transformer import Transformer
+from regard.translation.models.transformer.model import Transformer
 from regard.translation.runs.layout import new_folder
 from regard.translation.text.tokenizer import BOS, EOS, PAD, UNK
 from regard.translation.translator import Translator

@@ -16,8 +16,9 @@ from regard.interop.huggingface.tokenizer import VocabularyMap
 from regard.translation import weights
 from regard.translation.models.building import SkipInitialisation
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer.model import Transformer
 from regard.translation.runs import Run, Tokenizers
+from regard.translation.settings.transformer import TransformerSettings
 from regard.translation.text.tokenizer import BOS, PAD
 
 _FILE = "model.safetensors"

@@ -28,10 +28,10 @@ from regard.interop.huggingface.configuration import (
 from regard.interop.huggingface.run import HuggingFaceRun, Tensors, renamed
 from regard.interop.huggingface.tokenizer import NumberedTokenizer, VocabularyMap
 from regard.translation import checksums
-from regard.translation.models.transformer import Transformer, TransformerSettings
+from regard.translation.models.transformer.model import Transformer
 from regard.translation.runs import Tokenizers
 from regard.translation.settings.base import Rate, Small, Width
-from regard.translation.settings.transformer import Activation, Tied
+from regard.translation.settings.transformer import Activation, Tied, TransformerSettings
 
 # Names of one tensor; files converted from T5X have only the second and third.
 _WORDS = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")

@@ -12,12 +12,9 @@ from regard.attention.blocks import ACTIVATIONS
 from regard.attention.heads import MultiHeadAttention
 from regard.interop.torch.attention import attention_from_torch, attention_to_torch
 from regard.interop.torch.stacks import DecoderStack, EncoderDecoder, EncoderStack
-from regard.translation.models.transformer import (
-    DecoderLayer,
-    EncoderLayer,
-    Transformer,
-    TransformerSettings,
-)
+from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.settings.transformer import TransformerSettings
 
 # Our names of the parts of a layer, and torch's.
 _ENCODER = {

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.translation.models.protocol import Looks, Watched
-from regard.translation.models.transformer import TransformerEncoded
+from regard.translation.models.transformer.layers import TransformerEncoded
 
 
 class _Watched(nn.Module):

@@ -23,7 +23,7 @@ from regard.errors import ConfigurationError, ModelError, one_line
 from regard.translation import checksums
 from regard.translation.runs import Run
 from regard.translation.runs.layout import ALIGNMENT, MODEL, checkpoint_sums
-from regard.translation.settings import Configuration
+from regard.translation.settings.configuration import Configuration
 from regard.translation.settings.toml import toml
 
 Rows = Literal["written", "read"]

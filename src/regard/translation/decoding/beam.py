@@ -15,7 +15,7 @@ from regard.translation.decoding.live import Ended, Live
 from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine, evaluating
 from regard.translation.models.protocol import Lengths, SourceIds, State
-from regard.translation.settings import Search
+from regard.translation.settings.search import Search
 from regard.translation.text.tokenizer import EOS
 
 _FEW = 32  # the loops sort by insertion, which suits short lists

@@ -16,7 +16,7 @@ from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.hypothesis import completing
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.models.protocol import DAMAGED, log_probabilities
-from regard.translation.settings import Search
+from regard.translation.settings.search import Search
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 _NEVER = float("-inf")

@@ -19,7 +19,7 @@ from regard.translation.decoding.single import greedy, sample
 from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine
 from regard.translation.models.protocol import Lengths, SourceIds, TranslationModel
-from regard.translation.settings import Search
+from regard.translation.settings.search import Search
 
 __all__ = ["Search", "bounds", "translate_batch"]
 

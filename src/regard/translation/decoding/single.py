@@ -15,7 +15,7 @@ from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
 from regard.translation.engines import SearchEngine, evaluating
 from regard.translation.models.protocol import Lengths, SourceIds, log_probabilities
-from regard.translation.settings import Search
+from regard.translation.settings.search import Search
 from regard.translation.text.tokenizer import BOS, EOS
 
 # From the logits, the limits and the tokens written so far to the next word and its log-probability.

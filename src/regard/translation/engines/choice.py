@@ -29,8 +29,9 @@ from regard.translation.models.protocol import (
     TranslationModel,
     Words,
 )
-from regard.translation.models.transformer import DecoderLayer, EncoderLayer, Transformer
-from regard.translation.settings import TransformerSettings
+from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.settings.transformer import TransformerSettings
 
 _KINDS = {
     *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, Residual, Dropout),

@@ -27,7 +27,7 @@ from regard.translation.models.protocol import (
     TranslationModel,
     Words,
 )
-from regard.translation.models.transformer import Transformer
+from regard.translation.models.transformer.model import Transformer
 
 if TYPE_CHECKING:
     from regard.translation.engines.compiled.model import CompiledModel, CompiledState

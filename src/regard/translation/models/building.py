@@ -10,8 +10,9 @@ from torch.overrides import TorchFunctionMode
 
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.models.recurrent.model import RecurrentModel
-from regard.translation.models.transformer import Transformer
-from regard.translation.settings import Configuration, RecurrentSettings
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.settings.configuration import Configuration
+from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.text.tokenizer import PAD
 
 _INITIALISERS = (

@@ -13,7 +13,7 @@ import torch
 
 from regard import files
 from regard.errors import ConfigurationError, CorruptedError, ModelError, TrainingError, raised_as
-from regard.translation import checksums, settings, weights
+from regard.translation import checksums, weights
 from regard.translation.checksums import SUMS
 from regard.translation.models.building import SkipInitialisation, build
 from regard.translation.models.protocol import TranslationModel
@@ -31,7 +31,8 @@ from regard.translation.runs.layout import (
     new_folder,
     tokenizer_files,
 )
-from regard.translation.settings import Configuration
+from regard.translation.settings import toml
+from regard.translation.settings.configuration import Configuration
 
 # The file that marks a folder of another project, and the module that opens it as a run. That module is in a package
 # above this one, so it is imported only when such a folder is opened.
@@ -60,12 +61,12 @@ class Run:
             raise ModelError(f"{folder}: no run folder or model: it has no {CONFIGURATION}")
         expected = folder_sums(folder).get(CONFIGURATION)
         try:
-            content = checksums.content(file, expected, settings.LARGEST_FILE)
+            content = checksums.content(file, expected, toml.LARGEST_FILE)
         except CorruptedError as fault:
             raise CorruptedError(
                 f"{fault}: if you have edited it, remove its line from {folder / SUMS}"
             ) from None
-        return cls(folder, settings.decode(content, str(file)))
+        return cls(folder, toml.decode(content, str(file)))
 
     @classmethod
     def create(cls, folder: Path, configuration: Configuration, tokenizers: Tokenizers) -> Run:
@@ -77,7 +78,7 @@ class Run:
             for name, content in contents.items():
                 files.write(folder / name, content)
             # Written from the start, so that a checkpoint never meets another tokenizer.
-            content = settings.dump(configuration).encode()
+            content = toml.dump(configuration).encode()
             contents[CONFIGURATION] = content
             checksums.write(
                 folder / SUMS, {name: checksums.sha256(c) for name, c in contents.items()}

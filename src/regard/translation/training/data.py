@@ -14,7 +14,8 @@ from typing import Literal
 from regard.errors import DataError, TrainingError, raised_as
 from regard.translation import checksums
 from regard.translation.runs import Run, Tokenizers
-from regard.translation.settings import Configuration, CorpusSettings, DataSettings
+from regard.translation.settings.configuration import Configuration
+from regard.translation.settings.data import CorpusSettings, DataSettings
 from regard.translation.text.corpora import Corpus, Pair, Pairs, Parallel, Tsv, read_pairs
 from regard.translation.text.generated import generate
 from regard.translation.text.tokenizer import Tokenizer

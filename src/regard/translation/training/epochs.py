@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.translation.runs import Tokenizers
-from regard.translation.settings import Configuration
+from regard.translation.settings.configuration import Configuration
 from regard.translation.text.batches import Batch, collate, drawn, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Segmenter

@@ -15,7 +15,7 @@ from regard.attention.looks.look import Look
 from regard.errors import DataError
 from regard.translation.evaluation.alignment import parse_links
 from regard.translation.runs import Tokenizers
-from regard.translation.settings import GuideSettings
+from regard.translation.settings.training import GuideSettings
 from regard.translation.text.batches import Batch
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Ragged

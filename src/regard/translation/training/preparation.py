@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from regard.errors import CheckpointError, ConfigurationError, TrainingError
-from regard.translation import settings, weights
+from regard.translation import weights
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run
 from regard.translation.runs.layout import MODEL, checkpoint_name
-from regard.translation.settings import Configuration
+from regard.translation.settings import toml
+from regard.translation.settings.configuration import Configuration
 from regard.translation.training import checkpoints, pretrained
 from regard.translation.training.data import (
     check_sums,
@@ -102,7 +103,7 @@ def prepare_resumed(
     """A trainer that continues the run in `folder`; `configuration` may change the keys that are free to change."""
     run = Run.open(folder)
     if configuration is not None:
-        changed = settings.differences(run.configuration, configuration)
+        changed = toml.differences(run.configuration, configuration)
         if changed:
             raise ConfigurationError(
                 f"{folder}: a resumed training keeps its configuration; these differ: "

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from regard.errors import CheckpointError, CorruptedError
 from regard.translation import checksums
-from regard.translation.settings import TrainingSettings
+from regard.translation.settings.training import TrainingSettings
 
 VERSION = 1
 # So many validations without a better score are a plateau.

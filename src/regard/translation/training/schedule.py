@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
-from regard.translation.settings import TrainingSettings
+from regard.translation.settings.training import TrainingSettings
 from regard.translation.training.epochs import Epochs, Part
 from regard.translation.training.progress import Progress
 

@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from regard.translation.models.transformer import Transformer
+from regard.translation.models.transformer.model import Transformer
 from regard.translation.training.step import Learner, optimiser_of
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from regard.errors import TrainingError
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.settings import TrainingSettings
+from regard.translation.settings.training import TrainingSettings
 from regard.translation.training import memory
 from regard.translation.training.epochs import Part
 from regard.translation.training.guiding import Guide

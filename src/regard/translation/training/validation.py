@@ -11,7 +11,7 @@ from regard.translation.engines import choose, evaluating
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
-from regard.translation.settings import TrainingSettings
+from regard.translation.settings.training import TrainingSettings
 from regard.translation.text.batches import collate, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Ragged

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
+from regard.translation.models.recurrent.model import RecurrentModel
+from regard.translation.settings.recurrent import RecurrentSettings
 
 SOURCE = torch.tensor([[4, 5, 6, 3], [7, 3, 0, 0], [8, 9, 3, 0]])
 LENGTHS = torch.tensor([4, 2, 3])

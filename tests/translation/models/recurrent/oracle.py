@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
+from regard.translation.models.recurrent.model import RecurrentModel
+from regard.translation.settings.recurrent import RecurrentSettings
 
 State = tuple[Tensor, ...]
 

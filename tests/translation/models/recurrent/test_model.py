@@ -6,7 +6,8 @@ import pytest
 import torch
 from tests.translation.models.recurrent.models import LENGTHS, SOURCE, TARGET, small
 
-from regard.translation.models.recurrent import RecurrentModel, RecurrentSettings
+from regard.translation.models.recurrent.model import RecurrentModel
+from regard.translation.settings.recurrent import RecurrentSettings
 
 
 def test_three_way_tying_needs_one_vocabulary() -> None:

@@ -12,7 +12,7 @@ from regard.attention.positions import sinusoidal
 from regard.translation.engines.compiled import forward_loops as loops
 from regard.translation.engines.compiled import products, row_loops
 from regard.translation.engines.compiled.weights import Array, Packing
-from regard.translation.models.transformer import Transformer
+from regard.translation.models.transformer.model import Transformer
 
 _STEPS = 32  # room for so many words at first
 _NO_LISTS = np.empty((1, 0), np.int64)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attention.heads import MultiHeadAttention
 from regard.translation.engines.compiled import forward_loops as loops
 from regard.translation.engines.compiled import products
-from regard.translation.models.transformer import DecoderLayer, EncoderLayer
+from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
 
 Array = np.ndarray[Any, Any]
 _LINE = 16  # numbers: each part begins on a cache line
