@@ -79,6 +79,21 @@ def test_a_memory_of_itself_gets_its_gradient_once() -> None:
     assert torch.allclose(got, exact)
 
 
+@pytest.mark.parametrize("power", [1, 2])
+def test_keys_made_from_the_queries_pass_their_gradient_on_once(power: int) -> None:
+    vectors = draw()[0]
+
+    def entropy(score: Callable[[Tensor, Tensor], Tensor] | None) -> Tensor:
+        query = vectors * 1.0
+        entropy = regard.look(query, query.sin() + query**2, score=score).entropy().sum()
+        for _ in range(power - 1):
+            (gradient,) = torch.autograd.grad(entropy, vectors, create_graph=True)
+            entropy = gradient.square().sum()
+        return torch.autograd.grad(entropy, vectors)[0]
+
+    assert torch.allclose(entropy(None), entropy(lambda q, k: q @ k.mT / 3**0.5))
+
+
 def test_parameters_get_their_gradients() -> None:
     query, key, _ = draw()
     score = scores.Additive(3, 3, 4).double()

@@ -19,6 +19,7 @@ from regard.attention.masks import Mask
 from regard.attention.masks.mask import Reach
 from regard.attention.masks.positions import Band
 from regard.attention.masks.sequences import Packed
+from regard.attention.normalisers import FunctionNormaliser
 from regard.attention.scores import Additive, General, Score, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap, is_dots, is_plain
 from regard.attention.shapes import Frame, Shape, ShapeError
@@ -138,6 +139,22 @@ def changed(
         bias=None if request.bias is None else change(request.bias),
         mask=mask,
         frame=request.frame._replace(batch=after),
+        _readable=None,
+    )
+
+
+def with_tensors(request: Request, of: Callable[[Tensor], Tensor]) -> Request | None:
+    """The request with other tensors; None where a function of the caller's may hide some."""
+    score = with_parameters(request.score, lambda parameter, own: of(parameter))
+    if score is None or isinstance(request.normaliser, FunctionNormaliser):
+        return None
+    bias = None if request.bias is None else of(request.bias)
+    return replace(
+        request,
+        query=of(request.query),
+        key=of(request.key),
+        score=score,
+        bias=bias,
         _readable=None,
     )
 

@@ -6,75 +6,44 @@ any score, mask, bias and normaliser; gradients can be differentiated again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from regard.loops.availability import transformed
-
-Part = Callable[[slice, Tensor], Tensor]  # of a strip: which of the rows asked for, their positions
-Strips = list[tuple[slice, Tensor]]
+Part = Callable[[Sequence[Tensor], slice], Tensor]  # of the tensors and a strip of rows
 
 
-def answer(
-    part: Part,
-    whole: Callable[[], Tensor],
-    strips: Strips,
-    leaves: list[Tensor] | None,
-    *,
-    summed: bool,
-    told: Callable[[slice], None],
-) -> Tensor:
-    """An answer with its gradient.
+class Recomputed(torch.autograd.Function):
+    """Forward without gradients; backward a strip at a time, which is computed again and let go.
 
-    Args:
-        part: the answer for one strip of rows, in operations that can be differentiated.
-        whole: all of it, streamed without gradients.
-        strips: the strips of rows.
-        leaves: the tensors that get a gradient; None where they are not known.
-        summed: whether the parts are summed, not laid side by side along the last axis.
-        told: called after every strip, where the whole is not streamed.
+    Gradients are taken for views of the tensors, as one tensor may be computed from another.
     """
-    recorded = transformed()  # transforms follow the operations themselves
-    if leaves is not None and not recorded:
-        found: Tensor = _Again.apply(part, whole, strips, summed, *leaves)  # type: ignore[no-untyped-call]
-        return found
-    again = partial(checkpoint, part, use_reentrant=False, preserve_rng_state=False)
-    parts = []
-    for at, strip in strips:
-        parts.append(part(at, strip) if recorded else again(at, strip))
-        told(at)
-    return torch.stack(parts).sum(0) if summed else torch.cat(parts, -1)
-
-
-class _Again(torch.autograd.Function):
-    """Forward by the stream; backward a strip at a time, which is computed again and let go."""
 
     @staticmethod
     def forward(
         ctx: Any,
         part: Part,
         whole: Callable[[], Tensor],
-        strips: Strips,
+        strips: Sequence[slice],
         summed: bool,
-        *leaves: Tensor,
+        *tensors: Tensor,
     ) -> Tensor:
         ctx.part, ctx.strips, ctx.summed = part, strips, summed
-        ctx.save_for_backward(*leaves)
+        ctx.save_for_backward(*tensors)
         return whole()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), again, needed = gradients, torch.is_grad_enabled(), ctx.needs_input_grad[4:]
-        wanted = [leaf for leaf, n in zip(ctx.saved_tensors, needed, strict=True) if n]
-        totals = [torch.zeros_like(leaf) for leaf in wanted]
-        for at, strip in ctx.strips:
+        with torch.enable_grad():
+            views = [tensor.view_as(tensor) for tensor in ctx.saved_tensors]
+        wanted = [view for view, need in zip(views, needed, strict=True) if need]
+        totals = [torch.zeros_like(view) for view in wanted]
+        for at in ctx.strips:
             with torch.enable_grad():
-                part = ctx.part(at, strip)
+                part = ctx.part(views, at)
             if not part.requires_grad:
                 continue
             share = gradient if ctx.summed else gradient[..., at]
@@ -83,12 +52,7 @@ class _Again(torch.autograd.Function):
                 if own is not None:
                     totals[i] = totals[i] + own if again else totals[i].add_(own)
         each = iter(totals)
-        return None, None, None, None, *(next(each) if n else None for n in needed)
-
-
-def unique(tensors: list[Tensor]) -> list[Tensor]:
-    """Each tensor once: keys may be the queries themselves."""
-    return list({id(each): each for each in tensors}.values())
+        return None, None, None, None, *(next(each) if need else None for need in needed)
 
 
 def log_normaliser(scores: Tensor) -> Tensor:

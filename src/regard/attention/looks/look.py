@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from importlib import import_module
 from typing import Any, Self, cast
@@ -217,5 +218,5 @@ class MeanLook(Look):
             return None
         return spoilt.expand(*self._look.shape[:-2], *spoilt.shape[-2:]).any(-3)
 
-    def _prepared(self) -> MeanLook:
-        return MeanLook(self._look._prepared())
+    def _changed(self, change: Callable[[Request], Request]) -> MeanLook:
+        return MeanLook(self._look._changed(change))

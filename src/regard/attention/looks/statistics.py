@@ -129,9 +129,10 @@ class Statistics(Weights):
         """An answer for each row, from blocks or, where a gradient is wanted, from rows."""
         if not self._follows():
             return self._each(of_block, progress)
-        look = self._finite()._prepared()
-        return look._learned(
-            lambda _, rows: of_rows(look, rows), lambda: self._each(of_block, progress), progress
+        return self._learned(
+            lambda look, rows, _: of_rows(look, rows),
+            lambda: self._each(of_block, progress),
+            progress,
         )
 
     def perplexity(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -206,13 +207,12 @@ class Statistics(Weights):
         follows = weights is not None and weights.requires_grad and torch.is_grad_enabled()
         if not (follows or self._follows()):
             return self._received(down, weights, progress)
-        look = self._finite()._prepared()
 
-        def part(at: slice, rows: Tensor) -> Tensor:
+        def part(look: Weights, rows: Tensor, weights: Tensor | None) -> Tensor:
             own = look._spread(rows)
-            return (own if weights is None else weights[..., at].unsqueeze(-1) * own).sum(-2)
+            return (own if weights is None else weights.unsqueeze(-1) * own).sum(-2)
 
-        return look._learned(
+        return self._learned(
             part, lambda: self._received(down, weights, progress), progress, down, weights, True
         )
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
+from typing import cast
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import Zeroed, are_finite, is_checked, zeroed
 from regard.attention.looks import learned
 from regard.attention.looks.blocks import Block
-from regard.attention.looks.entries import Stored, with_parameters
+from regard.attention.looks.entries import Stored, with_tensors
 from regard.attention.looks.products import ProductBlocks
 from regard.attention.looks.source import MASKED, BlockSource, ScoredBlocks, prepared, sizes, width
-from regard.attention.normalisers import FunctionNormaliser, Softmax
+from regard.attention.normalisers import Softmax
 from regard.attention.scores.prepare import is_dots
 from regard.attention.shapes import Shape
 from regard.loops.availability import transformed
@@ -84,26 +87,22 @@ class Weights:
         """How many numbers a pair of a query and a key takes to score."""
         return width(self._request.score)
 
-    def _leaves(self) -> list[Tensor] | None:
+    def _tensors(self) -> list[Tensor] | None:
         """The tensors that the weights depend on; None where a caller's function may hide some."""
-        request = self._request
-        found = [each for each in (request.query, request.key, request.bias) if each is not None]
+        found: dict[int, Tensor] = {}  # each once: keys may be the queries themselves
 
-        def keep(parameter: Tensor, own: int) -> Tensor:
-            found.append(parameter)
-            return parameter
+        def keep(tensor: Tensor) -> Tensor:
+            return found.setdefault(id(tensor), tensor)
 
-        known = with_parameters(request.score, keep) is not None
-        hidden = isinstance(request.normaliser, FunctionNormaliser)
-        return learned.unique(found) if known and not hidden else None
+        return None if with_tensors(self._request, keep) is None else list(found.values())
 
     def _learns(self) -> bool:
         """Whether a gradient is wanted of the weights."""
         if not torch.is_grad_enabled():
             return False
-        leaves = self._leaves()
-        if leaves is not None:
-            return any(each.requires_grad for each in leaves)
+        tensors = self._tensors()
+        if tensors is not None:
+            return any(each.requires_grad for each in tensors)
         # Parameters may hide anywhere in a module or function of the caller's: one row tells.
         one = torch.zeros(min(1, self.shape[-2]), dtype=torch.long, device=self.device)
         return self._rows(one).requires_grad
@@ -124,9 +123,9 @@ class Weights:
         """Which rows give no gradient, as NaN or infinity is read there; None for no row."""
         return None
 
-    def _prepared(self) -> Weights:
-        """The same weights, of which no strip does again what all share."""
-        return Weights(prepared(self._request))
+    def _changed(self, change: Callable[[Request], Request]) -> Weights:
+        """The weights of a changed request."""
+        return Weights(change(self._request))
 
     def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         if dtype is None:
@@ -157,30 +156,55 @@ class Weights:
 
     def _learned(
         self,
-        part: learned.Part,
+        part: Callable[[Weights, Tensor, Tensor | None], Tensor],
         whole: Callable[[], Tensor],
         progress: Progress | None,
         rows: Tensor | None = None,
         weights: Tensor | None = None,
         summed: bool = False,
     ) -> Tensor:
-        """An answer with its gradient, for these rows and their weights."""
+        """An answer with its gradient.
 
+        Args:
+            part: the answer for some rows and their weights, in operations that can be differentiated.
+            whole: all of it, streamed without gradients.
+            progress: called with the rows done and the rows there are.
+            rows: the rows to answer for; None for all.
+            weights: their weights, where the answer has any.
+            summed: whether parts are summed, not laid side by side along the last axis.
+        """
+        look = self._finite()._changed(prepared)  # no strip does again what all share
         own = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
         pairs = prod(self.shape[:-2]) * self.shape[-1] * self._cost()
-        strips: learned.Strips = []
-        for strip in own.split(max(1, BLOCK // max(1, pairs))):
-            start = strips[-1][0].stop if strips else 0
-            strips.append((slice(start, start + len(strip)), strip))
+        height = max(1, BLOCK // max(1, pairs))
+        strips = [slice(at, at + height) for at in range(0, max(1, len(own)), height)]
 
-        def told(at: slice) -> None:
+        def of(look: Weights, weights: Tensor | None, at: slice) -> Tensor:
+            return part(look, own[at], None if weights is None else weights[..., at])
+
+        tensors = look._tensors()
+        if tensors is not None and not transformed():
+            tensors += [] if weights is None else [weights]
+            places = {id(each): place for place, each in enumerate(tensors)}
+
+            def again(views: Sequence[Tensor], at: slice) -> Tensor:
+                def view(tensor: Tensor) -> Tensor:
+                    return views[places[id(tensor)]]
+
+                viewed = look._changed(lambda request: cast(Request, with_tensors(request, view)))
+                return of(viewed, None if weights is None else view(weights), at)
+
+            found: Tensor = learned.Recomputed.apply(again, whole, strips, summed, *tensors)  # type: ignore[no-untyped-call]
+            return found
+        kept = partial(checkpoint, of, use_reentrant=False, preserve_rng_state=False)
+        run = of if transformed() else kept  # transforms follow the operations themselves
+        parts = []
+        for at in strips:
+            parts.append(run(look, weights, at))
             if progress:
-                progress(prod(self.shape[:-2]) * at.stop, self._rows_asked(rows))
-
-        leaves = self._leaves()
-        if leaves is not None and weights is not None:
-            leaves = learned.unique([*leaves, weights])
-        return learned.answer(part, whole, strips, leaves, summed=summed, told=told)
+                done = prod(self.shape[:-2]) * min(at.stop, len(own))
+                progress(done, self._rows_asked(rows))
+        return torch.stack(parts).sum(0) if summed else torch.cat(parts, -1)
 
 
 class ZeroedWeights(Weights):
@@ -194,9 +218,8 @@ class ZeroedWeights(Weights):
         super().__init__(found.request)
         self._given, self._found = given, found
 
-    def _prepared(self) -> Weights:
-        found = replace(self._found, request=prepared(self._request))
-        return ZeroedWeights(self._given, found)
+    def _changed(self, change: Callable[[Request], Request]) -> Weights:
+        return ZeroedWeights(self._given, replace(self._found, request=change(self._request)))
 
     def _rows(self, rows: Tensor | None) -> Tensor:
         zeros = super()._rows(rows)
