@@ -1,4 +1,4 @@
-"""`regard look --watch MODULE:CALL`: the heads of any model, as a table, as pictures or as a page."""
+"""MODULE:CALL of `regard look --watch` and `regard explore`: the heads of any model."""
 
 from __future__ import annotations
 
@@ -32,40 +32,49 @@ def show(asked: str, layer: int | None, head: int | None, out: Path | None, them
     """Run the function `asked`, print the table of its heads, and save pictures or a page of them."""
     if out is not None:
         _check(out)
-    with _running(asked):
-        made = _function(asked)()
-    model, run, words = _model(asked, made)
-    with _running(asked):
-        seen = _watched(model, run, layer, head)
+    what = f"--watch {asked}"
+    seen, words = watched(asked, what, layer, head)
     report.say(str(seen.table()))
-    for path, why in seen.unseen.items():
-        report.say(f"not seen: {path or 'the model'}: {why}", file=sys.stderr)
     if out is not None and _is_page(out):
-        with _running(asked):
+        with running(what):
             seen.page(out, title=asked, **words)
         report.say(f"wrote {out}")
     elif out is not None:
         _save(seen, out, theme)
 
 
+def watched(
+    asked: str, what: str, layer: int | None = None, head: int | None = None
+) -> tuple[Seen, dict[str, Any]]:
+    """Run the function `asked`: its attentions, and the tokens or tokenizer of a page. `what` begins each error."""
+    with running(what):
+        made = _function(asked, what)()
+    model, run, words = _model(what, made)
+    with running(what):
+        seen = _watched(model, run, layer, head)
+    for path, why in seen.unseen.items():
+        report.say(f"not seen: {path or 'the model'}: {why}", file=sys.stderr)
+    return seen, words
+
+
 @contextmanager
-def _running(asked: str) -> Iterator[None]:
+def running(what: str) -> Iterator[None]:
     """Report errors of the user's own code as such."""
     try:
         yield
     except RegardError:
         raise
     except (Exception, SystemExit) as fault:  # their script may call sys.exit
-        what = " ".join(f"{type(fault).__name__}: {fault}".split())
-        raise DataError(f"--watch {asked}: {what} (add --debug to see where)") from fault
+        said = " ".join(f"{type(fault).__name__}: {fault}".split())
+        raise DataError(f"{what}: {said} (add --debug to see where)") from fault
 
 
-def _model(asked: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[str, Any]]:
+def _model(what: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[str, Any]]:
     """The returned model, a function that runs it once, and the tokens or tokenizer of a page."""
     from torch import Tensor, nn
 
     if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module)):
-        raise DataError(f"--watch {asked}: returned {type(made).__name__}; {WANTED}")
+        raise DataError(f"{what}: returned {type(made).__name__}; {WANTED}")
     model, inputs, *given = made
     words = {
         "tokens" if isinstance(each, list | tuple | dict) else "tokenizer": each for each in given
@@ -80,28 +89,28 @@ def _model(asked: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[st
         case _ if callable(inputs):
             return model, lambda: inputs(model), words
     raise DataError(
-        f"--watch {asked}: returned inputs of type {type(inputs).__name__}: pass a tensor, a tuple of"
+        f"{what}: returned inputs of type {type(inputs).__name__}: pass a tensor, a tuple of"
         " arguments, a mapping of names to arguments, or a function of the model"
     )
 
 
-def _function(asked: str) -> Callable[[], Any]:
+def _function(asked: str, what: str) -> Callable[[], Any]:
     """The function MODULE:CALL; modules of the current folder are found too, as with `python -m`."""
     name, colon, call = asked.partition(":")
     if not (colon and name and call):
-        raise ConfigurationError(f"--watch {asked}: expected MODULE:CALL, such as my_model:example")
+        raise ConfigurationError(f"{what}: expected MODULE:CALL, such as my_model:example")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         found: Any = importlib.import_module(name)
     except ModuleNotFoundError as fault:
         raise ConfigurationError(
-            f"--watch {asked}: there is no module {fault.name}, here or installed"
+            f"{what}: there is no module {fault.name}, here or installed"
         ) from None
     for part in call.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise ConfigurationError(f"--watch {asked}: {name} has no function {call}")
+        raise ConfigurationError(f"{what}: {name} has no function {call}")
     return cast("Callable[[], Any]", found)
 
 

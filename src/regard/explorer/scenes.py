@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -117,6 +117,35 @@ def of_translation(
         sequences = [replace(each, words=[]) for each in sequences]
     said = _said(one) if beam is None else {**_said(one), "beam": beam}
     return Scene(f"{one.source} → {one.text}", sequences, attentions, model, said, more)
+
+
+def of_looks(
+    one: Translation,
+    model: str = "",
+    names: Container[str] | None = None,
+    head: int | None = None,
+    pieces: bool = False,
+) -> Scene:
+    """The scene of a translation with the looks that it has.
+
+    Args:
+        one: the translation.
+        model: the name of the model.
+        names: of the looks to show; None for all.
+        head: the number of the head to show; None for all.
+        pieces: whether to show subword pieces only, and no words.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if not one.looks:
+        raise ValueError("the translation has no looks: translate with looks=True")
+    attentions = [
+        of_sentence(name, look, head, causal="decoder" in name)
+        for name, look in one.looks.items()
+        if names is None or name in names
+    ]
+    return of_translation(one, attentions, model, pieces=pieces)
 
 
 def of_sentence(name: str, look: Look, head: int | None = None, causal: bool = False) -> Attention:

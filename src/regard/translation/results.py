@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import pairwise
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -18,7 +19,10 @@ from regard.translation.models.protocol import Looks
 from regard.translation.text.tokenizer import Tokenizer
 
 _SPACE = "▁"
-NOTEBOOK = "regard.viewing.notebook"  # a package above, without which translating works
+# Of packages above, without which translating works.
+NOTEBOOK, SCENES, EXPLORER = (
+    f"regard.{name}" for name in ("viewing.notebook", "explorer.scenes", "explorer.notebook")
+)
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,17 @@ class Translation:
             return self.target_pieces, self.source_pieces
         read = ["<s>", *self.target_pieces[:-1]]
         return read, read
+
+    def explore(self) -> Any:
+        """The explorer of this translation and its looks, which a notebook displays.
+
+        Returns:
+            A widget where `regard[notebook]` is installed, else a page in a frame.
+
+        Raises:
+            ValueError: it has no looks, because it was made without `looks=True`.
+        """
+        return import_module(EXPLORER).display(import_module(SCENES).of_looks(self))
 
     def _repr_html_(self) -> str:
         shown: str = import_module(NOTEBOOK).html(self)

@@ -20,7 +20,9 @@ from regard.attention.looks.weights import Weights
 from regard.attention.normalisers import Identity
 from regard.attention.shapes import Shape, ShapeError, check_rank
 
-PLOTTER = "regard.viewing.overview"  # imported by name: the library works without pictures
+# Imported by name: the library works without pictures and pages.
+PLOTTER = "regard.viewing.overview"
+SCENES, NOTEBOOK = "regard.explorer.scenes", "regard.explorer.notebook"
 
 
 class Look(Statistics):
@@ -137,6 +139,21 @@ class Look(Statistics):
             ShapeError: there are more than 16 panels, or none.
         """
         return import_module(PLOTTER).plot(self, height, width, **how)
+
+    def explore(self, **how: Any) -> Any:
+        """The explorer of this look, which a notebook displays: its heads, their measures, a map.
+
+        Args:
+            how: `queries` and `keys`, a word for each query and key; `entry`, the indices of the
+                leading batch axes. The axes that it leaves are heads.
+
+        Returns:
+            A widget where `regard[notebook]` is installed, else a page in a frame.
+
+        Raises:
+            ShapeError: there is no weight to show, or not a word for each query or key.
+        """
+        return import_module(NOTEBOOK).display(import_module(SCENES).of_look(self, **how))
 
     def _repr_html_(self) -> str:
         return html(self)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli import watching
 from regard.cli.options.model import DEFAULT_MODEL, Device
 from regard.cli.output import report, streams
 from regard.cli.signals import Signals
+from regard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.explorer import Scene
 
 
 def explore(
     *,
-    models: Annotated[list[str] | None, typer.Argument(metavar="MODEL")] = None,
+    shown: Annotated[list[str] | None, typer.Argument(metavar="MODEL|MODULE:CALL|FILE")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
     open_: bool = False,
     device: Device = "cpu",
@@ -24,7 +30,8 @@ def explore(
     The server answers on 127.0.0.1 alone, and opens no model but those named here. Ctrl-C ends it.
 
     Args:
-        models: Bundled models' names or run folders. [default: es-en]
+        shown: Bundled models' names or run folders; a model of your own, MODULE:CALL as for `regard look --watch`;
+            or a .safetensors file with the tensors `query` and `key`. [default: es-en]
         port: The port; 0 takes any free one.
         open_: Open the page in the default browser.
 
@@ -32,12 +39,19 @@ def explore(
         regard explore
         regard explore es-en es-en-recurrent --open
         regard explore runs/own --port 8000
+        regard explore my_model:example
+        regard explore saved.safetensors
     """
     from regard.explorer.server import Explorer, Models, serve
     from regard.translation.opening import find
 
     streams.output()
-    folders = {Path(name).name or name: find(name) for name in models or [DEFAULT_MODEL]}
+    scenes = [name for name in shown or () if _is_file(name) or _is_call(name)]
+    if len(scenes) > 1:
+        raise ConfigurationError(f"{' and '.join(scenes)}: pass one function or file at a time")
+    models = [name for name in shown or [DEFAULT_MODEL] if name not in scenes]
+    folders = {Path(name).name or name: find(name) for name in models}
+    scene = _scene(scenes[0]) if scenes else None
 
     def ready(address: str) -> None:
         report.say(f"open {address} in a browser; Ctrl-C ends the server", now=True)
@@ -45,4 +59,26 @@ def explore(
             typer.launch(address)
 
     with Signals():
-        serve(Explorer(Models(folders, device)), port, ready)
+        serve(Explorer(Models(folders, device), scene), port, ready)
+
+
+def _is_file(name: str) -> bool:
+    return name.lower().endswith(".safetensors") and not Path(name).is_dir()
+
+
+def _is_call(name: str) -> bool:
+    return (
+        re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", name) is not None and not Path(name).exists()
+    )
+
+
+def _scene(name: str) -> Scene:
+    """What is shown first: a watch of the user's own model, or the attention in a file."""
+    if _is_file(name):
+        from regard.explorer.stored import open_file
+
+        return open_file(name)
+    seen, words = watching.watched(name, name)
+    with watching.running(name):
+        scene: Scene = seen.scene(title=name, **words)
+    return scene

@@ -151,12 +151,7 @@ def _write(
         names = drawing.names_of(translation, kind)
         heads = {at: range(translation.looks[name].shape[-3]) for at, name in names.items()}
         asked |= {names[at] for at in drawing.choose(heads, layer, head)}
-    attentions = [
-        scenes.of_sentence(name, look, head, causal=name.startswith("decoder"))
-        for name, look in translation.looks.items()
-        if name in asked
-    ]
-    write(out, scenes.of_translation(translation, attentions, model, pieces=pieces))
+    write(out, scenes.of_looks(translation, model, asked, head, pieces))
 
 
 def _save(

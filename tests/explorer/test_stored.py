@@ -1,0 +1,99 @@
+"""`regard explore FILE`: queries and keys of a file become a scene; bad files get one sentence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import regard
+from regard.cli.main import main
+from regard.explorer.stored import open_file
+
+TOKENS = ["one", "two", "three"]
+
+
+def saved(path, query=None, key=None, **metadata):
+    tensors = {"query": torch.randn(4, 3, 8) if query is None else query}
+    tensors["key"] = torch.randn(2, 3, 8) if key is None else key
+    save_file(tensors, path, metadata or None)
+    return path, tensors
+
+
+def test_the_look_of_a_file_is_that_of_its_queries_and_keys(tmp_path):
+    path, tensors = saved(tmp_path / "a.safetensors", tokens=json.dumps(TOKENS), mask="causal")
+    scene = open_file(path)
+    (one,) = scene.attentions
+    assert (scene.title, one.name, one.kind, one.shape) == (
+        "a.safetensors",
+        "a",
+        "causal",
+        (4, 3, 3),
+    )
+    assert scene.sequences[one.rows].tokens == scene.sequences[one.columns].tokens == TOKENS
+    expected = regard.look(
+        tensors["query"],
+        tensors["key"].repeat_interleave(2, 0),
+        mask=regard.masks.causal(align="end"),
+    )
+    torch.testing.assert_close(one.look.weights(), expected.weights())
+
+
+def test_queries_of_another_sequence_have_positions(tmp_path):
+    path, _ = saved(tmp_path / "a.safetensors", torch.randn(1, 2, 5, 8), torch.randn(1, 2, 3, 8))
+    scene = open_file(path)
+    (one,) = scene.attentions
+    assert (one.kind, one.shape) == ("cross", (2, 5, 3))
+    assert [side.tokens for side in scene.sequences] == [list("01234"), list("012")]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"key": torch.zeros(2, 3, 4)}, "expected one width"),
+        ({"key": torch.zeros(3, 3, 8)}, "multiple of the key heads"),
+        ({"key": torch.zeros(8)}, r"expected \(heads, tokens, width\)"),
+        ({"key": torch.zeros(2, 0, 8)}, "none of them 0"),
+        ({"key": torch.zeros(2, 3, 8, dtype=torch.int32)}, "expected floats"),
+        ({"key": torch.full((2, 3, 8), torch.nan)}, "not finite"),
+        ({"tokens": "[1]"}, "not a JSON list of strings"),
+        ({"tokens": "{"}, "not a JSON list of strings"),
+        ({"tokens": '["a"]'}, "1 strings for 3 keys"),
+        ({"mask": "none"}, '"causal" is the only one'),
+        ({"mask": "causal", "query": torch.zeros(2, 5, 8)}, "at least 5 keys"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path, how, said):
+    path, _ = saved(tmp_path / "a.safetensors", **how)
+    with pytest.raises(regard.errors.DataError, match=said) as fault:
+        open_file(path)
+    assert "\n" not in str(fault.value)
+
+
+def test_no_file_and_no_tensors_are_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.safetensors").write_text("no tensors here")
+    save_file({"key": torch.zeros(2, 3)}, tmp_path / "half.safetensors")
+    for name, said in [
+        ("text", "not a safetensors file"),
+        ("half", 'no tensor "query"'),
+        ("missing", "cannot be read"),
+    ]:
+        assert main(["explore", f"{name}.safetensors"]) == 1
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+    assert main(["explore", "half.safetensors", "a_module:call"]) == 2
+    assert "one function or file at a time" in capsys.readouterr().err
+    for asked, code, said in [
+        ("no_such_module:call", 2, "there is no module no_such_module"),
+        ("json:nothing", 2, "json has no function nothing"),
+        ("os:getcwd", 1, "returned str"),
+        ("no such model", 1, "no such model or run folder"),
+    ]:
+        assert main(["explore", asked]) == code
+        error = capsys.readouterr().err
+        assert f"{asked}: {said}" in error or said in error
+        assert "--watch" not in error
