@@ -69,7 +69,7 @@ def _select(layers: tuple[CellState, ...], rows: Tensor) -> tuple[CellState, ...
     return tuple(tuple(part[rows] for part in layer) for layer in layers)
 
 
-class OneAttention(nn.Module):
+class OneCrossAttention(nn.Module):
     """``c = sum_j a_j h_j``, ``a = softmax(score(s, h))`` (arXiv 1409.0473, equations 5 and 6)."""
 
     def __init__(self, score: Score) -> None:
@@ -98,7 +98,7 @@ class OneAttention(nn.Module):
         return prepare(self.score, source.states[:0])[0]
 
 
-class HeadsAttention(nn.Module):
+class HeadsCrossAttention(nn.Module):
     """A `MultiHeadAttention` in the place of the papers' one (arXiv 1706.03762, section 3.2.2)."""
 
     def __init__(self, heads: MultiHeadAttention) -> None:
@@ -117,16 +117,16 @@ class HeadsAttention(nn.Module):
 
 
 # From queries of the decoder to blends of the encoder's states.
-CrossAttention = OneAttention | HeadsAttention
+CrossAttention = OneCrossAttention | HeadsCrossAttention
 
 
 def new_attention(settings: RecurrentSettings) -> CrossAttention:
     """The attention of a configuration; its contexts are as wide as the encoder's states."""
     query, memory, heads = settings.decoder_width, settings.memory_width, settings.heads
     if heads == 1:
-        return OneAttention(build(settings.score, query, memory, settings.attention_width))
+        return OneCrossAttention(build(settings.score, query, memory, settings.attention_width))
     width = query // heads
     score = build(settings.score, width, width, settings.attention_width, heads)
-    return HeadsAttention(
+    return HeadsCrossAttention(
         MultiHeadAttention(query, heads, d_key=memory, d_output=memory, score=score)
     )
