@@ -24,10 +24,13 @@ export class App {
   readonly row: Signal<number | null>;
   readonly column: Signal<number | null>;
   readonly pieces: Signal<boolean>;
+  readonly follow: Signal<boolean>;
+  private readonly listed: Signal<string[]>;
   private running: AbortController | null = null;
 
   /** `models`: those of the server, the first is the default; none for a file or a notebook. */
-  constructor(readonly models: string[], lasting: boolean) {
+  constructor(models: string[], lasting: boolean, readonly trains: boolean) {
+    this.listed = signal(models);
     const address = (this.address = new Address(lasting));
     this.view = address.text("view");
     this.model = address.text("model", models[0] ?? "");
@@ -38,10 +41,28 @@ export class App {
     this.row = address.place("row");
     this.column = address.place("column");
     this.pieces = address.flag("pieces");
+    this.follow = address.flag("follow");
   }
 
   get live(): boolean {
     return this.models.length > 0;
+  }
+
+  get models(): string[] {
+    return this.listed.value;
+  }
+
+  /** Ask which checkpoints there are now; the newest one of the chosen model's run is translated with, once. */
+  async newest(): Promise<void> {
+    const answer = await fetch("api/models");
+    if (!answer.ok) throw new Error(await failure(answer));
+    const { models } = (await answer.json()) as { models: string[] };
+    if (models.join() !== this.models.join()) this.listed.value = models;
+    const [run] = this.model.value.split("@step-");
+    const last = models.filter((name) => name.startsWith(`${run}@step-`)).pop();
+    if (!last || (last === this.model.value && this.header?.model === last)) return;
+    this.model.value = last;
+    await this.translate(this.text.value, this.prefix.value, true);
   }
 
   show(bundle: Bundle): void {

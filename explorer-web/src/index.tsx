@@ -15,12 +15,12 @@ interface Model {
 /**
  * Args:
  *   model: `get("bundle")` is the data as bytes, or null; `get("models")` the names of the server's models, or null;
- *     `get("scene")` the address of a server's scene, or null; `get("lasting")` whether the page's address may hold the state.
+ *     `get("trains")` whether one of them may get checkpoints; `get("scene")` the address of a server's scene, or null; `get("lasting")` whether the page's address may hold the state.
  *   el: the element to draw into.
  * Returns: a function that takes the explorer out again.
  */
 export function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
-  const app = new App((model.get("models") as string[] | null) ?? [], Boolean(model.get("lasting")));
+  const app = new App((model.get("models") as string[] | null) ?? [], Boolean(model.get("lasting")), Boolean(model.get("trains")));
   const take = () => {
     const given = model.get("bundle") as DataView | Uint8Array | null;
     if (given?.byteLength) app.show(Bundle.parse(new Uint8Array(given.buffer, given.byteOffset, given.byteLength)));
@@ -120,7 +120,8 @@ function boot(): void {
   const bundle = data ? Uint8Array.from(atob(data.textContent!.trim()), (c) => c.charCodeAt(0)) : null;
   const models = el.dataset.models ? (JSON.parse(el.dataset.models) as string[]) : null;
   const lasting = location.protocol !== "about:"; // a frame in a notebook has no address of its own
-  const values: Record<string, unknown> = { bundle, models, scene: el.dataset.scene, lasting };
+  const { scene, trains } = el.dataset;
+  const values: Record<string, unknown> = { bundle, models, scene, trains, lasting };
   render({ model: { get: (name) => values[name] ?? null }, el });
   el.dataset.ready = "yes";
 }

@@ -59,6 +59,7 @@ function Input({ app }: { app: App }) {
           value={app.model.value}
           onChange={(event) => {
             app.model.value = event.currentTarget.value;
+            app.follow.value = false;
             app.translate(text);
           }}
         >
@@ -72,7 +73,39 @@ function Input({ app }: { app: App }) {
         <input id="sentence" type="text" dir="auto" value={text} maxLength={4000} autocomplete="off" onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <button type="submit">Translate</button>
+      <Follow app={app} />
     </form>
+  );
+}
+
+const EVERY = 2000; // milliseconds between two looks for a new checkpoint
+
+/** Translate again with each new checkpoint, where the server was started with a run that has some. */
+function Follow({ app }: { app: App }) {
+  const on = app.follow.value;
+  useEffect(() => {
+    if (!on) return;
+    let timer = 0;
+    let over = false;
+    const look = async () => {
+      try {
+        await app.newest();
+      } catch (fault) {
+        app.error.value = fault instanceof Error ? fault.message : String(fault);
+      }
+      if (!over) timer = window.setTimeout(look, EVERY);
+    };
+    void look();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, [on]);
+  if (!app.trains) return null;
+  return (
+    <label class="check">
+      <input type="checkbox" checked={on} onChange={(event) => (app.follow.value = event.currentTarget.checked)} /> follow the training
+    </label>
   );
 }
 

@@ -69,14 +69,18 @@ def standalone(bundle: bytes, title: str) -> str:
     )
 
 
-def served(models: Sequence[str], scene: bool = False) -> str:
-    """The page of a server, which loads its script, its style and, where there is one, its scene from there."""
+def served(models: Sequence[str], scene: bool = False, trains: bool = False) -> str:
+    """The page of a server, which loads its script, its style and, where there is one, its scene from there.
+
+    `trains` says that a model may get checkpoints while the page is open.
+    """
     return _PAGE.format(
         policy="",
         title="Regard",
         head='<link rel="stylesheet" href="explorer.css">\n',
         models=f' data-models="{html.escape(json.dumps(list(models)))}"'
-        + ' data-scene="api/scene"' * scene,
+        + ' data-scene="api/scene"' * scene
+        + ' data-trains="yes"' * trains,
         body='<script type="module" src="explorer.js"></script>\n',
     )
 

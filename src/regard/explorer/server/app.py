@@ -38,9 +38,9 @@ class Explorer:
         self.scene = scene
 
     async def page(self, request: Request) -> Response:
-        return Response(
-            page.served(self.models.names, self.scene is not None), media_type="text/html"
-        )
+        names, trains = self.models.names, self.models.trains
+        content = page.served(names, self.scene is not None, trains)
+        return Response(content, media_type="text/html")
 
     async def start(self, request: Request) -> Response:
         """The scene that the server was started with."""
@@ -58,6 +58,10 @@ class Explorer:
     async def health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
+    async def listed(self, request: Request) -> Response:
+        """The names of the models; while a model is trained, its checkpoints change."""
+        return JSONResponse({"models": self.models.names})
+
     async def translate(self, request: Request) -> Response:
         given = fields.parse(await request.body())
         fields.known(given, "model", "text", "prefix")
@@ -66,9 +70,10 @@ class Explorer:
         prefix = fields.text(given, "prefix", TEXT, "")
 
         def call(check: Callable[[], None]) -> bytes:
-            scene, made = translating.explore(self.models.open(model), text, prefix, model)
+            exact = self.models.exact(model)
+            scene, made = translating.explore(self.models.open(exact), text, prefix, exact)
             check()
-            return pack(scene, self.runs.add(Run(scene, model, made)))
+            return pack(scene, self.runs.add(Run(scene, exact, made)))
 
         return await self._binary(request, call)
 
@@ -201,6 +206,7 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/explorer.css", explorer.style),
             Route("/healthz", explorer.health),
             Route("/api/scene", explorer.start),
+            Route("/api/models", explorer.listed),
             Route("/api/translate", explorer.translate, methods=["POST"]),
             Route("/api/change", explorer.change, methods=["POST"]),
             Route("/api/numbers", explorer.numbers),

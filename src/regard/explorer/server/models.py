@@ -1,16 +1,24 @@
-"""The models that a server was started with, opened when they are first asked for."""
+"""The models that a server was started with, and their checkpoints, opened when they are first asked for."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
 from regard.explorer.server.errors import Refused
+from regard.translation.opening import find
+from regard.translation.runs import Run
+from regard.translation.runs.layout import CHECKPOINTS, MODEL, checkpoints
 from regard.translation.translator import Translator
+
+KEPT = 4  # open models beyond those named
 
 
 class Models:
     """Translators by name. No request can name another model or a path.
+
+    The checkpoints of a run are models as well: "reverse@step-300" is one of the run "reverse".
 
     Args:
         folders: a name for each bundled model's name or run folder.
@@ -19,22 +27,53 @@ class Models:
 
     def __init__(self, folders: Mapping[str, str | Path], device: str = "cpu") -> None:
         self._folders, self._device = dict(folders), device
-        self._open: dict[str, Translator] = {}
+        self._open: OrderedDict[str, Translator] = OrderedDict()
 
     @property
     def names(self) -> list[str]:
-        return list(self._folders)
+        """The models and, after each, the checkpoints that it has now, the newest last."""
+        return [name for own in self._folders for name in (own, *self._checkpoints(own))]
+
+    @property
+    def trains(self) -> bool:
+        """Whether one of them is a run that has, or may get, checkpoints."""
+        found = [find(folder) for folder in self._folders.values()]
+        return any((each / CHECKPOINTS).is_dir() or not (each / MODEL).exists() for each in found)
+
+    def exact(self, name: str) -> str:
+        """The name of what is opened: of a run that trains for the first time, its newest checkpoint."""
+        if name in self._folders and not (find(self._folders[name]) / MODEL).exists():
+            return next(reversed(self._checkpoints(name)), name)
+        return name
 
     def open(self, name: str) -> Translator:
         """The translator of this name.
 
         Raises:
             Refused: there is none.
+            ModelError: it is broken, or nothing is trained yet.
         """
-        if name not in self._folders:
-            raise Refused(
-                404, f"model: there is none of this name; there are {', '.join(self._folders)}"
-            )
         if name not in self._open:
-            self._open[name] = Translator.open(self._folders[name], self._device)
+            self._open[name] = self._opened(name)
+        self._open.move_to_end(name)
+        while len(self._open) > len(self._folders) + KEPT:
+            self._open.popitem(last=False)
         return self._open[name]
+
+    def _checkpoints(self, name: str) -> dict[str, Path]:
+        """The checkpoints of a run by name."""
+        found = checkpoints(find(self._folders[name]))
+        return {f"{name}@{folder.name}": folder for _, folder in found}
+
+    def _opened(self, name: str) -> Translator:
+        if name in self._folders:
+            return Translator.open(self._folders[name], self._device)
+        own = name.rpartition("@")[0]
+        checkpoint = self._checkpoints(own).get(name) if own in self._folders else None
+        if checkpoint is None:
+            known = ", ".join(self.names)
+            raise Refused(404, f"model: there is none of this name; there are {known}")
+        run = Run.open(find(self._folders[own]))
+        tokenizers = run.directed(run.tokenizers(), None)
+        model = run.checkpoint_model(checkpoint, tokenizers).to(self._device)
+        return Translator(run, model, tokenizers)

@@ -42,6 +42,16 @@ def checkpoint_name(step: int, unvalidated: bool = False) -> str:
     return f"step-{step}-unvalidated" if unvalidated else f"step-{step}"
 
 
+def checkpoints(folder: Path) -> list[tuple[int, Path]]:
+    """The step and folder of each finished checkpoint of a run folder, in the order of steps."""
+    named = [
+        (CHECKPOINT_NAME.fullmatch(path.name), path) for path in (folder / CHECKPOINTS).glob("*")
+    ]
+    # A checkpoint saved before its validation comes before the one saved after it.
+    found = [(int(name[1]), name[2] is None, path) for name, path in named if name]
+    return [(step, path) for step, _, path in sorted(found)]
+
+
 def tokenizer_files(joint: bool) -> tuple[str, ...]:
     """The names of the tokenizers' files: one for both, or that of the source and that of the target."""
     return TOKENIZERS[:1] if joint else TOKENIZERS[1:]

@@ -17,9 +17,9 @@ from regard.translation import checksums, weights
 from regard.translation.checksums import SUMS
 from regard.translation.models.building import SkipInitialisation, build
 from regard.translation.models.protocol import TranslationModel
+from regard.translation.runs import layout
 from regard.translation.runs.layout import (
     CARD,
-    CHECKPOINT_NAME,
     CHECKPOINTS,
     CONFIGURATION,
     MODEL,
@@ -108,20 +108,26 @@ class Run:
 
     def model(self, tokenizers: Tokenizers) -> TranslationModel:
         """The model ready for use: the published one, or else the newest checkpoint's."""
-        folder = self.folder
-        sums = folder_sums(folder)
-        if not (folder / MODEL).exists():
-            if MODEL in sums:  # published: a checkpoint may be another model
-                raise CorruptedError(
-                    f"{folder / MODEL}: is missing, but {SUMS} lists it: restore it, or publish it again "
-                    f"with `regard train {folder} --resume`"
-                )
-            newest = self.newest_checkpoint()
-            if newest is None:
-                raise ModelError(
-                    f"{folder}: nothing trained yet: it has no {MODEL} and no checkpoint"
-                )
-            folder, sums = newest, checkpoint_sums(newest)
+        sums = folder_sums(self.folder)
+        if (self.folder / MODEL).exists():
+            return self._load(self.folder, sums, tokenizers)
+        if MODEL in sums:  # published: a checkpoint may be another model
+            raise CorruptedError(
+                f"{self.folder / MODEL}: is missing, but {SUMS} lists it: restore it, or publish it again "
+                f"with `regard train {self.folder} --resume`"
+            )
+        newest = self.newest_checkpoint()
+        if newest is None:
+            raise ModelError(
+                f"{self.folder}: nothing trained yet: it has no {MODEL} and no checkpoint"
+            )
+        return self.checkpoint_model(newest, tokenizers)
+
+    def checkpoint_model(self, checkpoint: Path, tokenizers: Tokenizers) -> TranslationModel:
+        """The model of one of its checkpoints, ready for use."""
+        return self._load(checkpoint, checkpoint_sums(checkpoint), tokenizers)
+
+    def _load(self, folder: Path, sums: dict[str, str], tokenizers: Tokenizers) -> TranslationModel:
         path = folder / MODEL
         sizes = self.configuration, len(tokenizers.source), len(tokenizers.target)
         with SkipInitialisation():
@@ -154,13 +160,7 @@ class Run:
 
     def checkpoints(self) -> list[tuple[int, Path]]:
         """The step and folder of each finished checkpoint, in the order of steps."""
-        named = [
-            (CHECKPOINT_NAME.fullmatch(path.name), path)
-            for path in (self.folder / CHECKPOINTS).glob("*")
-        ]
-        # A checkpoint saved before its validation comes before the one saved after it.
-        found = [(int(name[1]), name[2] is None, path) for name, path in named if name]
-        return [(step, path) for step, _, path in sorted(found)]
+        return layout.checkpoints(self.folder)
 
     def newest_checkpoint(self) -> Path | None:
         """The checkpoint of the highest step."""
