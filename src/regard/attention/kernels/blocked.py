@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.kernels.recomputing import Blocks, Recomputed, Span, closed_over, write
-from regard.attention.kernels.reference import normalise, read
+from regard.attention.kernels.reference import biased, read
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
 from regard.attention.normalisers import Entmax, Hard, Identity, Softmax, Sparsemax
@@ -37,8 +37,9 @@ class Blocked:
             query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, span: Span
         ) -> Tensor:
             rows, columns = (torch.arange(s.start, s.stop, device=device) for s in span)
-            scores = score(widen(query), key)
-            return read(request, normalise(request, scores, bias, rows, columns), value)
+            scores = biased(request, score(widen(query), key), bias, rows, columns)
+            weights = request.normaliser(scores, request.readable(rows, columns))
+            return read(request, weights, value)
 
         spans = spans_of(request)
         blocks = Blocks(block, spans, request.query, key, value, request.bias)

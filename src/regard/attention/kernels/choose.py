@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels.additive.cpu.kernel import Cpu
-from regard.attention.kernels.additive.triton.kernel import Triton
+from regard.attention.kernels.additive.kernels import Cpu, Triton
 from regard.attention.kernels.blocked import Blocked, is_large
 from regard.attention.kernels.matmul import Matmul
 from regard.attention.kernels.reference import Reference

@@ -17,22 +17,27 @@ from regard.attention.shapes import ShapeError
 
 def weigh(request: Request, rows: Tensor | None = None) -> Tensor:
     """The weights of all queries, or of those at these rows, over every key."""
+    return request.normaliser(scores_of(request, rows), request.readable(rows))
+
+
+def scores_of(request: Request, rows: Tensor | None = None) -> Tensor:
+    """The scores with their bias of all queries, or of those at these rows."""
     query, bias = widen(request.query), request.bias
     if rows is not None:
         query = query.index_select(-2, rows)
     if rows is not None and bias is not None:
         bias = pick(bias, -2, rows)
-    return normalise(request, request.score(query, widen(request.key)), bias, rows)
+    return biased(request, request.score(query, widen(request.key)), bias, rows)
 
 
-def normalise(
+def biased(
     request: Request,
     scores: Tensor,
     bias: Tensor | None,
     rows: Tensor | None = None,
     columns: Tensor | None = None,
 ) -> Tensor:
-    """The weights of all scores, or of the scores of some queries and some keys."""
+    """All scores, or those of some queries and some keys, with their bias."""
     queries = request.queries if rows is None else rows.shape[0]
     keys = request.keys if columns is None else columns.shape[0]
     if scores.shape[-2:] != (queries, keys):
@@ -43,7 +48,7 @@ def normalise(
     scores = widen(scores)  # of autocast
     if bias is not None:
         scores = scores + fitted(bias, scores.dtype).to(scores.dtype)
-    return request.normaliser(scores, request.readable(rows, columns))
+    return scores
 
 
 def read(request: Request, weights: Tensor, value: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.masks import Mask
-from regard.attention.masks.mask import Both, SpanMask, lead
+from regard.attention.masks.mask import Both, SpanMask
 from regard.attention.masks.sequences import Documents
 from regard.attention.shapes import Frame
 
@@ -41,7 +41,10 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
             low = begin if low is None else torch.maximum(low, begin)
             high = end if high is None else torch.minimum(high, end)
         elif isinstance(part, Documents) and asking is None:
-            asking, stored = _documents(part, frame)
+            asking, stored = (
+                ids.long().expand(*ids.shape[:-1], length)
+                for ids, length in zip(part.ids(frame), (frame.queries, frame.keys), strict=True)
+            )
         else:
             rows, columns = (
                 torch.arange(n, device=frame.device) for n in (frame.queries, frame.keys)
@@ -56,14 +59,3 @@ def parts(mask: Mask) -> list[Mask]:
     if isinstance(mask, Both):
         return parts(mask.left) + parts(mask.right)
     return [mask]
-
-
-def _documents(mask: Documents, frame: Frame) -> tuple[Tensor, Tensor]:
-    nowhere = torch.arange(0, device=frame.device)
-    mask.window(nowhere, nowhere, frame)  # checks the lengths
-    asking = lead(mask.query_ids.to(frame.device, torch.int64), 1, frame, "query_ids")
-    stored = lead(mask.key_ids.to(frame.device, torch.int64), 1, frame, "key_ids")
-    return (
-        asking.expand(*asking.shape[:-1], frame.queries),
-        stored.expand(*stored.shape[:-1], frame.keys),
-    )

@@ -84,13 +84,7 @@ def _flat(tensor: Tensor, batch: Shape) -> Tensor:
     if tensor.ndim == 4 and tensor.shape[:2] == batch:
         return tensor
     length, width = tensor.shape[-2:]
-    own = (1,) * (len(batch) - (tensor.ndim - 2)) + tuple(tensor.shape[:-2])
-    front, heads = prod(batch[:-1]), batch[-1] if batch else 1
-    if own[:-1] == batch[:-1]:
-        tensor = tensor.reshape(front, own[-1] if own else 1, length, width)
-    elif prod(own[:-1]) == 1:
-        tensor = tensor.reshape(1, own[-1], length, width)
-    else:
-        tensor = tensor.expand(*batch[:-1], own[-1], length, width)
-        tensor = tensor.reshape(front, own[-1], length, width)
-    return tensor.expand(front, heads, length, width)
+    own, heads = tensor.shape[-3] if tensor.ndim > 2 else 1, batch[-1] if batch else 1
+    front = tensor.expand(*batch[:-1], own, length, width)
+    joined = front.reshape(prod(batch[:-1]), own, length, width)
+    return joined.expand(-1, heads, length, width)

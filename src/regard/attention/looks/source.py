@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from math import prod
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.reference import weigh
+from regard.attention.kernels.reference import scores_of, weigh
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock, WeightsBlock
 from regard.attention.looks.entries import Stored
-from regard.attention.normalisers import Normaliser, Softmax
+from regard.attention.normalisers import Softmax
 from regard.attention.products import fitted, widen
 from regard.attention.scores import SoftCap
 from regard.attention.scores.prepare import prepare_both
@@ -78,25 +79,21 @@ class ScoredBlocks(BlockSource):
     def __init__(self, request: Request) -> None:
         super().__init__(request.batch(), request.queries, request.keys, request.frame.device)
         self._softmax = type(request.normaliser) is Softmax
-        self._temperature = getattr(request.normaliser, "temperature", 1.0)
         self._request = prepared(request)
-        if self._softmax:
-            self._request = replace(self._request, normaliser=MASKED)
         self._cost = width(request.score)
 
     def blocks(self, rows: Tensor | None) -> Iterator[Block]:
         for region in self._regions(rows, self._cost):
-            numbers = weigh(self._request, region.rows)
+            compute = masked_scores if self._softmax else weigh
+            numbers = compute(self._request, region.rows)
             numbers = numbers.expand(*self.batch, len(region.rows), self.keys)
-            if isinstance(self._request.score, Stored):
+            if self._softmax:
+                spare = None if transformed() else torch.empty_like(numbers)
+                yield SoftmaxBlock(region, numbers, spare)
+            elif isinstance(self._request.score, Stored):
                 yield WeightsBlock(region, numbers, numbers != 0)
-            elif not self._softmax:
-                yield WeightsBlock(region, numbers, self._request.readable(region.rows))
             else:
-                scores = numbers / self._temperature
-                yield SoftmaxBlock(
-                    region, scores, None if transformed() else torch.empty_like(scores)
-                )
+                yield WeightsBlock(region, numbers, self._request.readable(region.rows))
 
 
 def prepared(request: Request) -> Request:
@@ -112,17 +109,12 @@ def prepared(request: Request) -> Request:
     return replace(request, score=score, query=query, key=key, bias=bias)
 
 
-class _Masked(Normaliser):
-    """The scores themselves, -inf where a key may not be read."""
-
-    def rows(self, scores: Tensor) -> Tensor:
-        return scores
-
-    def __call__(self, scores: Tensor, readable: Tensor | None = None, /) -> Tensor:
-        return scores if readable is None else torch.where(readable, scores, -torch.inf)
-
-
-MASKED = _Masked()
+def masked_scores(request: Request, rows: Tensor) -> Tensor:
+    """The scores of these queries over the temperature, -inf where a key may not be read."""
+    scores, readable = scores_of(request, rows), request.readable(rows)
+    if readable is not None:
+        scores = torch.where(readable, scores, -torch.inf)
+    return scores / cast(Softmax, request.normaliser).temperature
 
 
 def width(score: object) -> int:

@@ -19,7 +19,14 @@ from regard.attention.looks import learned
 from regard.attention.looks.blocks import Block
 from regard.attention.looks.entries import Stored, with_tensors
 from regard.attention.looks.products import ProductBlocks
-from regard.attention.looks.source import MASKED, BlockSource, ScoredBlocks, prepared, sizes, width
+from regard.attention.looks.source import (
+    BlockSource,
+    ScoredBlocks,
+    masked_scores,
+    prepared,
+    sizes,
+    width,
+)
 from regard.attention.normalisers import Softmax
 from regard.attention.scores.prepare import is_dots
 from regard.attention.shapes import Shape
@@ -65,7 +72,7 @@ class Weights:
 
     def _scores(self, rows: Tensor) -> Tensor:
         """The scores over the temperature of these queries, -inf where they may not read."""
-        scores = weigh(replace(self._request, normaliser=MASKED), rows) / self._temperature()
+        scores = masked_scores(self._request, rows)
         return scores.expand(*self.shape[:-2], len(rows), self.shape[-1])
 
     def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:

@@ -55,11 +55,21 @@ class Documents(Mask):
     query_ids: Tensor
     key_ids: Tensor
 
+    def ids(self, frame: Frame) -> tuple[Tensor, Tensor]:
+        """The ids of the queries and of the keys, with as many batch axes as the scores."""
+        found = []
+        for name, length in (("query_ids", frame.queries), ("key_ids", frame.keys)):
+            ids = getattr(self, name).to(frame.device)
+            if ids.shape[-1] not in (1, length):
+                raise ShapeError(
+                    f"{name} covers {ids.shape[-1]} positions, there are {length}:"
+                    f" pass {name} of shape [..., {length}]"
+                )
+            found.append(lead(ids, 1, frame, name))
+        return found[0], found[1]
+
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
-        _check("query_ids", self.query_ids, frame.queries)
-        _check("key_ids", self.key_ids, frame.keys)
-        asking = lead(self.query_ids.to(rows.device), 1, frame, "query_ids")
-        stored = lead(self.key_ids.to(rows.device), 1, frame, "key_ids")
+        asking, stored = self.ids(frame)
         return pick(asking, -1, rows).unsqueeze(-1) == pick(stored, -1, columns).unsqueeze(-2)
 
     def reach(self, rows: range, frame: Frame) -> Reach:
@@ -75,14 +85,6 @@ class Documents(Mask):
         only = asked.reshape(-1)[0]
         alone = bool((asked == only).all() and (stored[..., some.start : some.stop] == only).all())
         return Reach(some, some if alone else range(0))
-
-
-def _check(name: str, ids: Tensor, length: int) -> None:
-    if ids.shape[-1] not in (1, length):
-        raise ShapeError(
-            f"{name} covers {ids.shape[-1]} positions, there are {length}:"
-            f" pass {name} of shape [..., {length}]"
-        )
 
 
 def documents(

@@ -180,9 +180,7 @@ def test_double_precision_is_refused() -> None:
 
 
 def test_a_processor_is_refused_unless_interpreting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "regard.attention.kernels.additive.triton.kernel.find_spec", lambda name: True
-    )
+    monkeypatch.setattr("regard.attention.kernels.additive.kernels.find_spec", lambda name: True)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     arguments = {n: part.cpu() for n, part in draw().items()}
     with regard.kernel("triton"), pytest.raises(KernelRefusedError, match="is for CUDA"):
@@ -190,9 +188,7 @@ def test_a_processor_is_refused_unless_interpreting(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_triton_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "regard.attention.kernels.additive.triton.kernel.find_spec", lambda name: None
-    )
+    monkeypatch.setattr("regard.attention.kernels.additive.kernels.find_spec", lambda name: None)
     arguments = {n: part.cpu() for n, part in draw().items()}
     with regard.kernel("triton"), pytest.raises(KernelRefusedError, match="not installed"):
         regard.attend(**arguments)

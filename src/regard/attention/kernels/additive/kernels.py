@@ -1,10 +1,16 @@
-"""The kernel for additive attention on a processor: neither scores nor hidden layers are stored."""
+"""The kernels for additive attention: neither scores nor hidden layers are stored.
+
+Numba and Triton themselves are loaded on the first call.
+"""
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
 from math import prod
 from typing import cast
 
+import torch
 from torch import Tensor
 
 from regard.attention.kernels.additive.requests import operands, refuse, within
@@ -13,6 +19,7 @@ from regard.attention.products import widen
 from regard.loops import availability as loops
 
 FEW, ENOUGH = 8, 1 << 20  # queries, and triples of query, key and channel; measured
+STORED = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class Cpu:
@@ -40,3 +47,25 @@ class Cpu:
         a, c, w, bias, rules, cap, temperature = operands(request, v.dtype)
         reading = additive(a, c, w, v, bias, *rules, cap, temperature)[0]
         return cast(Tensor, reading).to(value.dtype)
+
+
+class Triton:
+    name = "triton"
+
+    def supports(self, request: Request, value: Tensor) -> str | None:
+        if reason := refuse(request, value):
+            return reason
+        if value.dtype not in STORED:
+            return f"it computes in float32, which is less than {value.dtype}"
+        if find_spec("triton") is None:
+            return "triton is not installed"
+        kind = value.device.type
+        if kind != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+            return f"the query is on {kind}, this kernel is for CUDA (or TRITON_INTERPRET=1)"
+        return None
+
+    def attend(self, request: Request, value: Tensor) -> Tensor:
+        from regard.attention.kernels.additive.triton.operator import additive
+
+        a, c, w, bias, rules, cap, temperature = operands(request, torch.float32)
+        return additive(a, c, w, value, bias, rules, 1.0 / temperature, cap)
