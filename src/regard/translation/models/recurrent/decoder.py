@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.dropout import Dropout, keep
+from regard.attention.dropout import Dropout
 from regard.translation.models.recurrent.attention import (
     CrossAttention,
     DecoderState,
@@ -68,22 +67,11 @@ class Decoder(nn.Module, ABC):
         projected: Tensor = cells(self.cells)[0].input_projection(words)
         return projected
 
-    def noises(self, words: Words) -> Iterator[list[Tensor]]:
-        """For each step the dropout between the layers, drawn for all steps at once."""
-        between = len(self.cells) - 1
-        steps, rows = words.shape[:2]
-        if not between or not self.training or not self.dropout.rate:
-            return iter([[]] * steps)
-        drawn = keep(
-            words.new_empty(steps, between, rows, cells(self.cells)[0].d_state), self.dropout.rate
-        )
-        return iter([list(step.unbind(0)) for step in drawn.unbind(0)])
-
     def states(self, words: Words, source: Source) -> Float[Tensor, "target batch d_state"]:
         """The top layer's states after every step, where nothing is fed back."""
         state, states = source.first, []
-        for step, noise in zip(self.project(words), self.noises(words), strict=True):
-            state = self.advance(step, state, None, noise)
+        for step in self.project(words):
+            state = self.advance(step, state)
             states.append(state[-1][0])
         return torch.stack(states)
 
@@ -91,15 +79,13 @@ class Decoder(nn.Module, ABC):
         self,
         projected: Float[Tensor, "batch gates"],
         layers: tuple[CellState, ...],
-        feed: Tensor | None,
-        noises: list[Tensor],
+        feed: Tensor | None = None,
     ) -> tuple[CellState, ...]:
         """Every layer one step further."""
         after: list[CellState] = []
         for index, (cell, state) in enumerate(zip(cells(self.cells), layers, strict=True)):
             if index:
-                below = after[-1][0]
-                projected = cell.input_projection(below * noises[index - 1] if noises else below)
+                projected = cell.input_projection(self.dropout(after[-1][0]))
             after.append(cell(projected, state, None if index else feed))
         return tuple(after)
 
@@ -119,8 +105,7 @@ class FixedVectorDecoder(Decoder):
         return self.output_projection(states), states.transpose(0, 1)
 
     def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        noise = next(self.noises(words[None]))
-        layers = self.advance(self.project(words), state.layers, None, noise)
+        layers = self.advance(self.project(words), state.layers)
         return self.output_projection(layers[-1][0]), DecoderState(layers, None, state.source)
 
 
@@ -144,18 +129,17 @@ class BahdanauDecoder(Decoder):
 
     def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
         layers, queries, contexts, states = source.first, [], [], []
-        for projected, noise in zip(self.project(words), self.noises(words), strict=True):
+        for projected in self.project(words):
             queries.append(layers[-1][0])
             contexts.append(self.attention(queries[-1][:, None], source)[:, 0])
-            layers = self.advance(projected, layers, contexts[-1], noise)
+            layers = self.advance(projected, layers, contexts[-1])
             states.append(layers[-1][0])
         read = torch.cat([torch.stack(states), torch.stack(contexts), words], dim=-1)
         return torch.tanh(self.readout(read)), torch.stack(queries, dim=1)
 
     def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         context = self.attention(state.layers[-1][0][:, None], state.source)[:, 0]
-        noise = next(self.noises(words[None]))
-        layers = self.advance(self.project(words), state.layers, context, noise)
+        layers = self.advance(self.project(words), state.layers, context)
         read = torch.cat([layers[-1][0], context, words], dim=-1)
         return torch.tanh(self.readout(read)), DecoderState(layers, None, state.source)
 
@@ -190,16 +174,15 @@ class LuongDecoder(Decoder):
             vector = self._attentional(queries, source).transpose(0, 1)
             return self.output_projection(vector), queries
         layers, states, vectors = source.first, [], []
-        for projected, noise in zip(self.project(words), self.noises(words), strict=True):
-            layers = self.advance(projected, layers, feed, noise)
+        for projected in self.project(words):
+            layers = self.advance(projected, layers, feed)
             states.append(layers[-1][0])
             feed = self._attentional(states[-1][:, None], source)[:, 0]
             vectors.append(feed)
         return self.output_projection(torch.stack(vectors)), torch.stack(states, dim=1)
 
     def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        noise = next(self.noises(words[None]))
-        layers = self.advance(self.project(words), state.layers, state.feed, noise)
+        layers = self.advance(self.project(words), state.layers, state.feed)
         vector = self._attentional(layers[-1][0][:, None], state.source)[:, 0]
         feed = vector if self.input_feeding else None
         return self.output_projection(vector), DecoderState(layers, feed, state.source)
