@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -47,24 +46,18 @@ def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.
             )
     folder = run.folder / CHECKPOINTS
     final = folder / checkpoint_name(progress.step, progress.unvalidated)
-    unfinished = folder / f".step-{progress.step}.{os.getpid()}.tmp"
     try:
-        files.subfolder(folder)
-        unfinished.mkdir()
-        weights.save(state, unfinished / MODEL)
-        weights.save(_optimiser_state(model, optimiser), unfinished / OPTIMISER)
-        files.write(unfinished / PROGRESS, json.dumps(asdict(progress)).encode())
-        checksums.sign(unfinished, CHECKPOINT_FILES)
-        if final.exists():
-            shutil.rmtree(final)
-        unfinished.rename(final)
-        files.sync_folder(folder)
+        with files.new_folder(files.subfolder(folder) / final.name) as unfinished:
+            weights.save(state, unfinished / MODEL)
+            weights.save(_optimiser_state(model, optimiser), unfinished / OPTIMISER)
+            files.write(unfinished / PROGRESS, json.dumps(asdict(progress)).encode())
+            checksums.sign(unfinished, CHECKPOINT_FILES)
+            if final.exists():
+                shutil.rmtree(final)
     except OSError as fault:
         raise CheckpointError(
             f"{final}: cannot be saved: {fault.strerror}; earlier checkpoints are untouched"
         ) from None
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return final
 
 
@@ -109,7 +102,7 @@ def clean(run: Run) -> None:
         files.subfolder(run.folder / CHECKPOINTS)
     for unfinished in (run.folder / CHECKPOINTS).glob(".*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
-    for unfinished in run.folder.glob(".*.tmp"):
+    for unfinished in (*run.folder.glob(".*.tmp"), *(run.folder / CHECKPOINTS).glob(".*.lock")):
         unfinished.unlink(missing_ok=True)
 
 
