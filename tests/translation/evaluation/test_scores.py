@@ -27,15 +27,6 @@ def test_the_defaults_are_those_of_sacrebleu():
     }
 
 
-def test_case_and_tokenizer_reach_the_score_and_the_signature():
-    plain = measure(OURS, GIVEN, measures=["bleu"])
-    lower = measure(OURS, GIVEN, measures=["bleu"], lowercase=True)
-    split = measure(OURS, GIVEN, measures=["bleu"], tokenize="none")
-    assert len({plain.bleu, lower.bleu, split.bleu}) == 3
-    assert "case:lc" in lower.signatures["bleu"]
-    assert "tok:none" in split.signatures["bleu"]
-
-
 def test_only_what_is_asked_for_is_measured():
     scores = measure(OURS, GIVEN, measures=["exact"])
     assert (scores.bleu, scores.chrf, scores.ter, scores.signatures) == (None, None, None, {})
@@ -65,7 +56,6 @@ def test_as_text_there_is_a_line_for_each_measure_with_its_signature():
         ((["a"], ["a", "b"], {}), DataError, "1 translations for 2 references"),
         (([], [], {}), DataError, "nothing to compare"),
         ((["a"], ["a"], {"measures": ["blue"]}), ConfigurationError, "no measure 'blue'"),
-        ((["a"], ["a"], {"tokenize": "14a"}), ConfigurationError, "no tokenizer '14a'"),
     ],
 )
 def test_mistakes_are_told(arguments: tuple, error: type[Exception], told: str):

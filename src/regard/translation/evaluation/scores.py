@@ -42,12 +42,7 @@ class Scores:
 
 
 def measure(
-    translations: Sequence[str],
-    references: Sequence[str],
-    *,
-    measures: Sequence[str] = MEASURES,
-    lowercase: bool = False,
-    tokenize: str = "13a",
+    translations: Sequence[str], references: Sequence[str], *, measures: Sequence[str] = MEASURES
 ) -> Scores:
     """Compare translations with one reference each.
 
@@ -57,13 +52,11 @@ def measure(
     Args:
         translations: plain text, not tokenised.
         references: one for each translation.
-        measures: which of "bleu", "chrf", "ter", "exact"; TER takes longest.
-        lowercase: compare lower-cased text; never for "exact", always for TER, as sacreBLEU does.
-        tokenize: sacreBLEU's tokenizer for BLEU ("13a", "none", "zh", "char", ...).
+        measures: which of "bleu", "chrf", "ter", "exact"; TER takes longest, and ignores case.
 
     Raises:
         DataError: nothing to compare, or unequal numbers.
-        ConfigurationError: a measure or a tokenizer that does not exist.
+        ConfigurationError: a measure that does not exist.
 
     >>> ours, given = ["a small house", "yes"], ["a small house", "no"]
     >>> scores = measure(ours, given, measures=["chrf", "exact"])
@@ -78,7 +71,7 @@ def measure(
         raise ConfigurationError(f"no measure {unknown[0]!r}: use {', '.join(MEASURES)}")
     found: dict[str, float] = {}
     signatures: dict[str, str] = {}
-    for name, metric in metrics(measures, lowercase, tokenize).items():
+    for name, metric in metrics(measures).items():
         found[name] = float(metric.corpus_score(list(translations), [list(references)]).score)
         signatures[name] = str(metric.get_signature())
     if "exact" in measures:
@@ -87,24 +80,11 @@ def measure(
     return Scores(sentences=len(references), signatures=signatures, **found)
 
 
-def metrics(
-    measures: Sequence[str], lowercase: bool = False, tokenize: str = "13a"
-) -> dict[str, Any]:
+def metrics(measures: Sequence[str]) -> dict[str, Any]:
     """sacreBLEU's metrics of these names; "exact" is not one of them."""
-    # Imported here: it is not needed to translate.
-    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.bleu import BLEU  # not needed to translate
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    made: dict[str, Any] = {}
-    if "bleu" in measures:
-        if tokenize not in BLEU.TOKENIZERS:
-            raise ConfigurationError(
-                f"no tokenizer {tokenize!r}: use {', '.join(sorted(map(str, BLEU.TOKENIZERS)))}"
-            )
-        made["bleu"] = BLEU(lowercase=lowercase, tokenize=tokenize)
-    if "chrf" in measures:
-        made["chrf"] = CHRF(lowercase=lowercase)
-    if "ter" in measures:
-        made["ter"] = TER()  # always compares lower-cased text
-    return made
+    kinds: dict[str, Any] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+    return {name: kind() for name, kind in kinds.items() if name in measures}
