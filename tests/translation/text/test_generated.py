@@ -82,19 +82,6 @@ def test_reversal_is_the_same_letters_backwards_at_every_length():
     assert {len(pair.source.split()) for pair in pairs} == set(range(3, 13))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("revers", 1, 5), "no generated task 'revers': pass one of reverse, dates"),
-        (("reverse", 1, 5, "dev"), "no split 'dev': pass one of valid, test, train"),
-        (("reverse", 1, -1), "count is -1"),
-    ],
-)
-def test_a_wrong_argument_is_told_what_is_right(arguments, message):
-    with pytest.raises(ConfigurationError, match=message):
-        generate(*arguments)
-
-
 def test_asking_for_more_than_a_task_holds_ends_with_a_message(monkeypatch):
     few = [dates.draw(random.Random(seed)) for seed in range(30)]
     monkeypatch.setitem(TASKS, "dates", lambda dice: dice.choice(few))

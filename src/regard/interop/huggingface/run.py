@@ -94,14 +94,8 @@ class Tensors:
             raise ModelError(
                 f"{self.path}: tensor {name} has shape {tuple(found.shape)}, config.json asks for {shape}"
             )
-        if not found.is_floating_point():
-            raise ModelError(
-                f"{self.path}: tensor {name} is {found.dtype}, expected floating point"
-            )
-        numbers = found.float()
-        if not bool(torch.isfinite(numbers).all()):  # here by the name that it has in the file
-            raise ModelError(f"{self.path}: tensor {name} holds numbers that are not finite")
-        return numbers
+        weights.check_finite(name, found, torch.float32, self.path)  # by its name in the file
+        return found.float()
 
     def alike(self, names: Sequence[str], shape: tuple[int, ...]) -> Tensor:
         """The tensor with any of these names; tensors with several of them must be equal."""

@@ -43,7 +43,7 @@ def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pai
         split: "train", "valid" or "test".
 
     Raises:
-        ConfigurationError: no such task or split, a negative count, or more than the task holds.
+        ConfigurationError: more pairs than the task holds.
 
     Example:
         >>> [pair.target for pair in generate("reverse", seed=1, count=2)] == [
@@ -51,12 +51,6 @@ def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pai
         ... ][:2]
         True
     """
-    if task not in TASKS:
-        raise ConfigurationError(f"no generated task {task!r}: pass one of {', '.join(TASKS)}")
-    if split not in SPLITS:
-        raise ConfigurationError(f"no split {split!r}: pass one of {', '.join(SPLITS)}")
-    if count < 0:
-        raise ConfigurationError(f"count is {count}: pass 0 or more")
     dice = random.Random(f"{task} {split} {seed}")
     pairs: dict[str, Pair] = {}
     tries = 0
