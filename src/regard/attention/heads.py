@@ -240,7 +240,7 @@ class MultiHeadAttention(nn.Module):
         memory: HeadMemory | None,
         start: int | None,
     ) -> dict[str, Any]:
-        """The arguments of `attend`: what the heads read, and how."""
+        """The arguments of `attend` for all heads."""
         if memory is not None and not (key is None and value is None):
             raise ValueError("got a memory and a key or value as well: pass one or the other")
         if start is None:

@@ -57,7 +57,7 @@ class LinkOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignOptions:
-    """What is aligned, with which models, and the form of the links.
+    """The texts to align, the models, and the form of the links.
 
     Attributes:
         source: A file of sentences, one a line.

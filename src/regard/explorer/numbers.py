@@ -32,7 +32,7 @@ Object = dict[str, Any]
 
 @dataclass
 class Trace:
-    """What the modules of a model received and returned, for one batch entry."""
+    """The inputs and outputs of the modules of a model, for one batch entry."""
 
     given: dict[str, Tensor] = field(default_factory=dict)
     returned: dict[str, Tensor] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class Arithmetic:
 
     Args:
         model: the model that ran.
-        seen: what a watch saw of the run.
-        trace: what its modules received and returned.
+        seen: the attentions of the run.
+        trace: the inputs and outputs of its modules.
     """
 
     model: nn.Module
@@ -188,7 +188,7 @@ class Arithmetic:
 
 
 class Streams:
-    """The residual streams of a run, as sums of components: the embedding, and what each sublayer added."""
+    """The residual streams of a run, as sums of components: the embedding, and the output of each sublayer."""
 
     def __init__(self, model: nn.Module, trace: Trace) -> None:
         self._model, self._trace = model, trace
@@ -197,7 +197,7 @@ class Streams:
         }
 
     def into(self, path: str, row: int) -> dict[str, Tensor]:
-        """The components of what an attention received at one position.
+        """The components of an attention's input at one position.
 
         Raises:
             KeyError: the block adds its norm after the residual, or is none of Regard's.
@@ -206,7 +206,7 @@ class Streams:
         return _normed(self._before(residual, row), self._residuals[residual].norm)
 
     def memory(self, path: str, row: int) -> dict[str, Tensor]:
-        """The components of what its keys were computed from."""
+        """The components of the input of its keys."""
         residual = self._own(path)
         if not residual.endswith("cross_residual"):
             return self.into(path, row)
@@ -268,7 +268,7 @@ def _projected(
 
 
 def _terms(call: CapturedCall, row: int, key: int) -> Object:
-    """The terms of the score of one pair, and what is done with their sum."""
+    """The terms of the score of one pair, their sum, scale and bound."""
     query, keys = _matrix(call.query)[row, None], _matrix(call.key)[key, None]
     score: Any = call.score or ScaledDot()
     cap = score.cap if isinstance(score, SoftCap) else None

@@ -17,7 +17,7 @@ from regard.viewing import fonts
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# For each format, what a file would say of its making, which differs from one time to another.
+# For each format, the metadata to leave out: it differs each time a file is made.
 _METADATA: dict[str, Any] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},

@@ -27,7 +27,7 @@ class _Sizes:
     """The size of a cell in inches, and of words in points.
 
     Many cells are smaller, so that the panel has at most `side`, and all panels `together`. No cell is smaller than
-    `smallest`, the room of a word that can be read, unless the panels would have more than `limit` together.
+    `smallest`, the space of a readable word, unless the panels would have more than `limit` together.
     """
 
     cell: float

@@ -49,7 +49,7 @@ Edit = Callable[[Tensor], Tensor]  # of weights (*batch, heads, queries, keys)
 
 
 class StackObserver:
-    """What a watch or a change does when modules and attentions run; nothing by default."""
+    """The calls to a watch or a change when modules and attentions run; by default they do nothing."""
 
     is_open = False
 
@@ -92,7 +92,7 @@ def is_observed() -> bool:
 def report_attention(capture: Callable[[], Any], edited: bool = False) -> None:
     """Report an attention to the watches; `capture()` returns the captured call.
 
-    Changes are told only of attentions that were not edited.
+    Changes receive only attentions that were not edited.
     """
     stack = _stack.get()
     for observer in _observers.get():

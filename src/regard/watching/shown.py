@@ -1,4 +1,4 @@
-"""The attentions of one batch entry with a label for each query and key: what an explorer shows of a watch."""
+"""The attentions of one batch entry with a label for each query and key: the explorer's view of a watch."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class _Surroundings:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Restore the state, and what was there before it on the way out."""
+        """Restore the state; at the end, restore the one before it."""
         kind = self._kind if self._devices else "cuda"
         autocast = torch.autocast(self._kind, self._dtype, enabled=self._autocast)
         with torch.random.fork_rng(self._devices, device_type=kind), autocast:

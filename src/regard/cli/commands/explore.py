@@ -73,7 +73,7 @@ def _is_call(name: str) -> bool:
 
 
 def _scene(name: str) -> Scene:
-    """What is shown first: a watch of the user's own model, or the attention in a file."""
+    """The first scene: a watch of the user's own model, or the attention in a file."""
     if _is_file(name):
         from regard.explorer.stored import open_file
 

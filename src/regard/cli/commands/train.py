@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What is trained, on which corpora, and where.
+    """The configuration, the corpora and the run folder of a training.
 
     Attributes:
         config: A TOML file, a shipped configuration's name, or with --resume a run folder.

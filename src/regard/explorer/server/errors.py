@@ -1,4 +1,4 @@
-"""Refusals: what a request got wrong, as a status and one sentence."""
+"""Refusals: the fault of a request, as a status and one sentence."""
 
 from __future__ import annotations
 

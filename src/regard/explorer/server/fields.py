@@ -89,7 +89,7 @@ def whole(
 
 
 def reduction(fields: Mapping[str, Any]) -> Reduce:
-    """What a pixel of a map shows: the maximum of its cells, or their mean."""
+    """The value of a pixel of a map: the maximum of its cells, or their mean."""
     match fields.get("reduce", "max"):
         case "max":
             return "max"

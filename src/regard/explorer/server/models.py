@@ -41,7 +41,7 @@ class Models:
         return any((each / CHECKPOINTS).is_dir() or not (each / MODEL).exists() for each in found)
 
     def exact(self, name: str) -> str:
-        """The name of what is opened: of a run that trains for the first time, its newest checkpoint."""
+        """The name of the weights to open: for a run without final weights, its newest checkpoint."""
         if name in self._folders and not (find(self._folders[name]) / MODEL).exists():
             return next(reversed(self._checkpoints(name)), name)
         return name

@@ -1,4 +1,4 @@
-"""Run the server on this machine's own address until it is told to stop."""
+"""Run the server on this machine's own address until a signal stops it."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def beam(
     return found.best()
 
 
-# The next beginnings, the rows of the model's state that they grew from, and what has ended.
+# The next beginnings, the rows of the model's state that they grew from, and the hypotheses that ended.
 Step = tuple[Live, Int[Tensor, "batch beginnings"], Ended]
 
 
@@ -153,7 +153,7 @@ class _Found:
         self.most: list[float] = most.tolist()
 
     def collect(self, live: Live, ended: Ended) -> None:
-        """Keep what has ended."""
+        """Keep the hypotheses that ended."""
         batch, beginnings, log_p = ended
         if not len(batch):
             return

@@ -1,4 +1,4 @@
-"""The tree of a beam search: what each step kept, and what it dropped."""
+"""The tree of a beam search: the hypotheses that each step kept and dropped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Tree:
         rows: Int[Tensor, "one beginnings"],
         ended: Ended,
     ) -> None:
-        """Note a step: the beginnings before it, the logits, and what `beam.advance` made of them."""
+        """Note a step: the beginnings before it, the logits, and the result of `beam.advance`."""
         before = live.totals[0].tolist()
         grown = list(zip(rows[0].tolist(), following.words[0].tolist(), strict=True))
         totals = zip(grown, following.totals[0].tolist(), strict=True)

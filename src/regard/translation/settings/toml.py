@@ -149,7 +149,7 @@ def _cut(text: str) -> str:
 
 
 def _hint(place: list[str]) -> str:
-    """What an unknown key was meant to be: one of the other kind of model, or the nearest one."""
+    """A guess at the meant key: one of the other kind of model, or the nearest one."""
     *section, key = place
     if section == ["model"]:
         for other, settings in MODELS.items():

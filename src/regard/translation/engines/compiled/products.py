@@ -274,7 +274,7 @@ def _round_rows(x: Any, rows: Any, depth: Any, groups: Any, rounded: Any, factor
 
 @inner
 def _scale(row: Any, factor: Any, factors: Any, corrections: Any) -> None:
-    """Sums of whole numbers, in the bits of a row, to what they stand for."""
+    """Convert sums of whole numbers, in the bits of a row, to the real numbers they stand for."""
     lanes()
     for i in range(np.uint64(row.size)):
         total = np.int32(bits_of_single(row[i]) - bits_of_single(corrections[i]))

@@ -133,7 +133,7 @@ class DecoderLayer(_Layer):
         state: TransformerState,
         bias: Tensor | None,
     ) -> Tensor:
-        """One word a row: it is added to what was written, which it reads, and then the source."""
+        """One word a row: it joins the words before it, reads them, and then reads the source."""
 
         def attend(
             name: str, attention: MultiHeadAttention, q: Tensor, *_: Any, **how: Any

@@ -1,4 +1,4 @@
-"""The arguments of the loops: what a call reads, what one entry of it reads, and where a worker writes."""
+"""The arguments of the loops: the inputs of a call, those of one batch entry, and a worker's buffers."""
 
 from __future__ import annotations
 

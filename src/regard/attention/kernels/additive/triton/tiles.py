@@ -26,7 +26,7 @@ def pointers_of(
     entry, where, a, c, w, v, spans, asking, stored, mask, mask_entry, bias, bias_entry,
     queries, keys, hidden, width,
 ):  # fmt: skip
-    """What one entry of the batch reads; the columns of `where` are the sides, in their order."""
+    """The inputs of one batch entry; the columns of `where` are the sides, in their order."""
     at = where + entry * 9
     low = spans + tl.load(at + 4) * 2 * queries
     bias += tl.load(at + 5) * bias_entry
