@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.options import corpora
-from regard.cli.options.checks import check_whole, given, option
+from regard.cli.options.checks import check_columns, given, option
 from regard.cli.options.model import ModelOptions, SpeedOptions
 from regard.cli.options.search import SearchOptions
 from regard.cli.output import report
@@ -47,11 +47,7 @@ class TestSet:
     generated: bool = False
 
     def check(self, *, translated: bool) -> None:
-        """Raises `ConfigurationError` unless the test set is named in one way.
-
-        Args:
-            translated: there are translations already, so that the sources are not needed.
-        """
+        """Raises `ConfigurationError` unless the test set is named in one way; `translated` ones need no sources."""
         parallel = self.source is not None or self.target is not None
         if [parallel, self.tsv is not None, self.generated].count(True) != 1:
             raise ConfigurationError("give --source and --target, or --tsv, or --generated")
@@ -59,8 +55,7 @@ class TestSet:
             raise ConfigurationError("--generated needs a model: give --target with --hypotheses")
         if parallel and (self.target is None or (self.source is None and not translated)):
             raise ConfigurationError("--source and --target belong together: give both")
-        for side, column in (("source", self.source_column), ("target", self.target_column)):
-            check_whole(f"--{side}-column", column or 0, 0, 1000)
+        check_columns(self.source_column or 0, self.target_column or 0)
 
     def files(self) -> list[Pair] | None:
         """The pairs of --source and --target; None where they are named otherwise."""

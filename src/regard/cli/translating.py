@@ -121,12 +121,7 @@ class TranslateOptions:
 
 
 def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, int]:
-    """The translator or engine, the language it reads, and how many chunks of lines it translates at a time.
-
-    Raises:
-        ConfigurationError: ctranslate2 is not installed, or several models are given for it.
-        ModelError: a model cannot be opened or exported.
-    """
+    """The translator or engine, the language it reads, and how many chunks of lines it translates at a time."""
     models, to, speed = options.models or [DEFAULT_MODEL], options.to, options.speed
     if options.engine == "ctranslate2":
         from regard.interop import ctranslate2
@@ -155,15 +150,10 @@ def _exported(model: str, options: TranslateOptions) -> tuple[Engine, str]:
         translator = open_translator(model, "cpu", options.to)
         weights = options.speed.quantization or "float32"
         return Engine.of(translator, quantization=weights), translator.source_language
-    if options.to is not None:
-        raise ConfigurationError(
-            f"--to {options.to} and an exported folder do not go together: name the model it was made of"
-        )
-    if options.given.paragraphs:
-        raise ConfigurationError(
-            "--paragraphs and an exported folder do not go together: it does not tell its language; "
-            "name the model it was made of"
-        )
+    folder, name = "an exported folder", "name the model it was made of"
+    exclude(f"--to {options.to}", {folder: options.to is not None}, name)
+    language = f"it does not tell its language; {name}"
+    exclude("--paragraphs", {folder: options.given.paragraphs}, language)
     return Engine(model), ""
 
 

@@ -83,11 +83,7 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
 
 @torch.no_grad()
 def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any:
-    """A `ctranslate2.specs.TransformerSpec` that holds the weights of a model.
-
-    Raises:
-        ModelError: the model is not a Transformer, or has ALiBi.
-    """
+    """A `ctranslate2.specs.TransformerSpec` that holds the weights of a model."""
     if not isinstance(model, Transformer):
         raise ModelError(
             f"a {type(model).__name__} cannot be exported: CTranslate2 has no recurrent layers and serves "

@@ -19,13 +19,7 @@ _LONGEST_NAME = 90
 Sides = Mapping[str, Mapping[int, int]]
 
 
-def histograms(
-    splits: Sequence[tuple[str, Sides]],
-    theme: str = "light",
-    *,
-    unit: str = "words",
-    title: str = "",
-) -> Figure:
+def histograms(splits: Sequence[tuple[str, Sides]], *, unit: str = "words") -> Figure:
     """Draw the sentence lengths of the sides of each split, as shares of its sentences.
 
     All panels have one scale. It covers 99.5% of the sentences of each side. Longer sentences are
@@ -33,16 +27,9 @@ def histograms(
 
     Args:
         splits: names, and for each side the number of sentences of each length.
-        theme: "light" or "dark".
         unit: the unit of a length.
-        title: the title of the picture.
-
-    Raises:
-        ValueError: there is no split, or no such theme.
     """
-    if not splits:
-        raise ValueError("no splits to draw: pass at least one")
-    palette = colours.theme(theme)
+    palette = colours.theme("light")
     sides = [lengths for _, pair in splits for lengths in pair.values() if lengths]
     longest = max((max(lengths) for lengths in sides), default=1)
     shown = (
@@ -52,7 +39,7 @@ def histograms(
     end = int(max(shown, default=1))
     width = max(1, -(-end // _BINS))
     bins = max(1, -(-end // width))
-    figure = blank(_WIDTH, len(splits) * _PANEL, palette, title=title)
+    figure = blank(_WIDTH, len(splits) * _PANEL, palette)
     panels = figure.subplots(len(splits), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (name, pair) in zip(panels, splits, strict=True):
         _panel(axes, name, pair, palette, width, bins)

@@ -159,9 +159,9 @@ def _save(
 ) -> None:
     from regard.viewing import pictures
 
-    panels = [(layer, head, one) for layer, heads in layers.items() for head, one in heads.items()]
+    panels = [one for heads in layers.values() for one in heads.values()]
     if len(panels) == 1:
-        drawing.save(pictures.heat_map(panels[0][2], theme), out)
+        drawing.save(pictures.heat_map(panels[0], theme), out)
     else:
-        figure = pictures.small_multiples(panels, theme, title=title, subtitle=subtitle)
+        figure = pictures.small_multiples(layers, theme, title=title, subtitle=subtitle)
         drawing.save(figure, out)

@@ -97,10 +97,8 @@ def train(context: typer.Context, options: TrainOptions) -> None:
             trainer, reporter = _prepare(plan, processes, stack)
             if processes.any(reporter is not None and options.resume and _nothing_left(trainer)):
                 if reporter is not None:
-                    step = trainer.progress.step
-                    reporter.note(
-                        f"{plan.folder}: already finished at step {step}, nothing left to do"
-                    )
+                    done = f"already finished at step {trainer.progress.step}, nothing left to do"
+                    reporter.note(f"{plan.folder}: {done}")
                     _say_what_next(plan, card.repeating(plan.folder))
                 return
             if processes.first:

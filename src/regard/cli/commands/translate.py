@@ -104,10 +104,7 @@ def _check_places(given: InputOptions, wanted: OutputOptions) -> None:
 
 
 def _lines(given: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:
-    """The sentences, and how many of them to translate together.
-
-    Raises `ConfigurationError` where the output would replace the input.
-    """
+    """The sentences, and how many of them to translate together."""
     if given.texts:
         return map(streams.argument, given.texts), streams.LINES
     from regard.translation.text.corpora import decoded_lines, opened

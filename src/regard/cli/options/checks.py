@@ -41,6 +41,12 @@ def check_whole(option: str, value: int, least: int, most: int) -> None:
         raise ConfigurationError(f"{option} {value}: use a whole number, {least} to {top}")
 
 
+def check_columns(source: int, target: int) -> None:
+    """Raises `ConfigurationError` for a number of a column out of range."""
+    check_whole("--source-column", source, 0, 1000)
+    check_whole("--target-column", target, 0, 1000)
+
+
 def check_sentences(texts: Sequence[str], advice: str) -> None:
     """Raises `ConfigurationError` for the name of a file where a sentence is expected."""
     for text in texts:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from regard.cli.options.checks import check_whole
+from regard.cli.options.checks import check_columns, given, option
 from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -28,10 +28,7 @@ def found(path: Named) -> Named:
 
 def folder(names: Sequence[str], given: Path | None, near: Path) -> Path:
     """Where files of a configuration are: in `given`; or else in the first that has them all of the folder that
-    REGARD_DATA names, `near`, and here.
-
-    Raises:
-        DataError: one is not there.
+    REGARD_DATA names, `near`, and here. Raises `DataError` when one is not there.
     """
     named = os.environ.get("REGARD_DATA")
     usual = [*([Path(named)] if named else []), near, Path()]
@@ -73,10 +70,7 @@ class CorpusOptions:
     target_column: int = 1
 
     def corpora(self, tables: Sequence[Path] | None) -> list[Corpus]:
-        """The corpora of tables, or of pairs of files.
-
-        Raises `ConfigurationError` unless they are named in one of these ways.
-        """
+        """The corpora of tables, or of pairs of files; `ConfigurationError` unless they are named in one way."""
         from regard.translation.text.corpora import Parallel, Tsv
 
         sources, targets = self.source or [], self.target or []
@@ -86,14 +80,11 @@ class CorpusOptions:
             raise ConfigurationError(
                 f"{len(sources)} --source and {len(targets)} --target: give one of each for every split"
             )
-        for side, column, usual in (
-            ("source", self.source_column, 0),
-            ("target", self.target_column, 1),
-        ):
-            check_whole(f"--{side}-column", column, 0, 1000)
-            if sources and column != usual:
+        check_columns(self.source_column, self.target_column)
+        for name, column in given(self).items():
+            if sources and name.endswith("column"):
                 raise ConfigurationError(
-                    f"--{side}-column {column}: is for FILES: two files have no columns"
+                    f"{option(name)} {column}: is for FILES: two files have no columns"
                 )
         if tables:
             return [Tsv(found(path), self.source_column, self.target_column) for path in tables]

@@ -90,12 +90,7 @@ def output() -> TextIO:
 
 @contextlib.contextmanager
 def destination(path: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that gets its name only when the block ends without a fault.
-
-    Raises:
-        DataError: standard output is closed.
-        OSError: the file cannot be written; the error names it.
-    """
+    """Standard output, or a file that gets its name only when the block ends without a fault."""
     if path is None:
         yield output()
         return

@@ -40,11 +40,7 @@ class HuggingFaceConfiguration(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The configuration of a folder.
-
-        Raises:
-            ModelError: it is broken, or our Transformer has no counterpart of a setting.
-        """
+        """Raises `ModelError` when it is broken, or our Transformer has no counterpart of a setting."""
         path = folder / "config.json"
         said = read_table(folder / "generation_config.json", missing={})
         ids, search = ({key: said.get(key) for key in keys} for keys in (_IDS, _SEARCH))
@@ -90,11 +86,7 @@ class HuggingFaceConfiguration(BaseModel):
 
 
 def read_table(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The object in a JSON file; `missing`, where it is given, when there is no such file.
-
-    Raises:
-        ModelError: it cannot be read, is not a JSON object, or has a key twice.
-    """
+    """The object in a JSON file, in which no key stands twice; `missing`, if given, when there is no such file."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)

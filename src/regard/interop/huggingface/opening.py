@@ -21,11 +21,7 @@ _REFUSED = {
 
 
 def open_folder(folder: Path) -> Run:
-    """The folder of a `save_pretrained` as a run.
-
-    Raises:
-        ModelError: it is broken, or of a kind that cannot be read.
-    """
+    """The folder of a `save_pretrained` as a run. Raises `ModelError` when it cannot be read."""
     path = folder / "config.json"
     kind = read_table(path).get("model_type")
     if kind is None and (folder / "model.bin").exists():

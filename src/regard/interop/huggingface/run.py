@@ -62,12 +62,7 @@ class HuggingFaceRun(Run):
 class Tensors:
     """The tensors of a folder: checked when they are taken; `build` refuses those that were not taken.
 
-    Args:
-        folder: of the file of weights.
-        unneeded: the ends of the names of tensors that a model does not need.
-
-    Raises:
-        ModelError: there is no file of weights that is safe to read.
+    `unneeded` are the ends of the names of tensors that a model does not need. All methods raise `ModelError`.
     """
 
     def __init__(self, folder: Path, unneeded: tuple[str, ...]) -> None:
@@ -77,11 +72,7 @@ class Tensors:
         self.left = set(self.tensors)
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """The tensor of this name.
-
-        Raises:
-            ModelError: it is missing, not of this shape, or not finite.
-        """
+        """The tensor of this name, finite and of this shape."""
         return self.alike([name], shape)
 
     def maybe(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
@@ -128,11 +119,7 @@ class Tensors:
         source: VocabularyMap,
         target: VocabularyMap,
     ) -> Transformer:
-        """The Transformer with these weights.
-
-        Raises:
-            ModelError: a tensor of the file was never taken, or one does not fit.
-        """
+        """The Transformer with these weights."""
         for name in sorted(self.left):
             raise ModelError(f"{self.path}: tensor {named(name)} has no place in a {kind} model")
         if target.copied:

@@ -19,11 +19,7 @@ _NORMAL, UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
 
 def check(model: bytes, name: str) -> list[tuple[str, int]]:
-    """The text and the kind of each piece of a file that the library can read safely.
-
-    Raises:
-        ModelError: it cannot; names the file and the reason.
-    """
+    """The text and the kind of each piece of a file; `ModelError` unless the library can read it safely."""
     try:
         pieces, parts = vocabulary.parse(model, ignored=_SELF_TEST)
         falls_back = parts.get(vocabulary.TRAINER, {}).get(vocabulary.BYTE_FALLBACK) == 1

@@ -171,12 +171,7 @@ class T5Run(HuggingFaceRun):
         return Tokenizers(both, both)
 
     def directed(self, tokenizers: Tokenizers, to: str | None) -> Tokenizers:
-        """The tokenizers with the prefix that the folder has for a language; with None, without a prefix.
-
-        Raises:
-            ConfigurationError: the folder has no prefix for that language.
-            ModelError: the prefix would leave no room for a text.
-        """
+        """The tokenizers with the prefix that the folder has for a language; with None, without a prefix."""
         if to is None:
             return tokenizers
         known = prefixes(self.words[0].names, self.found.task_specific_params)

@@ -46,11 +46,7 @@ class VocabularyMap:
         found: HuggingFaceConfiguration,
         unknown: str = "<unk>",
     ) -> VocabularyMap:
-        """From the ids of pieces in a file, the rows of the embedding, and the name of the unknown piece.
-
-        Raises:
-            ModelError: an id is not below `size` or occurs twice, or special ids are equal.
-        """
+        """From the ids of pieces in a file, the rows of the embedding, and the name of the unknown piece."""
 
         def fault(why: str) -> ModelError:
             return ModelError(f"{path}: {why}")

@@ -90,8 +90,7 @@ def _tokenizers(model: str | None, path: Path | None) -> tuple[Tokenizer, Tokeni
     if model is not None and path is not None:
         raise ConfigurationError("--model and --tokenizer: give one of them")
     if path is not None:
-        one = Tokenizer.open(path)
-        return one, one
+        return (Tokenizer.open(path),) * 2
     if model is None:
         return None
     from regard.translation.runs import Run
