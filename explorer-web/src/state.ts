@@ -10,6 +10,7 @@ interface Kept {
 
 export class Address {
   private kept = new Map<string, Kept>();
+  private count = signal(0); // of `kept`
   private given: URLSearchParams;
 
   /** `lasting`: read and write the page's address; a notebook's widget does not own it. */
@@ -43,6 +44,7 @@ export class Address {
   follow(): () => void {
     if (!this.lasting) return () => {};
     return effect(() => {
+      void this.count.value;
       const now = new URLSearchParams();
       for (const [name, { signal: one, fallback, write }] of this.kept) {
         const value = write(one.value as never);
@@ -54,9 +56,12 @@ export class Address {
   }
 
   private keep<T>(name: string, fallback: T, read: (text: string) => T, write: (value: T) => string): Signal<T> {
+    const known = this.kept.get(name);
+    if (known) return known.signal as Signal<T>;
     const given = this.given.get(name);
     const one = signal<T>(given === null ? fallback : read(given));
     this.kept.set(name, { signal: one as Signal<unknown>, fallback: write(fallback), write: write as (value: never) => string });
+    this.count.value = this.kept.size;
     return one;
   }
 }
