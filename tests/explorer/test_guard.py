@@ -92,3 +92,20 @@ def test_a_bad_request_is_refused_by_name(client, body, named):
 def test_other_methods_are_refused(client, method):
     headers = {"Content-Type": "application/json"}
     assert client.request(method, "/healthz", headers=headers).status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [("a", "list"), (["a"] * 9, "at most 8"), ([4], "lines"), (["a" * 5000], "lines has 5000")],
+)
+def test_bad_lines_are_refused_by_name(client, lines, named):
+    answer = client.post("/api/lines", json={"model": "es-en", "lines": lines})
+    assert 400 <= answer.status_code < 500
+    assert named in answer.json()["error"]
+
+
+def test_lines_are_translated_and_models_listed(client):
+    given = {"model": "es-en", "lines": ["¿Dónde está el gato?", ""]}
+    answer = client.post("/api/lines", json=given)
+    assert answer.json() == {"translations": ["Where's the cat?", ""]}
+    assert client.get("/api/models").json() == {"models": ["es-en"]}

@@ -10,6 +10,7 @@ import { fixed, peak, percent, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
 import { pieceText } from "../text";
 import { AttentionChoice } from "../choices";
+import { FileLines } from "./lines";
 
 export function Translate() {
   const app = useApp();
@@ -17,6 +18,7 @@ export function Translate() {
   return (
     <>
       {app.live && <Input app={app} />}
+      {app.live && <FileLines app={app} />}
       {source?.header.translation ? (
         <Read app={app} source={source} translation={source.header.translation} />
       ) : (
@@ -30,11 +32,7 @@ function Input({ app }: { app: App }) {
   const [text, setText] = useState(app.text.value);
   const [over, setOver] = useState(false);
   useEffect(() => setText(app.text.value), [app.text.value]);
-  const take = async (file: File | undefined) => {
-    if (!file) return;
-    const [line] = (await file.slice(0, 20_000).text()).split("\n").filter((one) => one.trim());
-    if (line) app.translate(line.trim());
-  };
+  const take = (file: File | undefined) => file && app.lines.open(file);
   return (
     <form
       class={over ? "input over" : "input"}
@@ -73,6 +71,17 @@ function Input({ app }: { app: App }) {
         <input id="sentence" type="text" dir="auto" value={text} maxLength={4000} autocomplete="off" onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <button type="submit">Translate</button>
+      <label class="file">
+        File{" "}
+        <input
+          type="file"
+          accept="text/plain,.txt"
+          onChange={(event) => {
+            take(event.currentTarget.files?.[0]);
+            event.currentTarget.value = "";
+          }}
+        />
+      </label>
       <Follow app={app} />
     </form>
   );

@@ -27,6 +27,7 @@ from regard.explorer.server.work import Cancelled, Work
 from regard.explorer.tiles import SIZE, Tiles
 
 TEXT = 4000  # characters of a sentence
+LINES = 8  # sentences of a request that asks for translations alone
 BINARY = "application/octet-stream"
 
 
@@ -76,6 +77,22 @@ class Explorer:
             return pack(scene, self.runs.add(Run(scene, exact, made)))
 
         return await self._binary(request, call)
+
+    async def lines(self, request: Request) -> Response:
+        """The translations of a few lines, without their attention."""
+        given = fields.parse(await request.body())
+        fields.known(given, "model", "lines")
+        model, lines = fields.text(given, "model", 200), fields.texts(given, "lines", LINES, TEXT)
+
+        def call(check: Callable[[], None]) -> list[str]:
+            translator = self.models.open(self.models.exact(model))
+            made = []
+            for line in lines:
+                check()
+                made += [one.text for one in translator.translate([line])]
+            return made
+
+        return JSONResponse({"translations": await self.work.run(request, call)})
 
     async def change(self, request: Request) -> Response:
         """Translate with edited attention, or with words exchanged (`text`), beside a run."""
@@ -208,6 +225,7 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/api/scene", explorer.start),
             Route("/api/models", explorer.listed),
             Route("/api/translate", explorer.translate, methods=["POST"]),
+            Route("/api/lines", explorer.lines, methods=["POST"]),
             Route("/api/change", explorer.change, methods=["POST"]),
             Route("/api/numbers", explorer.numbers),
             Route("/api/row", explorer.row),

@@ -76,6 +76,14 @@ def text(fields: Mapping[str, Any], name: str, longest: int, default: str | None
     return value
 
 
+def texts(fields: Mapping[str, Any], name: str, most: int, longest: int) -> list[str]:
+    """At most `most` strings, each as of `text`."""
+    value = fields.get(name)
+    if not isinstance(value, list) or len(value) > most:
+        raise Refused(400, f"{name}: pass a list of at most {most} strings")
+    return [text({name: each}, name, longest) for each in value]
+
+
 def whole(
     fields: Mapping[str, Any], name: str, low: int, high: int, default: int | None = None
 ) -> int:
