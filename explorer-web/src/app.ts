@@ -5,6 +5,7 @@ import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { Theme } from "./colour";
 import { Bundle, Header } from "./contract";
+import { Lines } from "./lines";
 import { failure, MEAN, Source } from "./source";
 import { Address } from "./state";
 
@@ -24,6 +25,8 @@ export class App {
   readonly row: Signal<number | null>;
   readonly column: Signal<number | null>;
   readonly pieces: Signal<boolean>;
+  readonly exchanged: Signal<string>; // the sentence with words exchanged, in Change
+  readonly lines = new Lines(this);
   readonly follow: Signal<boolean>;
   private readonly listed: Signal<string[]>;
   private running: AbortController | null = null;
@@ -41,6 +44,7 @@ export class App {
     this.row = address.place("row");
     this.column = address.place("column");
     this.pieces = address.flag("pieces");
+    this.exchanged = address.text("exchanged");
     this.follow = address.flag("follow");
   }
 
@@ -106,7 +110,10 @@ export class App {
   async translate(text: string, prefix = "", again = false): Promise<void> {
     this.text.value = text;
     this.prefix.value = prefix;
-    if (!again) this.row.value = this.column.value = null;
+    if (!again) {
+      this.row.value = this.column.value = null;
+      this.exchanged.value = "";
+    }
     if (!text.trim()) {
       this.scene.value = null;
       return;

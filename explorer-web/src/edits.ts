@@ -74,6 +74,6 @@ function parse(text: string): Edit[] {
 
 export const headOf = (head: number) => (head === MEAN ? null : head);
 
-export async function changed(app: App, run: string, edits: Edit[], prefix: string): Promise<Bundle | null> {
-  return app.ask("api/change", { run, prefix, edits }, "translating with the change");
+export async function changed(app: App, run: string, edits: Edit[], prefix: string, text: string): Promise<Bundle | null> {
+  return app.ask("api/change", { run, prefix, edits, text }, "translating with the change");
 }

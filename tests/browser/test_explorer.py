@@ -173,6 +173,57 @@ def test_a_node_of_the_search_is_translated_from_there(translators, open_page, t
     assert dropped["prefix"] in page.locator("h1").inner_text()
 
 
+def test_all_lines_of_a_file_are_translated_and_one_is_looked_at(
+    translators, open_page, translator, tmp_path
+):
+    texts = ["¿Dónde está el gato?", TEXT, *(f"Tengo {n} hermanos." for n in range(2, 12))]
+    file = tmp_path / "lines.txt"
+    file.write_text("\n\n".join(texts) + "\n", "utf-8")
+    recorded = open_page(translators)
+    page = recorded.page
+    page.get_by_label("File").set_input_files(file)
+    expect = pytest.importorskip("playwright.sync_api").expect
+    expect(page.locator("#lines-done")).to_have_text("12 of 12", timeout=60_000)
+    shown = page.locator(".lines li")
+    made = [one.text for one in translator.translate(texts)]
+    assert shown.locator("small").all_inner_texts() == made
+    assert sum("/api/lines" in url for url in recorded.requests) == 2
+    shown.nth(1).get_by_role("button").click()
+    expect(page.locator("h1")).to_have_text(f"{TEXT} → {made[1]}")
+    page.get_by_role("tab", name="Heads").click()
+    page.get_by_role("tab", name="Translate").click()
+    assert page.locator(".lines li").count() == 12
+    assert recorded.errors == []
+
+
+def test_an_exchanged_word_is_compared_and_undone(translators, open_page, translator):
+    other = TEXT.replace("casa", "torre")
+    page = open_page(address(translators, view="change", text=TEXT)).page
+    page.locator("#exchanged").fill(other)
+    with page.expect_response("**/api/change"):
+        page.get_by_role("button", name="Exchange words").click()
+    expect = pytest.importorskip("playwright.sync_api").expect
+    expect(page.locator("#text-after")).to_have_text(translator.translate([other])[0].text)
+    page.get_by_role("img", name="difference").wait_for()
+    page.reload()
+    expect(page.locator("#text-after")).to_have_text(translator.translate([other])[0].text)
+    page.locator("#exchanged").fill(TEXT)
+    page.get_by_role("button", name="Exchange words").click()
+    expect(page.locator("#text-after")).to_have_text("–")
+
+
+def test_choices_of_a_view_stay_in_the_address(translators, open_page):
+    page = open_page(address(translators, view="heads", text=TEXT)).page
+    page.get_by_label("Sort by").select_option("entropy")
+    page.get_by_label("Show").select_option("cross")
+    assert "sort=entropy" in page.url
+    assert "kind=cross" in page.url
+    page.get_by_role("tab", name="Change").click()
+    page.get_by_role("tab", name="Heads").click()
+    assert page.get_by_label("Sort by").input_value() == "entropy"
+    assert "sort=entropy" in page.url
+
+
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_serious_fault_of_accessibility(translators, open_page, view, scheme):

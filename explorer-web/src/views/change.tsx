@@ -20,16 +20,21 @@ export function Change() {
 function Editor({ app, source, run }: { app: App; source: Source; run: string }) {
   const edits = useMemo(() => new Edits(app), []);
   const [after, setAfter] = useState<Source | null>(null);
-  const now = edits.now.value;
-  const asked = JSON.stringify(now);
+  const { attentions } = source.header;
+  const own = source.header.translation!.text;
+  const text = app.exchanged.value || own;
+  const now = edits.now.value.filter(({ attention, head }) =>
+    attentions.some((one) => one.name === attention && (head === null || one.heads.includes(head))),
+  );
+  const some = now.length > 0 || text !== own;
+  const asked = JSON.stringify([now, text]);
   useEffect(() => {
-    if (!now.length) {
+    if (!some) {
       setAfter(null);
       return;
     }
-    changed(app, run, now, app.prefix.value).then((bundle) => bundle && setAfter(new Source(bundle)));
+    changed(app, run, now, app.prefix.value, text).then((bundle) => bundle && setAfter(new Source(bundle)));
   }, [asked, run]);
-  const { attentions } = source.header;
   const attention = attentions.find((one) => one.name === app.attention.value) ?? attentions[attentions.length - 1];
   const head = app.head.value < attention.heads.length ? app.head.value : MEAN;
   const add = (edit: Omit<Edit, "attention" | "head">) => edits.set([...now, { attention: attention.name, head: headOf(head), ...edit }]);
@@ -73,9 +78,30 @@ function Editor({ app, source, run }: { app: App; source: Source; run: string })
           </li>
         ))}
       </ul>
-      <Outcome app={app} before={source} after={now.length ? after : null} attention={attention} head={head} />
+      <Exchange key={text} text={text} act={(given) => (app.exchanged.value = given === own ? "" : given)} />
+      <Outcome app={app} before={source} after={some ? after : null} attention={attention} head={head} />
       <Beside app={app} source={source} attention={attention} head={head} />
     </div>
+  );
+}
+
+/** The sentence, to exchange words of it. */
+function Exchange({ text, act }: { text: string; act: (text: string) => void }) {
+  const [given, setGiven] = useState(text);
+  return (
+    <form
+      class="input"
+      onSubmit={(event) => {
+        event.preventDefault();
+        act(given.trim());
+      }}
+    >
+      <label class="wide">
+        <span class="hidden">The sentence with words exchanged</span>
+        <input id="exchanged" type="text" dir="auto" maxLength={4000} autocomplete="off" value={given} onInput={(event) => setGiven(event.currentTarget.value)} />
+      </label>
+      <button type="submit">Exchange words</button>
+    </form>
   );
 }
 
@@ -146,20 +172,20 @@ function Outcome({ app, before, after, attention, head }: OutcomeProps) {
             <td>{fixed(first.log_probability)}</td>
           </tr>
           <tr>
-            <th scope="row">with the edits</th>
+            <th scope="row">after</th>
             <td dir="auto" id="text-after">
               {second ? <Compared before={first.translation} after={second.translation} /> : "–"}
             </td>
             <td>{fixed(second?.log_probability)}</td>
           </tr>
           <tr>
-            <th scope="row">the one before, with the edits</th>
+            <th scope="row">the one before, after the change</th>
             <td dir="auto">{forced ? forced.text : "–"}</td>
             <td id="forced">{forced ? `${fixed(forced.log_probability)} (${fixed(forced.log_probability - first.log_probability)})` : "–"}</td>
           </tr>
         </tbody>
       </table>
-      <Pair app={app} left={before} right={after} attention={attention} head={head} names={["before", "with the edits"]} />
+      <Pair app={app} left={before} right={after} attention={attention} head={head} names={["before", "after"]} />
     </section>
   );
 }
