@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import ask
-from regard.attention.looks.source import MASKED
+from regard.attention.looks.source import masked_scores
 from regard.attention.normalisers import Softmax
 
 
@@ -30,12 +30,7 @@ class Dense:
             readable = torch.ones(shape, dtype=torch.bool)
         scores = None
         if type(request.normaliser) is Softmax:
-            masked = ask(
-                arguments["query"],
-                arguments["key"],
-                **{**_how(arguments), "normaliser": MASKED},
-            )
-            scores = (weigh(masked) / request.normaliser.temperature).expand(shape)
+            scores = masked_scores(request, torch.arange(request.queries)).expand(shape)
         return cls(weigh(request).expand(shape), readable.expand(shape), scores)
 
     def log_normaliser(self) -> Tensor:

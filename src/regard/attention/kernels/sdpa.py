@@ -85,6 +85,7 @@ def _flat(tensor: Tensor, batch: Shape) -> Tensor:
         return tensor
     length, width = tensor.shape[-2:]
     own, heads = tensor.shape[-3] if tensor.ndim > 2 else 1, batch[-1] if batch else 1
-    front = tensor.expand(*batch[:-1], own, length, width)
-    joined = front.reshape(prod(batch[:-1]), own, length, width)
+    if tensor.shape[:-2] != batch:
+        tensor = tensor.expand(*batch[:-1], own, length, width)
+    joined = tensor.reshape(prod(batch[:-1]), own, length, width)
     return joined.expand(-1, heads, length, width)
