@@ -47,6 +47,17 @@ def test_levels_above_the_base_are_exact_after_the_pass(reduce):
     torch.testing.assert_close(after.numbers, expected, atol=1e-3, rtol=1e-2)
 
 
+@pytest.mark.parametrize("count", [10_000, 16_385])
+def test_every_level_of_a_size_that_is_no_power_of_two_has_its_tiles(count):
+    tiles = Tiles(look_of(count, 300))
+    assert len(tiles.levels) > BASE + 1
+    for level, size in enumerate(tiles.levels):
+        last = (size.rows - 1) // SIZE
+        tile = tiles.tile(level, last, 0, "max")
+        assert tile.numbers.shape == (size.rows - last * SIZE, min(SIZE, size.columns))
+        assert tile.exact == (level < BASE)
+
+
 def test_a_tile_outside_is_refused():
     with pytest.raises(IndexError, match="no tile"):
         Tiles(look_of(10, 10)).tile(0, 1, 0, "max")

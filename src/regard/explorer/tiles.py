@@ -103,7 +103,9 @@ class Tiles:
         size = self.levels[level]
         cells = range(int(columns.start * size.across), self._end(columns.stop, size.across, 1))
         if level >= BASE:
-            middles = ((torch.tensor(rows) + 0.5) * size.down).long()
+            starts = torch.tensor(rows) * size.down
+            ends = (starts + size.down).clamp(max=self.look.shape[0])  # the last bin may be cut off
+            middles = ((starts + ends) / 2).long()
             return self._map(len(rows), len(columns), middles, cells, reduce)
         down = range(int(rows.start * size.down), self._end(rows.stop, size.down, 0))
         strips = [
