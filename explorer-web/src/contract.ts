@@ -101,12 +101,13 @@ export class Bundle {
     return this.bytes.subarray(this.start + offset, this.start + offset + length);
   }
 
-  float16(index: number): Float32Array {
-    return widen(this.buffer(index));
+  /** The numbers of a buffer from one place on. */
+  float16(index: number, from: number, count: number): Float32Array {
+    return widen(this.buffer(index).subarray(2 * from, 2 * (from + count)));
   }
 
-  int32(index: number): Int32Array {
-    return new Int32Array(this.buffer(index).slice().buffer);
+  int32(index: number, from: number, count: number): Int32Array {
+    return new Int32Array(this.buffer(index).slice(4 * from, 4 * (from + count)).buffer);
   }
 }
 

@@ -24,6 +24,11 @@ export class Source {
     return attention.weights !== undefined;
   }
 
+  /** How many weights of each row and head there are, of an attention in a file that is too large to have them all; else 0. */
+  partial(attention: Attention): number {
+    return this.whole(attention) || this.header.run !== null ? 0 : attention.top!.count;
+  }
+
   /** All weights of a head, or of the mean of the heads; only where `whole`. */
   plane(attention: Attention, head: number): Plane {
     const name = `${attention.name}/${head}`;
@@ -114,17 +119,18 @@ export class Source {
   }
 
   private largest(attention: Attention, head: number, query: number): Float32Array {
-    const [heads, queries, keys] = attention.shape;
+    const [, queries, keys] = attention.shape;
     const { keys: at, weights, count } = attention.top!;
-    const places = this.bundle.int32(at);
-    const values = this.bundle.float16(weights);
     const out = new Float32Array(keys);
     const chosen = head === MEAN ? attention.heads.map((_, i) => i) : [head];
-    for (const one of chosen)
-      for (let i = 0; i < count; i++) {
-        const place = (one * queries + query) * count + i;
-        if (places[place] >= 0) out[places[place]] += values[place] / (head === MEAN ? heads : 1);
-      }
+    for (const one of chosen) {
+      const from = (one * queries + query) * count;
+      const places = this.bundle.int32(at, from, count);
+      const values = this.bundle.float16(weights, from, count);
+      places.forEach((place, i) => {
+        if (place >= 0) out[place] += values[i] / chosen.length;
+      });
+    }
     return out;
   }
 }

@@ -26,10 +26,14 @@ export interface Pyramid {
   tile(level: number, row: number, column: number, reduce: Reduce, abort: AbortSignal): Promise<Tile>;
   refine(strip: number, reduce: Reduce, abort: AbortSignal): Promise<void>;
   exactLevel: number; // the lowest level that needs the pass
+  reduces: Reduce[]; // what a pixel can show
 }
+
+const BOTH: Reduce[] = ["max", "mean"];
 
 export async function pyramid(source: Source, attention: Attention, head: number): Promise<Pyramid> {
   if (source.whole(attention)) return new Local(source.plane(attention, head));
+  if (source.header.run === null) return new Drawn(source.overview(attention, head), attention);
   const asked = { attention: attention.name, head };
   const answer = await fetch(source.url("levels", asked));
   if (!answer.ok) throw new Error(await failure(answer));
@@ -37,7 +41,30 @@ export async function pyramid(source: Source, attention: Attention, head: number
   return new Remote(source, asked, levels, strips);
 }
 
+/** The picture of a head in a file that is too large to have all its weights. */
+class Drawn implements Pyramid {
+  readonly levels: Level[];
+  readonly strips = 0;
+  readonly exactLevel = 64;
+  readonly reduces: Reduce[] = ["max"];
+
+  constructor(
+    private readonly plane: Plane,
+    { shape: [, queries, keys] }: Attention,
+  ) {
+    const { rows, columns } = plane;
+    this.levels = [{ rows, columns, down: queries / rows, across: keys / columns }];
+  }
+
+  async tile(): Promise<Tile> {
+    return { plane: this.plane, exact: true };
+  }
+
+  async refine(): Promise<void> {}
+}
+
 class Remote implements Pyramid {
+  readonly reduces = BOTH;
   readonly exactLevel = 5;
 
   constructor(
@@ -67,6 +94,7 @@ class Remote implements Pyramid {
 }
 
 class Local implements Pyramid {
+  readonly reduces = BOTH;
   readonly levels: Level[] = [];
   readonly strips = 0;
   readonly exactLevel = 64;

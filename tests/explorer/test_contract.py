@@ -64,6 +64,15 @@ def test_large_attentions_are_sent_as_a_picture_and_the_largest_of_each_row():
     assert np.allclose(buffer(top["weights"], "<f2"), weights.numpy().ravel(), atol=5e-4)
 
 
+def test_a_file_of_many_rows_has_fewer_keys_of_each_and_a_server_sends_none():
+    given = scene(2, 150_000, 10)
+    header, _ = parse(pack(given, whole=1000))
+    assert header["attentions"][0]["top"]["count"] == 2
+    header, _ = parse(pack(given, run="id", whole=1000))
+    assert "map" in header["attentions"][0]
+    assert "top" not in header["attentions"][0]
+
+
 def test_measures_of_known_heads():
     identity = torch.eye(6)[None] * 100
     before = identity.roll(-1, -1)  # query i has the vector of key i - 1

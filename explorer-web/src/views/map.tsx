@@ -10,7 +10,7 @@ import { Legend } from "../matrix";
 import { fixed, percent, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
 import { pieceText } from "../text";
-import { pyramid, Pyramid, Reduce, SIZE, TileCache } from "../tiles";
+import { pyramid, Pyramid, SIZE, TileCache } from "../tiles";
 
 const READ = 12; // keys of a row that are listed
 const MINI = 120; // pixels of the minimap
@@ -26,9 +26,9 @@ interface Frame {
 export function Map() {
   const app = useApp();
   const source = app.scene.value;
-  const able = source?.header.attentions.filter((one) => source.whole(one) || source.header.run !== null) ?? [];
+  const able = source?.header.attentions ?? [];
   const attention = able.find((one) => one.name === app.attention.value) ?? able[able.length - 1];
-  if (!source || !attention) return <p class="hint">There is nothing to map: this file holds pictures of its attentions, not every weight.</p>;
+  if (!source || !attention) return <p class="hint">There is nothing to map.</p>;
   const head = app.head.value < attention.heads.length ? app.head.value : MEAN;
   return (
     <>
@@ -57,7 +57,8 @@ function Deep({ app, source, attention, head }: DeepProps) {
 
 function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyramid }) {
   const [, queries, keys] = attention.shape;
-  const reduce = useMemo(() => app.address.text("reduce", "max"), []);
+  const chosen = useMemo(() => app.address.text("reduce", "max"), []);
+  const reduce = built.reduces.find((one) => one === chosen.value) ?? "max";
   const at = useMemo(() => app.address.text("at"), []);
   const brush = useMemo(() => app.address.text("rows"), []);
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -70,8 +71,8 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
   const theme = app.theme.value;
   const cache = useMemo(() => {
     const fault = (reason: string) => (app.error.value = reason);
-    return new TileCache(built, reduce.value as Reduce, () => redraw((n) => n + 1), fault);
-  }, [built, reduce.value]);
+    return new TileCache(built, reduce, () => redraw((n) => n + 1), fault);
+  }, [built, reduce]);
   useEffect(() => () => cache.close(), [cache]);
 
   useEffect(() => {
@@ -217,9 +218,12 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
         </button>
         <label>
           A pixel shows the{" "}
-          <select value={reduce.value} onChange={(event) => (reduce.value = event.currentTarget.value)}>
-            <option value="max">maximum</option>
-            <option value="mean">mean</option>
+          <select value={reduce} onChange={(event) => (chosen.value = event.currentTarget.value)}>
+            {built.reduces.map((one) => (
+              <option key={one} value={one}>
+                {one === "max" ? "maximum" : one}
+              </option>
+            ))}
           </select>
         </label>
         <Legend top={top.current} masked={false} />
@@ -290,17 +294,20 @@ function Row({ app, source, attention, head, label, brush, clear }: RowProps) {
   if (from === null || to === null) return <p class="hint">No cell is chosen.</p>;
   const exact = !brush && weights && column !== null && column < weights.length ? weights[column] : null;
   const title = from === to ? label(rows, from) : `rows ${from} to ${to}`;
-  const text = exact === null ? "" : `${label(rows, from)} ← ${label(columns, column!)} ${percent(exact)}`;
+  const few = source.partial(attention);
+  const cell = `${label(rows, from)} ← ${label(columns, column ?? 0)}`;
+  const text = (weight: number) =>
+    few && !weight ? `${cell} is not among the ${few} largest weights of its row` : `${cell} ${percent(weight)} = ${Number.isNaN(weight) ? "masked" : weight.toPrecision(6)}`;
   return (
     <section aria-label="The chosen row">
       {exact !== null && (
         <p class="readout" id="exact" data-weight={exact}>
-          {text} = {Number.isNaN(exact) ? "masked" : exact.toPrecision(6)}
+          {text(exact)}
         </p>
       )}
       <table>
         <caption>
-          {title} read most {brush && <button onClick={clear}>one row again</button>}
+          {title} read most{few > 0 && `, of the ${few} largest weights of each row and head`} {brush && <button onClick={clear}>one row again</button>}
         </caption>
         <thead>
           <tr>
@@ -384,7 +391,7 @@ function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, siz
   }
   const last = levels[0];
   on.strokeStyle = rule;
-  on.strokeRect(-left * frame.zoom, -above * frame.zoom, last.columns * frame.zoom, last.rows * frame.zoom);
+  on.strokeRect(-left * frame.zoom, -above * frame.zoom, last.columns * last.across * frame.zoom, last.rows * last.down * frame.zoom);
   return top;
 }
 

@@ -30,7 +30,8 @@ WHOLE = (
     1 << 21
 )  # weights of all attentions that are sent one by one; above, pictures and the largest of each row
 PICTURE = 128  # rows and columns of a picture
-LARGEST = 8  # keys of each row that are sent beside a picture
+LARGEST = 8  # keys of each row that are sent beside a picture, fewer if there are many rows
+SENT = 600_000  # of such keys, over all rows
 DEEP = 1 << 26  # weights of an attention that a server sends as tiles alone, without measures
 
 Kind = Literal["self", "causal", "cross"]
@@ -125,6 +126,8 @@ def pack(scene: Scene, run: str | None = None, whole: int = WHOLE) -> bytes:
     """
     buffers = _Buffers()
     fits = sum(prod(one.shape) for one in scene.attentions) <= whole
+    rows = sum(prod(one.shape[:2]) for one in scene.attentions)
+    few = 0 if run is not None else min(LARGEST, max(1, SENT // max(1, rows)))
     header = {
         "version": VERSION,
         "title": scene.title,
@@ -135,8 +138,7 @@ def pack(scene: Scene, run: str | None = None, whole: int = WHOLE) -> bytes:
             for each in scene.sequences
         ],
         "attentions": [
-            _attention(one, scene.sequences, buffers, fits, run is not None)
-            for one in scene.attentions
+            _attention(one, scene.sequences, buffers, fits, few) for one in scene.attentions
         ],
         "translation": scene.translation,
         **scene.more,
@@ -163,8 +165,9 @@ class _Buffers:
 
 
 def _attention(
-    one: Attention, sequences: Items[Sequence], buffers: _Buffers, fits: bool, live: bool
+    one: Attention, sequences: Items[Sequence], buffers: _Buffers, fits: bool, few: int
 ) -> dict[str, Any]:
+    """The header of an attention. A file gets `few` keys of each row; a server has all and sends none."""
     deep = prod(one.shape) > DEEP
     header: dict[str, Any] = {
         "name": one.name,
@@ -177,9 +180,10 @@ def _attention(
     }
     if fits:
         header["weights"] = {"buffer": buffers.add(_whole(one))}
-    elif not (live and deep):
+    elif few or not deep:
         header["map"] = _picture(one, buffers)
-        header["top"] = _largest(one, buffers)
+    if few and not fits:
+        header["top"] = _largest(one, buffers, few)
     return header
 
 
@@ -216,13 +220,13 @@ def _picture(one: Attention, buffers: _Buffers) -> dict[str, Any]:
     }
 
 
-def _largest(one: Attention, buffers: _Buffers) -> dict[str, Any]:
+def _largest(one: Attention, buffers: _Buffers, count: int) -> dict[str, Any]:
     """The keys that each row reads most, and their weights."""
-    weights, keys = (_headed(each, one).cpu() for each in one.look.top(LARGEST))
+    weights, keys = (_headed(each, one).cpu() for each in one.look.top(count))
     return {
         "keys": buffers.add(np.asarray(keys.numpy(), "<i4")),
         "weights": buffers.add(np.asarray(weights.numpy(), "<f2")),
-        "count": LARGEST,
+        "count": count,
     }
 
 
