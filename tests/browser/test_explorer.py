@@ -301,6 +301,7 @@ def test_a_map_of_131072_tokens(deep, open_page):
     print(f"ready after {time.perf_counter() - start:.2f} s")
     expected = float(look.weights(rows=[70_000], columns=[69_999]))
     assert float(shown.get_attribute("data-weight")) == pytest.approx(expected, abs=1e-5)
+    recorded.settle()
     page.locator("canvas.map").focus()
     pans = ["Shift+ArrowRight", "Shift+ArrowLeft", "Shift+ArrowRight", "Shift+ArrowDown"]
     for keys in ("++", *pans, "+++", "Shift+ArrowUp"):
