@@ -10,6 +10,7 @@ export interface Labelled {
   plane: Plane;
   rows: string[];
   columns: string[];
+  starts: [number[], number[]]; // the first token of each row and of each column, and their ends
 }
 
 export const pieces = (sequence: Sequence) => sequence.tokens.map(pieceText);
@@ -26,6 +27,30 @@ export function wholeWords(app: App, source: Source, attention: Attention): bool
 export function labelled(source: Source, attention: Attention, head: number, whole: boolean): Labelled {
   const [rows, columns] = [attention.rows, attention.columns].map((index) => source.header.sequences[index]);
   const plane = source.plane(attention, head);
-  if (!whole) return { plane, rows: pieces(rows), columns: pieces(columns) };
-  return { plane: merge(plane, rows.words, columns.words), rows: words(rows), columns: words(columns) };
+  if (!whole) return { plane, rows: pieces(rows), columns: pieces(columns), starts: binned(plane, attention) };
+  const starts = ({ words, tokens }: Sequence) => [...words.map(([start]) => start), tokens.length];
+  return { plane: merge(plane, rows.words, columns.words), rows: words(rows), columns: words(columns), starts: [starts(rows), starts(columns)] };
+}
+
+/** The first tokens of the bins of a picture; each token is a bin where the picture has as many. */
+export function binned(plane: Plane, { shape: [, queries, keys] }: Attention): [number[], number[]] {
+  const cut = (tokens: number, bins: number) => Array.from({ length: bins + 1 }, (_, i) => Math.floor((i * tokens) / bins));
+  return [cut(queries, plane.rows), cut(keys, plane.columns)];
+}
+
+/** The chosen cell in a plane. The state counts tokens, so that the same cell is chosen in every view. */
+export function chosenIn(app: App, { starts: [rows, columns] }: Labelled) {
+  return {
+    row: holding(rows, app.row.value),
+    column: holding(columns, app.column.value),
+    choose(row: number | null, column: number | null): void {
+      app.row.value = row === null ? null : rows[row];
+      app.column.value = column === null ? null : columns[column];
+    },
+  };
+}
+
+function holding(starts: number[], token: number | null): number | null {
+  const place = token === null ? -1 : starts.findLastIndex((start) => start <= token);
+  return place < 0 || place === starts.length - 1 ? null : place;
 }

@@ -59,6 +59,20 @@ def test_one_arrow_key_moves_one_word_and_the_lit_row_matches(translators, open_
         page.keyboard.press("ArrowRight")
 
 
+def test_a_chosen_cell_is_the_same_in_every_view(translators, open_page):
+    """Words in one view are pieces in another: "sister" is the third word and the sixth piece."""
+    page = open_page(address(translators, text=TEXT, attention="decoder.1.cross")).page
+    page.get_by_role("button", name="sister", exact=True).click()
+    page.get_by_role("tab", name="Numbers").click()
+    page.get_by_role("heading", name="Why this score: sister · hermana").wait_for()
+    page.get_by_role("tab", name="Map").click()
+    page.locator("#exact").wait_for()
+    assert page.locator("#exact").inner_text().startswith("sister (5) ← hermana (1)")
+    page.get_by_role("tab", name="Translate").click()
+    pressed = page.locator("#target-words button[aria-pressed=true]")
+    assert pressed.all_inner_texts() == ["sister"]
+
+
 def test_a_head_switched_off_is_that_of_python_and_undo_restores_the_text(
     translators, open_page, translator
 ):

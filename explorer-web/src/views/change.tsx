@@ -5,7 +5,7 @@ import { App, post, useApp } from "../app";
 import { AttentionChoice } from "../choices";
 import type { Attention } from "../contract";
 import { changed, described, Edit, Edits, headOf } from "../edits";
-import { labelled } from "../labels";
+import { chosenIn, labelled } from "../labels";
 import { Matrix } from "../matrix";
 import { difference, fixed, peak, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
@@ -212,16 +212,11 @@ function Pair({ app, left, right, attention, head, names }: { app: App; left: So
   const first = useMemo(() => labelled(left, attention, head, whole && hasWords(left, attention)), [left, attention, head, whole]);
   const second = useMemo(() => (right && other ? labelled(right, other, Math.min(head, other.heads.length - 1), whole && hasWords(right, other)) : null), [right, other, head, whole]);
   const apart = second && difference(first.plane, second.plane);
-  const choose = (row: number | null, column: number | null) => {
-    app.row.value = row;
-    app.column.value = column;
-  };
-  const chosen = { row: within(app.row.value, first.plane.rows), column: within(app.column.value, first.plane.columns), choose };
   return (
     <div class="pair">
       <section>
         <h2>{names[0]}</h2>
-        <Matrix name={`${attention.name} ${names[0]}`} {...first} top={roundTop(peak(first.plane))} {...chosen} />
+        <Matrix name={`${attention.name} ${names[0]}`} {...first} top={roundTop(peak(first.plane))} {...chosenIn(app, first)} />
       </section>
       {second && (
         <section>
@@ -240,7 +235,6 @@ function Pair({ app, left, right, attention, head, names }: { app: App; left: So
 }
 
 const hasWords = (source: Source, attention: Attention) => [attention.rows, attention.columns].every((index) => source.header.sequences[index].words.length > 0);
-const within = (place: number | null, count: number) => (place !== null && place < count ? place : null);
 
 /** Another sentence, or another model, beside this one. */
 function Beside({ app, source, attention, head }: { app: App; source: Source; attention: Attention; head: number }) {

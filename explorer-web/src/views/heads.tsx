@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { App, useApp } from "../app";
 import { scale } from "../colour";
 import type { Attention } from "../contract";
-import { labelled, wholeWords } from "../labels";
+import { binned, chosenIn, labelled, wholeWords } from "../labels";
 import { Matrix } from "../matrix";
 import { fixed, peak, Plane, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
@@ -156,20 +156,15 @@ function Enlarged({ app, source, attention }: { app: App; source: Source; attent
   const whole = wholeWords(app, source, attention);
   const shown = useMemo(() => {
     if (source.whole(attention)) return labelled(source, attention, head, whole);
-    return { plane: source.overview(attention, head), rows: [], columns: [] };
+    const plane = source.overview(attention, head);
+    return { plane, rows: [], columns: [], starts: binned(plane, attention) };
   }, [source, attention, head, whole]);
+  const title = head === MEAN ? `${attention.name} mean of heads` : name({ attention, place: head });
   return (
-    <Matrix
-      name={head === MEAN ? `${attention.name} mean of heads` : name({ attention, place: head })}
-      {...shown}
-      top={roundTop(peak(shown.plane))}
-      row={app.row.value !== null && app.row.value < shown.plane.rows ? app.row.value : null}
-      column={app.column.value !== null && app.column.value < shown.plane.columns ? app.column.value : null}
-      choose={(i, j) => {
-        app.row.value = i;
-        app.column.value = j;
-      }}
-    />
+    <section>
+      <h2>{title}</h2>
+      <Matrix name={title} {...shown} top={roundTop(peak(shown.plane))} {...chosenIn(app, shown)} />
+    </section>
   );
 }
 

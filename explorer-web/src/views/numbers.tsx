@@ -177,7 +177,7 @@ function Products({ terms, query, cell }: { terms: Terms; query: string; cell: s
 }
 
 function Bar({ share }: { share: number }) {
-  return <i class={share < 0 ? "bar below" : "bar"} style={{ width: `${Math.abs(share) * 5}rem` }} />;
+  return <i class={share < 0 ? "bar below" : "bar"} style={{ width: `calc(min(5rem, 9vw) * ${Math.abs(share)})` }} />;
 }
 
 /** Scores, bias and mask, softmax. */

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { App, useApp } from "../app";
 import { css, ink, scale } from "../colour";
 import type { Attention, BeamNode, Translation } from "../contract";
-import { labelled, wholeWords } from "../labels";
+import { chosenIn, labelled, wholeWords } from "../labels";
 import { Matrix, sentenceOf } from "../matrix";
 import { fixed, peak, percent, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
@@ -133,13 +133,8 @@ function Read({ app, source, translation }: Reading) {
   const shown = useMemo(() => attention && labelled(source, attention, head, whole), [source, attention, head, whole]);
   const revealed = useReveal(shown ? shown.rows.length : 0, source);
   if (!shown) return <p class="hint">This run has no attention between source and translation.</p>;
-  const row = app.row.value !== null && app.row.value < shown.plane.rows ? app.row.value : null;
-  const column = app.column.value !== null && app.column.value < shown.plane.columns ? app.column.value : null;
+  const { row, column, choose } = chosenIn(app, shown);
   const top = roundTop(peak(shown.plane));
-  const choose = (i: number | null, j: number | null) => {
-    app.row.value = i;
-    app.column.value = j;
-  };
   const rowLabels = read ? ["<s>", ...shown.rows.slice(0, -1)] : shown.rows;
   return (
     <>
@@ -266,9 +261,8 @@ function Sentences({ app, shown, row, top, revealed, choose }: SentencesProps) {
 
 function Candidates({ app, source, translation }: Reading) {
   const next = source.header.alternatives as { piece: string; probability: number; prefix: string }[][] | undefined;
-  const row = app.row.value;
+  const place = app.row.value;
   const target = source.header.sequences.find((one) => one.name === "target");
-  const place = row === null || !target ? null : app.pieces.value || !target.words.length ? row : (target.words[row]?.[0] ?? null);
   const others = place === null ? undefined : next?.[place];
   return (
     <div class="candidates">
