@@ -29,17 +29,16 @@ OFF = json.dumps([{"attention": "decoder.1.cross", "head": 3, "kind": "scale", "
 SENTENCE = {
     "text": "La hermana de mi amigo vive en una casa grande.",
     "attention": "decoder.1.cross",
-    "row": 2,  # words: sister, hermana
-    "column": 1,
+    "row": 5,  # the piece "sister"
+    "column": 1,  # "hermana"
 }
-PIECES = {**SENTENCE, "row": 5, "column": 1, "head": 3}  # the same, counted in pieces
 CHAPTERS = {"at": "105000,80000,0.012", "row": 104_000, "column": 104_000}
 # The name of a picture, its width, its colours and the state that the address of the page gives.
 PICTURES = {
     "explorer-translate": (1280, "light", {"view": "translate", **SENTENCE}),
     "explorer-heads": (1280, "light", {"view": "heads", "sort": "entropy", "head": 3, **SENTENCE}),
     "explorer-map": (1280, "light", {"view": "map", **CHAPTERS}),
-    "explorer-numbers": (1280, "light", {"view": "numbers", **PIECES}),
+    "explorer-numbers": (1280, "light", {"view": "numbers", "head": 3, **SENTENCE}),
     "explorer-change": (1280, "light", {"view": "change", "head": 3, "edits": OFF, **SENTENCE}),
     "explorer-dark": (1280, "dark", {"view": "translate", **SENTENCE}),
     "explorer-narrow": (360, "light", {"view": "translate", **SENTENCE}),
