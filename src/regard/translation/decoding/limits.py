@@ -132,7 +132,7 @@ def _best_words_compiled(
         allowed = logits.clone()
         limits.forbid(allowed.view(len(limits.longest), -1, vocabulary), written)
     values, words = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int64)
-    arrays = (logits, allowed, torch.empty(vocabulary // search_loops.STRIP), values, words)
+    arrays = (logits, allowed, values, words)
     end = search_loops.NO_END if written.shape[2] < limits.shortest else search_loops.ANY
     each = np.where(limits.longest.numpy() <= written.shape[2], search_loops.ONLY_END, end)
     rules = np.repeat(each, rows // len(each))

@@ -15,21 +15,17 @@ from regard.loops.compiling import compiled, inner, inner_sum, lanes
 from regard.loops.exponentials import exponential
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
-STRIP = 64
 # Rules for the words that may follow a beginning.
 ANY, NO_END, ONLY_END = range(3)
 
 
 @inner
-def _raise(tops: Any, row: Any, strips: Any) -> None:
-    """The largest of each strip; -inf stays what it is, a NaN may be lost."""
-    lanes()
-    for s in range(np.uint64(strips)):
-        best = row[s * np.uint64(STRIP)]
-        for i in range(np.uint64(STRIP)):
-            x = row[s * np.uint64(STRIP) + i]
-            best = x if x > best else best
-        tops[s] = best
+def _largest(row: Any) -> Any:
+    """-inf stays what it is; a NaN may be lost."""
+    best = row[0]
+    for i in range(np.uint64(row.size)):
+        best = row[i] if row[i] > best else best
+    return best
 
 
 @inner_sum
@@ -64,70 +60,36 @@ def _allowed(word: Any, rule: Any) -> Any:
     return word != PAD and word != BOS and not (rule == NO_END and word == EOS)
 
 
-@inner
-def _insert_allowed(row: Any, first: Any, last: Any, rule: Any, values: Any, words: Any) -> None:
-    for i in range(first, last):
-        if row[i] > values[-1] and _allowed(i, rule):
-            _insert(values, words, row[i], i)
-
-
-@inner
-def _least(tops: Any, strips: Any, values: Any, places: Any) -> Any:
-    """The n-th largest of the strips' largest, n numbers being wanted.
-
-    The first strip does not count: its largest may be a word that is not allowed.
-    """
-    _clear(values, places, 0)
-    for s in range(1, strips):
-        if tops[s] > values[-1]:
-            _insert(values, places, tops[s], s)
-    return values[-1]
-
-
 @compiled
-def best_few(rules: Any, logits: Any, allowed: Any, tops: Any, values: Any, words: Any) -> bool:
+def best_few(rules: Any, logits: Any, allowed: Any, values: Any, words: Any) -> bool:
     """The log-probabilities of each row's best words that may follow, best first; of equals the first.
 
         log p_i = x_i - m - log sum_j e^(x_j - m),  m = max_j x_j
 
-    Only the few that are wanted become log-probabilities. As many strips as words are wanted have each a
-    word as large as the strip's largest, so that strips below all of these are passed over.
+    Only the few that are wanted become log-probabilities.
 
     Args:
         rules: for each row which words may not follow.
         logits: of every word.
-        allowed: the same with -inf for what else may not follow; the same array where only rules count.
-        tops: for the largest of each strip.
+        allowed: the same with -inf for what else may not follow.
         values, words: the answer; places for which there is no word have -inf and the end.
 
     Returns:
         Whether every row is of numbers.
     """
-    vocabulary = logits.shape[1]
-    strips = vocabulary // STRIP
     for r in range(len(logits)):
-        row = logits[r]
-        _raise(tops, row, strips)
-        most = np.float32(-np.inf)
-        for s in range(strips):
-            most = max(most, tops[s])
-        for i in range(strips * STRIP, vocabulary):
-            most = max(most, row[i])
-        total = _total(row, most)
+        row, few = allowed[r], values[r]
+        most = _largest(logits[r])
+        total = _total(logits[r], most)
         if not total > 0 or total == np.inf:
             return False
-        # Where some words are ruled out one by one, any strip's largest may be among them.
-        plain = allowed is logits and rules[r] != ONLY_END
-        least = _least(tops, strips, values[r], words[r]) if plain else np.float32(-np.inf)
-        _clear(values[r], words[r], EOS)
-        for s in range(strips):
-            if tops[s] >= least and tops[s] > values[r, -1]:
-                first = s * STRIP
-                _insert_allowed(allowed[r], first, first + STRIP, rules[r], values[r], words[r])
-        _insert_allowed(allowed[r], strips * STRIP, vocabulary, rules[r], values[r], words[r])
+        _clear(few, words[r], EOS)
+        for i in range(row.size):
+            if row[i] > few[-1] and _allowed(i, rules[r]):
+                _insert(few, words[r], row[i], i)
         shift = most + np.float32(math.log(total))
-        for k in range(values.shape[1]):
-            values[r, k] -= shift
+        for k in range(few.size):
+            few[k] -= shift
     return True
 
 
