@@ -1,4 +1,4 @@
-"""One step of a beam by compiled loops and by torch: the same, in the same order."""
+"""One step of a beam with the best words of compiled loops and of torch: the same, in the same order."""
 
 from __future__ import annotations
 

@@ -18,8 +18,6 @@ from regard.translation.models.protocol import Lengths, SourceIds, State
 from regard.translation.settings.search import Search
 from regard.translation.text.tokenizer import EOS
 
-_FEW = 32  # the loops sort by insertion, which suits short lists
-
 
 def beam(
     engine: SearchEngine,
@@ -82,14 +80,6 @@ def advance(
     2 x `size` are kept, so that `size` of them do not end. Equals: the better beginning first, then the smaller id.
     """
     best, words = best_words(logits, limits, live.written, size + 1, compiled=compiled)
-    step = _grow_compiled if compiled and best.is_cpu and size <= _FEW else grow
-    return step(live, best, words, size)
-
-
-def grow(
-    live: Live, best: Float[Tensor, "rows few"], words: Int[Tensor, "rows few"], size: int
-) -> Step:
-    """The best continuations by their words; on a processor `search_loops.grow` computes the same."""
     (batch, beginnings), few = live.words.shape, best.shape[1]
     best, words = best.reshape(batch, -1), words.reshape(batch, -1)
     totals = best + live.totals.repeat_interleave(few, 1)
@@ -110,33 +100,6 @@ def grow(
     written = torch.cat([live.written.flatten(0, 1)[rows], words.unsqueeze(2)], 2)
     history = torch.cat([live.history.flatten(0, 1)[rows], log_p.unsqueeze(2)], 2)
     return Live(live.sentences, words, totals, written, history), rows, ended
-
-
-def _grow_compiled(live: Live, best: Tensor, words: Tensor, size: int) -> Step:
-    from regard.translation.decoding import search_loops
-
-    batch, beginnings, steps = live.written.shape
-    candidates = min(2 * size, beginnings * best.shape[1])
-    kept = min(size, candidates)
-
-    def numbers(*shape: int) -> Tensor:
-        return torch.empty(shape)
-
-    def ids(*shape: int) -> Tensor:
-        return torch.empty(shape, dtype=torch.int64)
-
-    totals, chosen, rows = numbers(batch, kept), ids(batch, kept), ids(batch, kept)
-    written, history = ids(batch, kept, steps + 1), numbers(batch, kept, steps + 1)
-    ended, log_p = ids(batch * kept, 2), numbers(batch * kept)
-    given = (live.totals, live.written, live.history, best, words)
-    scratch = numbers(candidates), ids(candidates)
-    made = (*scratch, ended, log_p, totals, chosen, rows, written, history)
-    count = search_loops.grow(
-        *(each.numpy() for each in given), size, *(each.numpy() for each in made)
-    )
-    sentences, parents = ended[:count].unbind(1)
-    following = Live(live.sentences, chosen, totals, written, history)
-    return following, rows, Ended(sentences, parents, log_p[:count])
 
 
 class _Found:

@@ -1,4 +1,4 @@
-"""The best words of a step and one step of a beam, each as one compiled call.
+"""The best words of a step, as one compiled call.
 
 A search of one sentence is many small steps, and torch's operations on five beginnings cost what they
 cost on five thousand.
@@ -91,67 +91,3 @@ def best_few(rules: Any, logits: Any, allowed: Any, values: Any, words: Any) -> 
         for k in range(few.size):
             few[k] -= shift
     return True
-
-
-@compiled
-def grow(
-    before: Any,
-    written: Any,
-    history: Any,
-    best: Any,
-    found: Any,
-    size: Any,
-    totals: Any,
-    origins: Any,
-    ended: Any,
-    ended_log_p: Any,
-    next_totals: Any,
-    next_words: Any,
-    rows: Any,
-    next_written: Any,
-    next_history: Any,
-) -> int:
-    """What `beam.grow` computes, sentence by sentence.
-
-    Args:
-        before, written, history: of each beginning its total, its tokens and their log-probabilities.
-        best, found: of each row the log-probabilities of its best words, and the words.
-        size: of the beam.
-        totals, origins: of the best continuations of one sentence.
-        ended, ended_log_p: for the sentence and the beginning of each hypothesis that ends, and for the
-            log-probability of its end.
-        next_totals, next_words, rows, next_written, next_history: for the next beginnings, and the rows they grew from.
-
-    Returns:
-        How many hypotheses have ended.
-    """
-    beginnings, few, endings, steps = before.shape[1], best.shape[1], 0, written.shape[2]
-    for b in range(len(before)):
-        first = b * beginnings
-        _clear(totals, origins, 0)
-        for i in range(beginnings * few):
-            total = before[b, i // few] + best[first + i // few, i % few]
-            if total > totals[-1]:
-                _insert(totals, origins, total, i)
-        kept = 0
-        # Those that go on come first, then, where they are too few, places for nothing.
-        for ends in range(2):
-            for c in range(totals.size):
-                parent, column = origins[c] // few, origins[c] % few
-                word, log_p = found[first + parent, column], best[first + parent, column]
-                if (word == EOS) != (ends == 1):
-                    continue
-                if ends == 1 and c < size and totals[c] > -np.inf:
-                    ended[endings, 0], ended[endings, 1] = b, parent
-                    ended_log_p[endings] = log_p
-                    endings += 1
-                if kept < next_words.shape[1]:
-                    rows[b, kept], next_words[b, kept] = first + parent, word
-                    next_totals[b, kept] = -np.inf if ends == 1 else totals[c]
-                    for t in range(steps):
-                        next_written[b, kept, t] = written[b, parent, t]
-                        next_history[b, kept, t] = history[b, parent, t]
-                    next_written[b, kept, steps] = word
-                    next_history[b, kept, steps] = log_p
-                    kept += 1
-    return endings
