@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.kernels.recomputing import Blocks, Recomputed, Span, closed_over, write
+from regard.attention.kernels.recomputing import Blocks, Recomputed, Span
 from regard.attention.kernels.reference import biased, read
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
@@ -41,20 +42,17 @@ class Blocked:
             weights = request.normaliser(scores, request.readable(rows, columns))
             return read(request, weights, value)
 
-        spans = spans_of(request)
-        blocks = Blocks(block, spans, request.query, key, value, request.bias)
+        blocks = Blocks(block, spans_of(request))
+        tensors = (request.query, key, value, request.bias)
         if transformed() or differentiated():
-            return blocks.whole()
+            return blocks.whole(tensors)
         if not torch.is_grad_enabled():
-            return write(blocks)
-        leaves = closed_over(blocks)
+            return blocks.write(tensors)
+        leaves = blocks.closed_over(tensors)
         if leaves is None:
-            return torch.cat(
-                [checkpoint(blocks.at, span, use_reentrant=False) for span in spans], -2
-            )
-        reading: Tensor = Recomputed.apply(  # type: ignore[no-untyped-call]
-            block, spans, request.query, key, value, request.bias, *leaves
-        )
+            kept = partial(checkpoint, blocks.at, tensors, use_reentrant=False)
+            return torch.cat([kept(span) for span in blocks.spans], -2)
+        reading: Tensor = Recomputed.apply(blocks, *tensors, *leaves)  # type: ignore[no-untyped-call]
         return reading
 
 

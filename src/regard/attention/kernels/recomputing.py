@@ -31,22 +31,71 @@ QUERY, KEY, VALUE, BIAS, OTHERS = range(5)
 
 @dataclass(frozen=True)
 class Blocks:
-    """A reading in blocks of queries; `read` takes one, with its keys, values and bias."""
+    """A reading in blocks of queries; `read` takes one, with its keys, values and bias.
+
+    The tensors of its methods are the query, key, value and bias, and perhaps others after them.
+    """
 
     read: Read
     spans: Sequence[Span]
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    bias: Tensor | None
 
-    def at(self, span: Span) -> Tensor:
-        tensors = (self.query, self.key, self.value, self.bias)
-        query, key, value, bias = (cut(i, tensor, span) for i, tensor in enumerate(tensors))
+    def at(self, tensors: Sequence[Any], span: Span) -> Tensor:
+        query, key, value, bias = (
+            cut(i, tensor, span) for i, tensor in enumerate(tensors[:OTHERS])
+        )
         return self.read(query, key, value, bias, span)
 
-    def whole(self) -> Tensor:
-        return torch.cat([self.at(span) for span in self.spans], -2)
+    def whole(self, tensors: Sequence[Any]) -> Tensor:
+        return torch.cat([self.at(tensors, span) for span in self.spans], -2)
+
+    def write(self, tensors: Sequence[Any]) -> Tensor:
+        """The reading, written into one tensor block by block."""
+        reading: Tensor | None = None
+        for span in self.spans:
+            part = self.at(tensors, span)
+            if reading is None:
+                rows = tensors[QUERY].shape[-2]
+                reading = part.new_empty(*part.shape[:-2], rows, part.shape[-1])
+            reading[..., span.rows, :] = part
+        return reading  # type: ignore[return-value]
+
+    def closed_over(self, tensors: Sequence[Any]) -> list[Tensor] | None:
+        """The leaves with gradients that a block uses beside the tensors of the request.
+
+        None where a block uses a tensor computed before: its history must not be walked again.
+        """
+        since = _now()
+        detached = [None if tensor is None else tensor.detach() for tensor in tensors]
+        query, key = tensors[QUERY], tensors[KEY]
+        with torch.enable_grad(), _Surroundings(query).again():
+            first = slice(0, min(1, query.shape[-2]))
+            probe = self.at(detached, Span(first, slice(0, key.shape[-2])))
+        return _leaves(probe, since)
+
+    def sums(
+        self,
+        tensors: Sequence[Any],
+        needs: Sequence[bool],
+        gradients: Callable[[Tensor, Sequence[Tensor], Span], list[Tensor | None]],
+        upstream_last: bool = False,
+    ) -> list[Tensor | None]:
+        """Every block computed again, from leaves of its own, and the sums of its gradients."""
+        sides = [min(i, OTHERS) for i in range(len(tensors))]
+        if upstream_last:
+            sides[-1] = QUERY  # it has a row for each query
+        totals: list[Tensor | None] = [None] * len(tensors)
+        for span in self.spans:
+            leaves: list[Any] = [
+                _leaf(cut(side, tensor, span), need) if side < OTHERS else tensor
+                for side, tensor, need in zip(sides, tensors, needs, strict=True)
+            ]
+            since = _now()
+            reading = self.read(leaves[QUERY], leaves[KEY], leaves[VALUE], leaves[BIAS], span)
+            _check(reading, since, leaves)
+            for i, gradient in enumerate(gradients(reading, leaves, span)):
+                if gradient is not None:
+                    totals[i] = _added(totals[i], tensors[i], sides[i], span, gradient)
+        return totals
 
 
 def cut(side: int, tensor: Any, span: Span) -> Any:
@@ -59,20 +108,6 @@ def cut(side: int, tensor: Any, span: Span) -> Any:
         return tensor[..., span.columns, :]
     rows = span.rows if tensor.shape[-2] > 1 else slice(None)
     return tensor[..., rows, span.columns if tensor.shape[-1] > 1 else slice(None)]
-
-
-def closed_over(blocks: Blocks) -> list[Tensor] | None:
-    """The leaves with gradients that a block uses beside the tensors of the request.
-
-    None where a block uses a tensor computed before: its history must not be walked again.
-    """
-    since, bias = _now(), blocks.bias
-    query, key, value = (each.detach() for each in (blocks.query, blocks.key, blocks.value))
-    detached = Blocks(blocks.read, [], query, key, value, None if bias is None else bias.detach())
-    with torch.enable_grad(), _Surroundings(query).again():
-        first = slice(0, min(1, query.shape[-2]))
-        probe = detached.at(Span(first, slice(0, key.shape[-2])))
-    return _leaves(probe, since)
 
 
 def _now() -> int:
@@ -123,28 +158,32 @@ class Recomputed(torch.autograd.Function):
     """Every block is computed without a record forwards, and with one of its own backwards."""
 
     @staticmethod
-    def forward(ctx: Any, read: Read, spans: Sequence[Span], *tensors: Tensor | None) -> Tensor:
-        query, key, value, bias = tensors[:OTHERS]
-        blocks = Blocks(read, spans, query, key, value, bias)  # type: ignore[arg-type]
-        ctx.sweep = _Sweep(read, spans, _Surroundings(blocks.query))
+    def forward(ctx: Any, blocks: Blocks, *tensors: Any) -> Tensor:
+        ctx.blocks, ctx.surroundings = blocks, _Surroundings(tensors[QUERY])
         ctx.save_for_backward(*tensors)
-        return write(blocks)
+        return blocks.write(tensors)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
-        needs = ctx.needs_input_grad[2:]
+        needs = ctx.needs_input_grad[1:]
         gradients = _RecomputedGradients.apply(  # type: ignore[no-untyped-call]
-            ctx.sweep, needs, upstream[0], *ctx.saved_tensors
+            ctx.blocks, ctx.surroundings, needs, upstream[0], *ctx.saved_tensors
         )
-        return (None, None, *gradients)
+        return (None, *gradients)
 
 
 class _RecomputedGradients(torch.autograd.Function):
     """The gradients, as a function that has gradients itself."""
 
     @staticmethod
-    def forward(ctx: Any, sweep: _Sweep, needs: Sequence[bool], *tensors: Tensor | None) -> Any:
-        ctx.sweep, ctx.needs = sweep, needs
+    def forward(
+        ctx: Any,
+        blocks: Blocks,
+        surroundings: _Surroundings,
+        needs: Sequence[bool],
+        *tensors: Any,
+    ) -> Any:
+        ctx.blocks, ctx.surroundings, ctx.needs = blocks, surroundings, needs
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         upstream, *inputs = tensors
@@ -152,7 +191,8 @@ class _RecomputedGradients(torch.autograd.Function):
         def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
             return _grad(reading, leaves, needs, cut(QUERY, upstream, span))
 
-        return tuple(sweep.sums(inputs, needs, gradients))
+        with surroundings.again(), torch.enable_grad():
+            return tuple(blocks.sums(inputs, needs, gradients))
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> Any:
@@ -166,54 +206,10 @@ class _RecomputedGradients(torch.autograd.Function):
                     total = total + (gradient * cut(i, weight, span)).sum()
             return _grad(total, leaves, needs, None)
 
-        needs = [*ctx.needs_input_grad[3:], ctx.needs_input_grad[2]]
-        *sums, for_first = ctx.sweep.sums([*inputs, first], needs, gradients, upstream_last=True)
-        return (None, None, for_first, *sums)
-
-
-def write(blocks: Blocks) -> Tensor:
-    """The reading, written into one tensor block by block."""
-    reading: Tensor | None = None
-    for span in blocks.spans:
-        part = blocks.at(span)
-        if reading is None:
-            reading = part.new_empty(*part.shape[:-2], blocks.query.shape[-2], part.shape[-1])
-        reading[..., span.rows, :] = part
-    return reading  # type: ignore[return-value]
-
-
-@dataclass(frozen=True)
-class _Sweep:
-    """Every block computed again, from leaves of its own, and the sums of its gradients."""
-
-    read: Read
-    spans: Sequence[Span]
-    surroundings: _Surroundings
-
-    def sums(
-        self,
-        tensors: Sequence[Any],
-        needs: Sequence[bool],
-        gradients: Callable[[Tensor, Sequence[Tensor], Span], list[Tensor | None]],
-        upstream_last: bool = False,
-    ) -> list[Tensor | None]:
-        sides = [min(i, OTHERS) for i in range(len(tensors))]
-        if upstream_last:
-            sides[-1] = QUERY  # it has a row for each query
-        totals: list[Tensor | None] = [None] * len(tensors)
-        with self.surroundings.again(), torch.enable_grad():
-            for span in self.spans:
-                leaves: list[Any] = [
-                    _leaf(cut(side, tensor, span), need) if side < OTHERS else tensor
-                    for side, tensor, need in zip(sides, tensors, needs, strict=True)
-                ]
-                since = _now()
-                reading = self.read(leaves[0], leaves[1], leaves[2], leaves[3], span)
-                _check(reading, since, leaves)
-                for i, gradient in enumerate(gradients(reading, leaves, span)):
-                    if gradient is not None:
-                        totals[i] = _added(totals[i], tensors[i], sides[i], span, gradient)
-        return totals
+        needs = [*ctx.needs_input_grad[4:], ctx.needs_input_grad[3]]
+        with ctx.surroundings.again(), torch.enable_grad():
+            sums = ctx.blocks.sums([*inputs, first], needs, gradients, upstream_last=True)
+        return (None, None, None, sums[-1], *sums[:-1])
 
 
 def _leaf(tensor: Tensor | None, need: bool) -> Tensor | None:
