@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.translation.results import Translation
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Alignment:
     """Weights with a label for each query and key.
 
@@ -30,7 +30,7 @@ class Alignment:
         readable: (queries, keys), which keys each query may read; None if no key is masked.
 
     Raises:
-        ValueError: the labels or `readable` do not fit the weights, or a weight is not a finite number.
+        ValueError: a weight is not a finite number.
 
     >>> Alignment(np.eye(2), ["a", "b"], ["x", "y"]).weights.shape
     (2, 2)
@@ -43,30 +43,10 @@ class Alignment:
     readable: Bool[np.ndarray, "queries keys"] | None = None
 
     def __post_init__(self) -> None:
-        weights = _array(self.weights)
-        if weights.ndim != 2 or 0 in weights.shape:
-            raise ValueError(
-                f"weights have shape {list(weights.shape)}: pass one matrix [queries, keys] "
-                "with at least one query and one key"
-            )
-        if weights.shape != (len(self.queries), len(self.keys)):
-            raise ValueError(
-                f"weights cover {weights.shape[0]} queries and {weights.shape[1]} keys, the "
-                f"labels name {len(self.queries)} and {len(self.keys)}: pass one label for each"
-            )
-        if self.readable is not None and self.readable.shape != weights.shape:
-            raise ValueError(
-                f"readable has shape {list(self.readable.shape)}, the weights have"
-                f" {list(weights.shape)}: pass one boolean for each weight"
-            )
-        if not np.isfinite(weights).all():
-            row, column = np.argwhere(~np.isfinite(weights))[0]
-            raise ValueError(
-                f"weight [{row}, {column}] is {weights[row, column]}: expected a finite number"
-            )
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "queries", list(self.queries))
-        object.__setattr__(self, "keys", list(self.keys))
+        self.weights = _array(self.weights)
+        for row, column in np.argwhere(~np.isfinite(self.weights)):
+            weight = self.weights[row, column]
+            raise ValueError(f"weight [{row}, {column}] is {weight}: expected a finite number")
 
     def words(self) -> Alignment:
         """Merge subwords into words: sum the weights over keys, average them over queries.
@@ -127,18 +107,11 @@ def by_head(
         queries: one label for each query.
         keys: one label for each key.
         title: the title of each; "head N" (from 0) is added if there are several heads.
-
-    Raises:
-        ValueError: the look covers several sentences, or the labels do not fit.
     """
-    weights = _array(look.weights())
-    *batch, rows, columns = weights.shape
-    if len(batch) > 2 or batch[:-1] not in ([], [1]):
-        raise ValueError(f"the look has shape {list(weights.shape)}: pass the look of one sentence")
-    heads = weights.reshape(-1, rows, columns)
-    known = look.readable()
+    weights, known = _array(look.weights()), look.readable()
+    heads = weights.reshape(-1, *weights.shape[-2:])
     readable = repeat(None) if known is None else known.cpu().numpy().reshape(heads.shape)
-    titles = [title] * len(heads)
+    titles = [title]
     if len(heads) > 1:
         titles = [f"{title}, head {head}".removeprefix(", ") for head in range(len(heads))]
     return [
@@ -148,26 +121,17 @@ def by_head(
 
 
 def mean(alignments: Sequence[Alignment], *, title: str | None = None) -> Alignment:
-    """The mean of alignments with the same words, such as the heads of one layer.
-
-    A cell is masked if it is masked in all of them.
-
-    Raises:
-        ValueError: there are none, or their words differ.
+    """The mean of the heads of one layer; a cell is masked if it is masked in all of them.
 
     >>> one, two = Alignment([[1, 0]], ["a"], ["x", "y"]), Alignment([[0, 1]], ["a"], ["x", "y"])
     >>> mean([one, two]).weights.tolist()
     [[0.5, 0.5]]
     """
-    if not alignments:
-        raise ValueError("no alignments to average: pass at least one")
     first = alignments[0]
-    if any((a.queries, a.keys) != (first.queries, first.keys) for a in alignments):
-        raise ValueError("the alignments have different words: average heads of one layer only")
     weights = np.mean([alignment.weights for alignment in alignments], axis=0)
-    title = first.title if title is None else title
     known = [a.readable for a in alignments if a.readable is not None]
-    readable = np.any(known, axis=0) if len(known) == len(alignments) else None
+    readable = np.any(known, axis=0) if known else None
+    title = first.title if title is None else title
     return Alignment(weights, first.queries, first.keys, title, readable)
 
 
