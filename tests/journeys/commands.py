@@ -120,7 +120,7 @@ def preload() -> None:
     for name in (
         "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg",
         "regard.translation.evaluation.scores", "regard.translation.training.preparation",
-        "regard.translation.translator", "regard.viewing.curves", "regard.viewing.pictures",
+        "regard.translation.translator", "regard.viewing.charts", "regard.viewing.pictures",
         "regard.explorer.page", "regard.viewing.terminal", "rich.console", "sacrebleu",
         "numba", "torch._dynamo",  # which training imports
     ):  # fmt: skip

@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle, StepPatch
 
 from regard.viewing import figures
 from regard.viewing.alignment import Alignment
-from regard.viewing.lengths import histograms
+from regard.viewing.charts import histograms
 from regard.viewing.pictures import linked
 
 

@@ -71,14 +71,14 @@ class Reporter(Observer):
     def draw_curves(self) -> None:
         """Draw anew what metrics.jsonl holds, if it holds anything; a picture that fails stops no training."""
         from regard.translation.runs.layout import METRICS
-        from regard.viewing import curves, figures
+        from regard.viewing import charts, figures
 
         metrics = self.folder / METRICS
         if not metrics.exists() or metrics.stat().st_size == 0:
             return  # no report yet
         try:
             title = f"{self.folder.resolve().name}: training"
-            drawn = curves.draw(metrics, title=title)
+            drawn = charts.curves(metrics, title=title)
             figures.save(drawn, self.folder / CURVES, dots_per_inch=120)
         except (OSError, RegardError, ValueError) as fault:
             self.note(f"{self.folder / CURVES}: not drawn: {fault}")

@@ -150,7 +150,7 @@ def _vocabulary(sides: dict[str, dict[str, Any]]) -> str:
 
 
 def _draw(found: Report, out: Path) -> None:
-    from regard.viewing.lengths import histograms
+    from regard.viewing.charts import histograms
 
     unit = "pieces" if found.vocabularies else "words"
     _, short = _shortened(found)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import DataError
-from regard.viewing import curves, figures
+from regard.viewing import charts, figures
 
 
 def _step(step: int, loss: float, **more: object) -> str:
@@ -36,14 +36,14 @@ def test_lines_cut_off_and_values_that_are_no_numbers_are_left_out(tmp_path: Pat
         _step(10, float("nan")),
         _step(20, 4.0),
     ]
-    metrics = curves.read(_file(tmp_path, *lines, '{"step": 30, "lo'))
+    metrics = charts.read(_file(tmp_path, *lines, '{"step": 30, "lo'))
     assert metrics["step", "loss"] == [(20, 4.0)]
     assert [step for step, _ in metrics["step", "learning_rate"]] == [10, 20]
 
 
 def test_the_figure_has_four_panels_and_marks_the_best_score(tmp_path: Path) -> None:
     lines = [_step(10, 5.0), _validation(10, 31.5), _step(20, 4.0), _validation(20, 30.1)]
-    figure = curves.draw(_file(tmp_path, *lines), "dark", title="run $1")
+    figure = charts.curves(_file(tmp_path, *lines), title="run $1")
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == ["Loss, nats a token", "Validation BLEU", "Learning rate", "Tokens a second"]
     assert [text.get_text() for text in figure.axes[1].texts] == ["31.5"]
@@ -52,12 +52,12 @@ def test_the_figure_has_four_panels_and_marks_the_best_score(tmp_path: Path) -> 
 
 
 def test_a_run_without_validation_says_so(tmp_path: Path) -> None:
-    figure = curves.draw(_file(tmp_path, _step(10, 5.0)))
+    figure = charts.curves(_file(tmp_path, _step(10, 5.0)))
     assert [text.get_text() for text in figure.axes[1].texts] == ["not measured yet"]
 
 
 def test_a_missing_and_an_empty_file_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"metrics\.jsonl: cannot be read"):
-        curves.draw(tmp_path / "metrics.jsonl")
+        charts.curves(tmp_path / "metrics.jsonl")
     with pytest.raises(DataError, match=r"metrics\.jsonl: no measurement"):
-        curves.draw(_file(tmp_path, "{}"))
+        charts.curves(_file(tmp_path, "{}"))
