@@ -192,7 +192,8 @@ def _measures(one: Attention, sequences: Items[Sequence]) -> dict[str, list[floa
     known = [torch.tensor([each], device=one.look.device) for each in ids if each is not None]
     tokens = TokenIds(*known) if len(known) == 2 else None
     found = measures(one.look, one.kind, one.shape[0], one.places, tokens)
-    return {name: values.tolist() for name, values in found.items()}
+    # The entropy of negative weights, which an edit may give, is not a number.
+    return {name: each.tolist() for name, each in found.items() if each.isfinite().all()}
 
 
 @torch.no_grad()

@@ -48,6 +48,8 @@ def explore(
         ConfigurationError: a prefix that is too long.
         WatchError: edits of attentions or heads that do not exist.
     """
+    if not translator.tokenizers.source.encode(text):
+        edits = NO_EDITS  # nothing runs that could be edited
     own = translator.search
     search = own.changed(nbest=own.beam)
     tree = None if edits else Tree()

@@ -117,8 +117,8 @@ class Explorer:
     async def numbers(self, request: Request) -> Response:
         """The arithmetic of one query of one head, and its score with one key."""
         given = request.query_params
-        run = self.runs[given.get("run", "")]
-        attention = run.attention(given.get("attention", ""))
+        run = self.runs[fields.text(given, "run", 100)]
+        attention = run.attention(fields.text(given, "attention", fields.PATH))
         heads, queries, keys = attention.shape
         head = fields.whole(given, "head", 0, heads - 1)
         query = fields.whole(given, "query", 0, queries - 1)
@@ -132,7 +132,9 @@ class Explorer:
     async def row(self, request: Request) -> Response:
         """The weights of one query, float32; NaN where a key may not be read."""
         given = request.query_params
-        attention = self.runs[given.get("run", "")].attention(given.get("attention", ""))
+        attention = self.runs[fields.text(given, "run", 100)].attention(
+            fields.text(given, "attention", fields.PATH)
+        )
         heads, queries, _ = attention.shape
         head = fields.whole(given, "head", -1, heads - 1)
         query = fields.whole(given, "query", 0, queries - 1)
@@ -152,8 +154,8 @@ class Explorer:
     async def received(self, request: Request) -> Response:
         """The mean of the weights of some queries, float32."""
         given = request.query_params
-        tiles, run = self._tiles(request), self.runs[given.get("run", "")]
-        queries = run.attention(given.get("attention", "")).shape[1]
+        tiles, run = self._tiles(request), self.runs[fields.text(given, "run", 100)]
+        queries = run.attention(fields.text(given, "attention", fields.PATH)).shape[1]
         first = fields.whole(given, "from", 0, queries - 1)
         last = fields.whole(given, "to", first, queries - 1)
         rows = range(first, last + 1)
@@ -190,7 +192,9 @@ class Explorer:
         given = fields.parse(await request.body())
         fields.known(given, "run", "attention", "head", "strip", "reduce")
         tiles = self._tiles_of(given)
-        strip = fields.whole(given, "strip", 0, max(0, len(tiles.strips) - 1))
+        if not tiles.strips:
+            raise Refused(400, "attention: it is small, so that its tiles are exact at once")
+        strip = fields.whole(given, "strip", 0, len(tiles.strips) - 1)
         reduce = fields.reduction(given)
         await self.work.run(request, lambda check: tiles.add(strip, reduce))
         return JSONResponse({"done": strip + 1, "of": len(tiles.strips)})
@@ -199,8 +203,8 @@ class Explorer:
         return self._tiles_of(request.query_params)
 
     def _tiles_of(self, given: Mapping[str, Any]) -> Tiles:
-        run = self.runs[str(given.get("run", ""))]
-        attention = run.attention(str(given.get("attention", "")))
+        run = self.runs[fields.text(given, "run", 100)]
+        attention = run.attention(fields.text(given, "attention", fields.PATH))
         return run.tiles(attention, fields.whole(given, "head", -1, attention.shape[0] - 1))
 
     async def _binary(

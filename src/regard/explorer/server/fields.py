@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
+
+from starlette.datastructures import QueryParams
 
 from regard.explorer.server.errors import Refused
 from regard.explorer.tiles import Reduce
 from regard.watching.edits import Cell, Edit, Hard, Scale, Temperature
 
 EDITS = 100
+PATH = 500  # characters of the name of an attention
+NUMBERS: Mapping[str, list[str]] = {
+    "scale": ["factor"],
+    "temperature": ["temperature"],
+    "cell": ["query", "key", "weight"],
+}
 DEEPEST = 32  # levels of nested lists and objects
 
 
@@ -84,13 +93,11 @@ def texts(fields: Mapping[str, Any], name: str, most: int, longest: int) -> list
     return [text({name: each}, name, longest) for each in value]
 
 
-def whole(
-    fields: Mapping[str, Any], name: str, low: int, high: int, default: int | None = None
-) -> int:
-    """A whole number from `low` to `high`; of a query string, its digits."""
-    value = fields.get(name, default)
-    if isinstance(value, str) and value.lstrip("-").isascii() and value.lstrip("-").isdigit():
-        value = int(value[:20])
+def whole(fields: Mapping[str, Any], name: str, low: int, high: int) -> int:
+    """A whole number from `low` to `high`; in a query string, its digits."""
+    value = fields.get(name)
+    if isinstance(fields, QueryParams) and re.fullmatch("-?[0-9]{1,19}", digits := str(value)):
+        value = int(digits)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise Refused(400, f"{name}: pass a whole number from {low} to {high}")
     return value
@@ -114,7 +121,9 @@ def edits(value: Any) -> dict[str, list[Edit]]:
     for each in value:
         if not isinstance(each, dict):
             raise Refused(400, "edits: each must be an object")
-        made.setdefault(text(each, "attention", 200), []).append(_edit(each))
+        edit = _edit(each)
+        known(each, "attention", "head", "kind", *NUMBERS.get(each["kind"], ()))
+        made.setdefault(text(each, "attention", PATH), []).append(edit)
     return made
 
 
