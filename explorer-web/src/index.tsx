@@ -54,7 +54,8 @@ function Explorer() {
   const app = useApp();
   const source = app.scene.value;
   const views = VIEWS.filter((view) => view.when(app));
-  const view = views.find((one) => one.name === app.view.value) ?? views[0];
+  const first = source && !source.header.translation ? "heads" : "translate"; // where no view is chosen
+  const view = [app.view.value, first].map((name) => views.find((one) => one.name === name)).find(Boolean) ?? views[0];
   useEffect(() => {
     if (app.live && app.text.value) app.translate(app.text.value, app.prefix.value, true);
   }, []);

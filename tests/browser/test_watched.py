@@ -137,6 +137,25 @@ def test_a_file_of_many_tokens_has_a_map_and_the_largest_weights_of_rows(open_pa
     assert recorded.errors == []
 
 
+def test_the_file_of_a_translation_steps_through_its_words(open_page, tmp_path):
+    from regard.cli.main import main
+
+    out = tmp_path / "look.html"
+    assert main(["look", "El gato negro duerme.", "--out", str(out)]) == 0
+    recorded = open_page(out.as_uri(), offline=True)
+    words = recorded.page.locator("#target-words button")
+    words.first.click()
+    recorded.page.keyboard.press("ArrowRight")
+    assert words.nth(1).get_attribute("aria-pressed") == "true"
+    shares = recorded.page.locator("#source-words li").all()
+    total = sum(float(each.get_attribute("data-weight")) for each in shares)
+    assert total == pytest.approx(1, abs=0.01)
+    tabs = recorded.page.get_by_role("tab").all_inner_texts()
+    assert tabs == ["Translate", "Heads", "Map"]
+    assert recorded.errors == []
+    assert [url for url in recorded.requests if not url.startswith(("file:", "data:"))] == []
+
+
 def test_a_frame_of_a_notebook_shows_the_explorer(generated, tmp_path, browser):
     """The frame is sandboxed: it has no address and no storage of its own."""
     frame = notebook.Frame(generated[0].scene(tokenizer=names))
@@ -222,7 +241,10 @@ def example():
         expected = float(one.look.weights(rows=[90_000], columns=[12_345])[1])
         assert float(shown.get_attribute("data-weight")) == pytest.approx(expected, abs=1e-5)
         assert f"w{90_000 * 7919 % 59} (90000)" in shown.inner_text()
-        recorded.page.get_by_role("tab", name="Heads").click()
+        recorded = open_page(base)  # a scene without a translation opens on its heads
+        recorded.page.locator("ul.grid li:nth-child(4) canvas").wait_for()
         recorded.settle()
-        assert recorded.page.locator("ul.grid canvas").count() == 4
+        recorded.page.locator("ul.grid button").nth(2).click()
+        recorded.page.get_by_role("button", name="Open layer.0.self in the map").click()
+        recorded.page.locator("canvas.map").wait_for()
         assert recorded.errors == []

@@ -58,6 +58,13 @@ export function Heads() {
         <span class="hint">{EXPLAINED[sort.value]}</span>
       </div>
       {chosen && source.drawn(chosen) && <Enlarged app={app} source={source} attention={chosen} />}
+      {chosen && !source.whole(chosen) && (
+        <p>
+          <button type="button" onClick={() => (app.view.value = "map")}>
+            Open {chosen.name} in the map
+          </button>
+        </p>
+      )}
       <Grid app={app} source={source} cells={order(attentions, sort.value)} sort={sort.value} />
       <Rollout app={app} source={source} />
     </>
