@@ -20,8 +20,15 @@ from regard.attention.normalisers import Normaliser
 from regard.attention.scores import DotLike, Score
 from regard.attention.shapes import Frame, broadcast
 from regard.watching.errors import WatchError
-from regard.watching.flex import FlexScore, with_positions
-from regard.watching.masks import SelectedQueries, is_shut, looks_back, mask_or_bias, narrowed
+from regard.watching.masks import (
+    FlexScore,
+    SelectedQueries,
+    is_shut,
+    looks_back,
+    mask_or_bias,
+    narrowed,
+    with_positions,
+)
 
 RowIndex = slice | Iterable[int]
 

@@ -14,7 +14,7 @@ from regard.attention.normalisers import Normaliser
 from regard.attention.scores import ScaledDot, Score
 from regard.watching import running
 from regard.watching.captured import CapturedCall, from_request
-from regard.watching.flex import FlexMask, FlexScore
+from regard.watching.masks import FlexMask, FlexScore
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask

@@ -20,7 +20,7 @@ from regard.attention.masks import MaskLike, causal
 from regard.attention.scores import ScaledDot, Score, SoftCap
 from regard.watching import edited, running
 from regard.watching.captured import CapturedCall
-from regard.watching.flex import FlexMask
+from regard.watching.masks import FlexMask
 
 MODULE, CLASS = "transformers.modeling_utils", "AttentionInterface"
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from regard import files
 from regard.attention.memory.ngrams import CharacterNgrams
-from regard.attention.normalisers.named import NAMES
+from regard.attention.normalisers import NAMES
 from regard.attention.scores.named import PLAIN, build
 
 FORMAT, VERSION = "regard.memory", "1"
