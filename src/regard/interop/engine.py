@@ -15,10 +15,10 @@ from regard.errors import ModelError, one_line
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums
-from regard.translation.decoding.hypothesis import loops, penalty
+from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search
+from regard.translation.results import translation
 from regard.translation.runs import Tokenizers
-from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Candidate, Translation, Translator
 
 # Pieces of a source that are read, as by our own search, and pieces at a time.
@@ -156,9 +156,6 @@ class Engine:
     def _translation(
         self, text: str, ids: list[int], answer: Any, most: int, search: Search
     ) -> Translation:
-        source, target = self.tokenizers.source, self.tokenizers.target
-        read = ids[: self.longest]
-        pieces = source.pieces([*read, EOS])
         scored = [
             (total / penalty(len(written) + 1, search.length_penalty), total, written)
             for written, total in zip(answer.hypotheses, answer.scores, strict=True)
@@ -166,24 +163,11 @@ class Engine:
         ranked = sorted(scored, key=lambda one: -one[0])
         spelt = [[self._ids[piece] for piece in written] for _, _, written in ranked]
         candidates = [
-            Candidate(target.decode(tokens), score, total)
+            Candidate(self.tokenizers.target.decode(tokens), score, total)
             for tokens, (score, total, _) in zip(spelt, ranked, strict=True)
         ][: search.nbest]
-        best = candidates[0]
-        return Translation(
-            source=text,
-            text=best.text,
-            score=best.score,
-            log_probability=best.log_probability,
-            source_pieces=pieces,
-            target_pieces=target.pieces([*spelt[0], EOS]),
-            alternatives=candidates,
-            cut=len(ids) - len(read),
-            unknown=source.unknown(text),
-            unseen=[piece for piece in pieces if piece in self.tokenizers.unseen],
-            repeats=loops(spelt[0], ids),
-            unfinished=len(spelt[0]) >= most,
-        )
+        given = text, ids, self.longest, self.tokenizers, candidates, spelt[0]
+        return translation(*given, unfinished=len(spelt[0]) >= most)
 
 
 class _Exported(BaseModel):

@@ -13,10 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.translation.decoding.hypothesis import Hypothesis
+from regard.translation.decoding.hypothesis import Hypothesis, loops
 from regard.translation.evaluation.alignment import Link, argmax_links
 from regard.translation.models.protocol import Looks
-from regard.translation.text.tokenizer import Tokenizer
+from regard.translation.runs import Tokenizers
+from regard.translation.text.tokenizer import EOS, Tokenizer
 
 _SPACE = "▁"
 # Of packages above, without which translating works.
@@ -125,6 +126,34 @@ class Translation:
     def _repr_html_(self) -> str:
         shown: str = import_module(NOTEBOOK).html(self)
         return shown
+
+
+def translation(
+    text: str,
+    ids: list[int],
+    longest: int,
+    tokenizers: Tokenizers,
+    candidates: list[Candidate],
+    written: list[int],
+    **more: Any,
+) -> Translation:
+    """The translation of a text with these ids, of which `longest` are read; `written` are the best candidate's."""
+    source, kept = tokenizers.source, ids[:longest]
+    pieces = source.pieces([*kept, EOS])
+    return Translation(
+        source=text,
+        **vars(candidates[0]),
+        source_pieces=pieces,
+        target_pieces=tokenizers.target.pieces([*written, EOS]),
+        source_ids=kept,
+        target_ids=list(written),
+        alternatives=candidates,
+        cut=len(ids) - len(kept),
+        unknown=source.unknown(text),
+        unseen=[piece for piece in pieces if piece in tokenizers.unseen],
+        repeats=loops(written, kept[len(source.prefix) :]),  # tags are no words
+        **more,
+    )
 
 
 def candidate(

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.errors import ConfigurationError
 from regard.translation.decoding import forced
 from regard.translation.decoding.forced import cross
-from regard.translation.decoding.hypothesis import Hypothesis, loops
+from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, bounds, translate_batch
 from regard.translation.decoding.tree import Tree
@@ -22,14 +22,13 @@ from regard.translation.engines.engine import hooked
 from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.opening import bundled, find, open_runs
-from regard.translation.results import Candidate, Translation, Word, candidate
+from regard.translation.results import Candidate, Translation, Word, candidate, translation
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.shortlist.table import Shortlist
 from regard.translation.text import sentences
 from regard.translation.text.batches import grouped, sources
 from regard.translation.text.corpora import Pair
 from regard.translation.text.normalisation import normalise
-from regard.translation.text.tokenizer import EOS
 
 __all__ = ["Candidate", "Translation", "Translator", "Word", "bundled", "find"]
 
@@ -333,34 +332,24 @@ class Translator:
         self, text: str, ids: list[int], found: _Found, looks: bool, unfinished: bool = False
     ) -> Translation:
         source, target, best = self.tokenizers.source, self.tokenizers.target, found[0][0]
-        kept, tags = ids[: self.longest], len(source.prefix)  # tags are no words
-        pieces = source.pieces([*kept, EOS])
+        tags = len(source.prefix)
+        pieces = source.pieces(ids[tags : self.longest])
         candidates = [
-            candidate(
-                hypothesis,
-                target,
-                pieces[tags:-1],
-                None if weights is None else weights[:, tags:],
-            )
-            for hypothesis, weights in found
+            candidate(one, target, pieces, None if weights is None else weights[:, tags:])
+            for one, weights in found
         ]
         seen: Looks = {}
         if looks:
             seen = forced.looks(self.model, *self._sources([ids]), [best.tokens])
-        return Translation(
-            source=text,
-            **vars(candidates[0]),
-            source_pieces=pieces,
-            target_pieces=target.pieces([*best.tokens, EOS]),
-            source_ids=kept,
-            target_ids=list(best.tokens),
+        return translation(
+            text,
+            ids,
+            self.longest,
+            self.tokenizers,
+            candidates,
+            best.tokens,
             probabilities=torch.tensor(best.token_log_probabilities).exp().tolist(),
             looks=seen,
-            alternatives=candidates,
-            cut=len(ids) - len(kept),
-            unknown=source.unknown(text),
-            unseen=[piece for piece in pieces if piece in self.tokenizers.unseen],
-            repeats=loops(best.tokens, kept[tags:]),
             unfinished=unfinished,
         )
 
