@@ -68,6 +68,17 @@ def ran_out_of_memory(fault: BaseException) -> bool:
     return isinstance(fault, MemoryError) or (foreign and bool(_MEMORY.search(str(fault))))
 
 
+@contextmanager
+def memory_named(doing: str, lower: str) -> Iterator[None]:
+    """Raise `TrainingError` when memory runs out in the block, naming the work (`doing`) and the keys to lower."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as fault:
+        if not ran_out_of_memory(fault):
+            raise
+        raise TrainingError(f"out of memory {doing}: lower {lower}") from None
+
+
 def one_line(fault: Exception, most: int = 200) -> str:
     """The text of an error of another library on one line, at most so many characters."""
     return " ".join(str(fault).split())[:most]

@@ -9,8 +9,7 @@ import torch
 from tests.translation.tiny import configuration
 from tests.translation.training.ranks import forked, together
 
-from regard.errors import TrainingError, ran_out_of_memory
-from regard.translation.training.memory import told
+from regard.errors import TrainingError, memory_named, ran_out_of_memory
 from regard.translation.training.preparation import prepare
 from regard.translation.training.processes import Processes
 
@@ -32,14 +31,14 @@ OTHERS = [
 def test_it_is_told_what_to_lower(fault):
     assert ran_out_of_memory(fault)
     with pytest.raises(TrainingError, match=r"^out of memory doing this: lower that$"):  # noqa: SIM117
-        with told("doing this", "that"):
+        with memory_named("doing this", "that"):
             raise fault
 
 
 @pytest.mark.parametrize("fault", OTHERS, ids=lambda fault: str(fault)[:20])
 def test_other_faults_stay_what_they_are(fault):
     assert not ran_out_of_memory(fault)
-    with pytest.raises(type(fault)) as raised, told("doing this", "that"):
+    with pytest.raises(type(fault)) as raised, memory_named("doing this", "that"):
         raise fault
     assert raised.value is fault
 

@@ -12,7 +12,7 @@ from regard.cli.options.checks import check_whole, check_writable
 from regard.cli.options.corpora import CorpusOptions
 from regard.cli.options.model import DEFAULT_MODEL, Model
 from regard.cli.output import report
-from regard.errors import ConfigurationError
+from regard.errors import ConfigurationError, memory_named
 
 if TYPE_CHECKING:
     from regard.translation.runs import Run
@@ -61,7 +61,6 @@ def shortlist(
     from regard.translation.shortlist.lexicon import ROUNDS
     from regard.translation.shortlist.making import make
     from regard.translation.text.corpora import read_pairs
-    from regard.translation.training import memory
 
     (run,), tokenizers = open_runs(model)
     check_writable(run.folder / SHORTLIST)
@@ -69,7 +68,7 @@ def shortlist(
         pairs = [pair for one in corpus.corpora(files) for pair in read_pairs(one).pairs]
     else:
         pairs = _learnt_from(run, data)
-    with memory.told("while learning which words translate which", "the number of pairs"):
+    with memory_named("while learning which words translate which", "the number of pairs"):
         made = make(pairs, tokenizers, each, always, report.tracked(ROUNDS, "learning"))
     path = made.shortlist.keep(run, tokenizers)
     report.say(

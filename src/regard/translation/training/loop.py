@@ -10,12 +10,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.errors import DataError, TrainingError
+from regard.errors import DataError, TrainingError, memory_named
 from regard.files import Lock
 from regard.translation import weights
 from regard.translation.models.building import build
 from regard.translation.runs import Run, Tokenizers
-from regard.translation.training import checkpoints, memory, pretrained, reporting, tuning
+from regard.translation.training import checkpoints, pretrained, reporting, tuning
 from regard.translation.training.data import Data
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.guiding import Guide
@@ -161,7 +161,7 @@ class Trainer:
         home = next(self.model.parameters()).device
         lower = "data.longest, or take a smaller model"
         with (
-            memory.told(f"while validating after step {self.progress.step}", lower),
+            memory_named(f"while validating after step {self.progress.step}", lower),
             arithmetic(precision, self.device),
         ):
             try:

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from regard.errors import TrainingError
+from regard.errors import TrainingError, memory_named
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.settings.training import TrainingSettings
-from regard.translation.training import memory
 from regard.translation.training.epochs import Part
 from regard.translation.training.guiding import Guide
 from regard.translation.training.loss import Objective
@@ -95,12 +96,12 @@ class Learner:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         loss = self.processes.total(self.gradients(parts, tokens, number, precision))
-        with memory.told(f"at step {number}, in the optimiser", "the sizes of the model"):
+        with memory_named(f"at step {number}, in the optimiser", "the sizes of the model"):
             norm = self.sum_and_clip()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise TrainingError(
                     f"step {number}: loss {loss}, gradient norm {norm}: training cannot go on; the batch holds "
-                    f"{sum(len(part.rows) for part in parts)} sentence pairs (rows {memory.some(parts[0].rows)}). "
+                    f"{sum(len(part.rows) for part in parts)} sentence pairs (rows {_some(parts[0].rows)}). "
                     "Checkpoints are untouched: lower training.learning_rate or set training.clip"
                 )
             self.optimiser.step()
@@ -116,10 +117,10 @@ class Learner:
             batch = part.batch
             doing = (
                 f"on a batch of {len(batch.rows)} sentences, {batch.source.shape[1]} source and "
-                f"{batch.target_in.shape[1]} target positions (step {number}, rows {memory.some(batch.rows)})"
+                f"{batch.target_in.shape[1]} target positions (step {number}, rows {_some(batch.rows)})"
             )
             lower = "training.batch_tokens or data.longest"
-            with memory.told(doing, lower), products(precision):
+            with memory_named(doing, lower), products(precision):
                 with arithmetic(precision, device):
                     loss = self.objective(batch.to(device)) / tokens
                 if part.idle:
@@ -137,3 +138,8 @@ class Learner:
 
     def gather(self) -> None:
         """Copy weights and moments to the model and the optimiser that are saved, if they are others."""
+
+
+def _some(rows: NDArray[np.int64]) -> str:
+    """The first of the rows of a batch, for messages."""
+    return ", ".join(map(str, rows[:5].tolist())) + ", ..."
