@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import regard
 from regard.attention.looks import StoredLook
-from regard.viewing.alignment import Alignment, by_head, mean, scale_of
+from regard.viewing.alignment import Alignment, by_head, mean
 
 piece = st.sampled_from(["▁", "▁a", "b", "▁c", "d", "<0xE2>", "<0x82>", "<0xAC>", "</s>", "▁的"])
 
@@ -62,12 +62,7 @@ def test_merging_keeps_rows_at_one_and_is_done_once(queries: list[str], keys: li
 def test_the_scale_ends_at_a_round_number() -> None:
     ends = {1.0: 1.0, 0.97: 1.0, 0.5: 0.5, 0.21: 0.5, 0.07: 0.1, 0.0: 1.0, 7.3: 10.0}
     for largest, end in ends.items():
-        assert Alignment([[0.0, largest]], ["a"], ["x", "y"]).scale() == (0.0, end)
-
-
-def test_scores_below_zero_widen_the_scale_downwards() -> None:
-    one, two = Alignment([[-3.0]], ["a"], ["x"]), Alignment([[0.4]], ["a"], ["x"])
-    assert scale_of([one, two]) == (-5.0, 0.5)
+        assert Alignment([[0.0, largest]], ["a"], ["x", "y"]).top == end
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 4), (1, 3, 2, 4)])

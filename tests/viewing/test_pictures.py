@@ -98,13 +98,10 @@ def test_everything_written_lies_within_the_figure() -> None:
         assert max(box.x1, box.y1) <= 1, text
 
 
-def test_numbers_are_percent_and_only_of_shares() -> None:
+def test_numbers_are_percent() -> None:
     shares = Alignment([[0.62, 0.09]], ["a"], ["x", "y"])
     assert "62" in _texts(pictures.heat_map(shares))
     assert "9" not in _texts(pictures.heat_map(shares))
-    scores = _texts(pictures.heat_map(Alignment([[6.0, -2.0]], ["a"], ["x", "y"])))
-    assert "600" not in scores
-    assert {"10", "-2"} <= set(scores)
 
 
 def test_multiples_name_layers_and_heads_and_share_one_scale() -> None:

@@ -74,13 +74,6 @@ def test_what_words_hide_is_shown_and_markup_is_text() -> None:
     assert "\\ud800" in drawn
 
 
-def test_scores_are_drawn_without_percent() -> None:
-    drawn = _drawn(Alignment([[6.0, -2.0]], ["q"], ["x", "y"]))
-    assert "600" not in drawn
-    assert "percent" not in drawn
-    assert "-2" in drawn
-
-
 MASKED = Alignment(
     [[1.0, 0.0], [1.0, 0.0]],
     ["a", "b"],

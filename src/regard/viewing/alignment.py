@@ -79,22 +79,14 @@ class Alignment:
         """Whether there is a key that some query may not read."""
         return self.readable is not None and not self.readable.all()
 
-    def scale(self) -> tuple[float, float]:
-        """The ends of the colour scale: from 0 to the smallest of 1, 0.5, 0.2, 0.1 ... that fits.
+    @property
+    def top(self) -> float:
+        """The weight at the end of the colour scale, which begins at 0: a round number, for pictures to compare.
 
-        Round ends make pictures comparable. Scores below 0 or above 1 extend the scale.
-
-        >>> Alignment(np.array([[0.3, 0.25]]), ["a"], ["x", "y"]).scale()
-        (0.0, 0.5)
+        >>> Alignment(np.array([[0.3, 0.25]]), ["a"], ["x", "y"]).top
+        0.5
         """
-        return scale_of([self])
-
-
-def scale_of(alignments: Sequence[Alignment]) -> tuple[float, float]:
-    """One colour scale for several alignments, so that equal colours mean equal weights."""
-    low = min(float(alignment.weights.min()) for alignment in alignments)
-    high = max(float(alignment.weights.max()) for alignment in alignments)
-    return (-round_up(-low) if low < -1e-6 else 0.0), round_up(high)
+        return round_up(float(self.weights.max()))
 
 
 def by_head(

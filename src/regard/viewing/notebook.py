@@ -50,13 +50,13 @@ def _table(translation: Translation, name: str) -> str:
 
 
 def _cells(alignment: Alignment, row: int) -> str:
-    palette, (low, high) = colours.theme("light"), alignment.scale()
+    palette, top = colours.theme("light"), alignment.top
     cells = []
     for weight in alignment.masked[row].tolist():
         if weight is None:
             cells.append(f'<td style="{_CELL};{_HATCH}" title="masked, may not be read"></td>')
             continue
-        share = (weight - low) / (high - low)
+        share = weight / top
         colour = (
             f"background:{colours.hexadecimal(palette.shade(share))};color:{palette.ink_on(share)}"
         )

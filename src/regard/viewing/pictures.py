@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from regard.viewing import canvas, colours
-from regard.viewing.alignment import Alignment, scale_of
+from regard.viewing.alignment import Alignment
 from regard.viewing.labels import percent
 
 _MOST_NUMBERED = 16
@@ -142,7 +142,7 @@ def _draw(
         masked=any(alignment.has_masked for alignment in alignments),
     )
     grid = figure.subplots(len(rows), len(columns), squeeze=False)
-    scale = scale_of(alignments)
+    scale = 0.0, max(alignment.top for alignment in alignments)
     for axes, alignment in zip(grid.flat, alignments, strict=True):
         drawn = canvas.paint(axes, alignment.masked, palette, scale)
         axes.set(xticks=[], yticks=[])
@@ -160,12 +160,9 @@ def _draw(
 
 
 def _write_numbers(axes: Axes, alignment: Alignment, palette: colours.Theme) -> None:
-    low, high = alignment.scale()
-    if low < 0 or high > 1:
-        return
     for row, weights in enumerate(alignment.weights.tolist()):
         for column, weight in enumerate(weights):
             if number := percent(weight):
-                ink = palette.ink_on((weight - low) / (high - low))
+                ink = palette.ink_on(weight / alignment.top)
                 style = {"va": "center_baseline", **canvas.style(palette, 7.5, ink)}
                 axes.text(column + 0.5, row + 0.5, number, ha="center", **style)

@@ -72,9 +72,7 @@ class _CellStyle:
         self.theme = None if plain else colours.theme(theme or _theme_of_terminal())
         self.blocks = _BLOCKS if _writes(_BLOCKS, self.encoding) else _ASCII_BLOCKS
         self.ellipsis = "…" if _writes("…", self.encoding) else "~"
-        self.low, self.high = alignment.scale()
-        # Other scores than weights between 0 and 1 are drawn without numbers.
-        self.in_percent = self.low >= 0 and self.high <= 1
+        self.top = alignment.top
 
     def text(self, label: str) -> str:
         shown = visible(label)
@@ -86,19 +84,18 @@ class _CellStyle:
             faint = "" if self.theme is None else self.theme.faint
             line.append((width - 1) * _MASKED, faint).append(" ")
             return
-        share = (weight - self.low) / (self.high - self.low)
-        number = percent(weight) if self.in_percent else ""
+        number = percent(weight)
         number = number if len(number) < width else ""
         if self.theme is None and number and len(number) + 4 < width:
             number = f" {number} "
-        line.append(*self._cell(number, width - 1, share)).append(" ")
+        line.append(*self._cell(number, width - 1, weight / self.top)).append(" ")
 
     def legend(self, margin: int) -> Text:
-        line = Text(" " * margin + f"{self.low:g} ")
+        line = Text(" " * margin + "0 ")
         steps, width = (len(self.blocks), 2) if self.theme is None else (12, 1)
         for step in range(steps):
             line.append(*self._cell("", width, step / (steps - 1)))
-        return line.append(f" {self.high:g}" + ("   numbers: percent" if self.in_percent else ""))
+        return line.append(f" {self.top:g}   numbers: percent")
 
     def _cell(self, text: str, width: int, share: float) -> tuple[str, Style | str]:
         if self.theme is None:

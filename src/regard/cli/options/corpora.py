@@ -37,15 +37,12 @@ def folder(names: Sequence[str], given: Path | None, near: Path) -> Path:
     for place in places:
         if all(place in found for found in have.values()):
             return place
-    one = names[0]
     for name, found in have.items():
-        if not found and Path(name).is_absolute():
-            raise DataError(f"{name}: no such file")
         if not found:
             looked = " or ".join(str(place.absolute()) for place in places)
-            raise DataError(
-                f"{name}: no such file in {looked}: say with --data or REGARD_DATA where it is"
-            )
+            where = f" in {looked}: say with --data or REGARD_DATA where it is"
+            raise DataError(f"{name}: no such file{'' if Path(name).is_absolute() else where}")
+    one = names[0]
     other = next(name for name in names if have[one][0] not in have[name])
     raise DataError(
         f"{other}: not in {have[one][0].absolute()}, where {one} is, but in {have[other][0].absolute()}: "

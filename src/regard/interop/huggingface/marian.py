@@ -134,17 +134,16 @@ class MarianConfiguration(HuggingFaceConfiguration):
         )
 
     def unlike_ours(self) -> list[tuple[bool, str, str]]:
-        found = []
+        sides = (
+            "expected {}, as in the encoder; this library has one setting for both sides: run the model"
+            " with transformers, where regard.watch can look into it"
+        )
+        norms = "Marian normalises after each sublayer and nowhere else"
+        nowhere = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
+        found = [(getattr(self, key), key, norms) for key in nowhere]
         for key in ("attention_heads", "ffn_dim"):
-            expected = getattr(self, f"encoder_{key}")
-            why = (
-                f"expected {expected}, as in the encoder; this library has one setting for both sides: run the model"
-                " with transformers, where regard.watch can look into it"
-            )
-            found.append((getattr(self, f"decoder_{key}") != expected, f"decoder_{key}", why))
-        for key in ("normalize_before", "normalize_embedding", "add_final_layer_norm"):
-            why = "Marian normalises after each sublayer and nowhere else"
-            found.append((getattr(self, key), key, why))
+            expected, own = getattr(self, f"encoder_{key}"), f"decoder_{key}"
+            found.append((getattr(self, own) != expected, own, sides.format(expected)))
         heads, known = self.encoder_attention_heads, f"known are {', '.join(ACTIVATIONS)}"
         return [
             (self.activation_function not in ACTIVATIONS, "activation_function", known),
