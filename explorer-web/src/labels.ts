@@ -38,6 +38,18 @@ export function binned(plane: Plane, { shape: [, queries, keys] }: Attention): [
   return [cut(queries, plane.rows), cut(keys, plane.columns)];
 }
 
+/** The bins of a picture by their first token and the places that they cover. */
+export function binNames(source: Source, attention: Attention, starts: [number[], number[]]): [string[], string[]] {
+  const [rows, columns] = [attention.rows, attention.columns].map((index, side) => {
+    const { tokens } = source.header.sequences[index];
+    return starts[side].slice(0, -1).map((start, i) => {
+      const end = starts[side][i + 1] - 1;
+      return `${pieceText(tokens[start])} (${start === end ? start : `${start}–${end}`})`;
+    });
+  });
+  return [rows, columns];
+}
+
 /** The chosen cell in a plane. The state counts tokens, so that the same cell is chosen in every view. */
 export function chosenIn(app: App, { starts: [rows, columns] }: Labelled) {
   return {

@@ -13,6 +13,7 @@ export interface MatrixProps {
   plane: Plane;
   rows: string[];
   columns: string[];
+  spoken?: [string[], string[]]; // names of rows and columns that have no room for labels
   top: number;
   diverging?: boolean;
   row?: number | null;
@@ -21,10 +22,11 @@ export interface MatrixProps {
 }
 
 /** "cat ← gato 71%": the words of `rows` and `columns`, and the weight. */
-export function sentenceOf(props: Pick<MatrixProps, "plane" | "rows" | "columns" | "diverging">, row: number, column: number): string {
+export function sentenceOf(props: Pick<MatrixProps, "plane" | "rows" | "columns" | "spoken" | "diverging">, row: number, column: number): string {
   const weight = props.plane.data[row * props.plane.columns + column];
   const amount = props.diverging ? fixed(weight) : percent(weight);
-  return `${props.rows[row] ?? row} ← ${props.columns[column] ?? column} ${amount}`;
+  const [rows, columns] = props.spoken ?? [props.rows, props.columns];
+  return `${rows[row] ?? row} ← ${columns[column] ?? column} ${amount}`;
 }
 
 export function Matrix(props: MatrixProps) {

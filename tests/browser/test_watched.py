@@ -134,6 +134,12 @@ def test_a_file_of_many_tokens_has_a_map_and_the_largest_weights_of_rows(open_pa
     recorded = open_page(path.as_uri() + state.replace(f"column={key}", f"column={least}"))
     recorded.page.locator("#exact").wait_for()
     assert "not among the 8 largest" in recorded.page.locator("#exact").inner_text()
+    recorded.page.get_by_role("tab", name="Heads").click()
+    recorded.page.locator("figure canvas").first.wait_for()
+    said = recorded.page.locator("figure output").first.inner_text()
+    bin_of = 1201 * 128 // 1500  # a picture has 128 rows
+    first, last = bin_of * 1500 // 128, (bin_of + 1) * 1500 // 128 - 1
+    assert said.startswith(f"w{first % 60} ({first}–{last}) ← ")
     assert recorded.errors == []
 
 

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { App, useApp } from "../app";
 import { scale } from "../colour";
 import type { Attention } from "../contract";
-import { binned, chosenIn, labelled, wholeWords } from "../labels";
+import { binNames, binned, chosenIn, labelled, wholeWords } from "../labels";
 import { Matrix } from "../matrix";
 import { fixed, peak, Plane, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
@@ -164,7 +164,8 @@ function Enlarged({ app, source, attention }: { app: App; source: Source; attent
   const shown = useMemo(() => {
     if (source.whole(attention)) return labelled(source, attention, head, whole);
     const plane = source.overview(attention, head);
-    return { plane, rows: [], columns: [], starts: binned(plane, attention) };
+    const starts = binned(plane, attention);
+    return { plane, rows: [], columns: [], starts, spoken: binNames(source, attention, starts) };
   }, [source, attention, head, whole]);
   const title = head === MEAN ? `${attention.name} mean of heads` : name({ attention, place: head });
   return (
