@@ -6,6 +6,7 @@ import { useContext } from "preact/hooks";
 import type { Theme } from "./colour";
 import { Bundle, Header } from "./contract";
 import { Lines } from "./lines";
+import { save } from "./drawing";
 import { failure, MEAN, Source } from "./source";
 import { Address } from "./state";
 
@@ -120,6 +121,20 @@ export class App {
     }
     const bundle = await this.ask("api/translate", { model: this.model.value, text, prefix }, "translating");
     if (bundle) this.show(bundle);
+  }
+
+  /** Save what is shown as a page that needs no server. */
+  async saveFile(): Promise<void> {
+    this.busy.value = "writing the file";
+    this.error.value = "";
+    try {
+      const answer = await fetch(this.scene.value!.url("file", {}));
+      if (!answer.ok) throw new Error(await failure(answer));
+      save("regard.html", new Blob([await answer.arrayBuffer()], { type: "text/html" }));
+    } catch (fault) {
+      this.error.value = fault instanceof Error ? fault.message : String(fault);
+    }
+    this.busy.value = "";
   }
 
   get header(): Header | null {

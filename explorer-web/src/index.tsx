@@ -106,6 +106,13 @@ function Explorer() {
           </p>
         )}
       </main>
+      {source && source.header.run !== null && (
+        <footer>
+          <button type="button" onClick={() => app.saveFile()}>
+            Save as a file
+          </button>
+        </footer>
+      )}
       <p class="hidden" aria-live="polite" id="said">
         {app.said.value}
       </p>

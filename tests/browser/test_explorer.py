@@ -73,6 +73,26 @@ def test_a_chosen_cell_is_the_same_in_every_view(translators, open_page):
     assert pressed.all_inner_texts() == ["sister"]
 
 
+def test_a_live_page_is_saved_as_a_file_that_needs_no_network(translators, open_page, tmp_path):
+    page = open_page(address(translators, text=TEXT)).page
+    page.locator("#target-words button").first.wait_for()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as a file").click()
+    path = tmp_path / "regard.html"
+    saved.value.save_as(path)
+    recorded = open_page(path.as_uri() + "#view=heads", offline=True)
+    assert recorded.page.locator("h1").inner_text() == page.locator("h1").inner_text()
+    recorded.page.wait_for_selector("ul.grid canvas")
+    assert recorded.page.get_by_role("button", name="Save as a file").count() == 0
+    assert recorded.errors == []
+
+
+def test_an_attention_too_large_for_a_file_is_refused_with_a_sentence(deep, open_page):
+    page = open_page(address(deep[0], view="map")).page
+    page.get_by_role("button", name="Save as a file").click()
+    page.get_by_text("more than 67,108,864 weights does not go into a file").wait_for()
+
+
 def test_a_head_switched_off_is_that_of_python_and_undo_restores_the_text(
     translators, open_page, translator
 ):

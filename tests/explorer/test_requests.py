@@ -121,6 +121,7 @@ def test_a_small_attention_has_nothing_to_refine(client, run):
 def test_runs_that_are_unknown_or_dropped_are_gone(client):
     query = {"run": "other", "attention": NAME, "head": 0}
     assert client.get("/api/levels", params=query).status_code == 410
+    assert client.get("/api/file", params=query).status_code == 410
     assert post(client, "/api/change", {"run": "other", "edits": []}).status_code == 410
 
 

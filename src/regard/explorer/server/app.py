@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from starlette.routing import Route
 
 from regard.errors import RegardError
 from regard.explorer import page, translating
-from regard.explorer.contract import Scene, pack
+from regard.explorer.contract import DEEP, Scene, pack
 from regard.explorer.server import fields
 from regard.explorer.server.errors import Refused
 from regard.explorer.server.guard import Guard
@@ -113,6 +114,15 @@ class Explorer:
             return pack(scene, self.runs.add(Run(scene, model, made, edits)))
 
         return await self._binary(request, call)
+
+    async def file(self, request: Request) -> Response:
+        """The standalone page of a run, to save."""
+        run = self.runs[fields.text(request.query_params, "run", 100)]
+        if any(prod(one.shape) > DEEP for one in run.scene.attentions):
+            raise Refused(
+                422, f"an attention of more than {DEEP:,} weights does not go into a file"
+            )
+        return await self._binary(request, lambda check: page.render(run.scene).encode())
 
     async def numbers(self, request: Request) -> Response:
         """The arithmetic of one query of one head, and its score with one key."""
@@ -231,6 +241,7 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/api/translate", explorer.translate, methods=["POST"]),
             Route("/api/lines", explorer.lines, methods=["POST"]),
             Route("/api/change", explorer.change, methods=["POST"]),
+            Route("/api/file", explorer.file),
             Route("/api/numbers", explorer.numbers),
             Route("/api/row", explorer.row),
             Route("/api/received", explorer.received),
