@@ -87,8 +87,7 @@ class TestSet:
                     )
                 return generate(made.task, configuration.seed, made.test, "test")
             columns = configuration.data.source_column, configuration.data.target_column
-        if self.tsv is None:
-            raise ConfigurationError("give --source and --target, or --tsv, or --generated")
+        assert self.tsv is not None  # `check` refuses all other cases
         source = columns[0] if self.source_column is None else self.source_column
         target = columns[1] if self.target_column is None else self.target_column
         path = corpora.found(self.tsv)

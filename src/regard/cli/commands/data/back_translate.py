@@ -9,7 +9,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,28 +124,24 @@ def _progress(text: Path) -> Iterator[Callable[[Tally], None]]:
     if sys.stderr is None:
         yield lambda tally: None
         return
-    total = _lines(text)
-    if sys.stderr.isatty():
-        from rich.console import Console
+    from rich.console import Console
 
-        with report.bar(Console(stderr=True), "lines", transient=True) as bar:
-            task = bar.add_task("", total=total)
-            yield lambda tally: bar.update(task, completed=tally.read)
-        return
+    total, watched, last = _lines(text), sys.stderr.isatty(), time.monotonic()
     of = "" if total is None else f" of {total:,}"
-    began = last = time.monotonic()
-    first: int | None = None
+    bar = report.bar(Console(stderr=True), "lines", transient=True)
 
-    def line(tally: Tally) -> None:
-        nonlocal last, first
-        first = tally.read if first is None else first
-        now = time.monotonic()
-        if now - last >= _EVERY:
-            last, speed = now, (tally.read - first) / (now - began)
+    def show(tally: Tally) -> None:
+        nonlocal last
+        if not bar.tasks:
+            bar.add_task("", total=total, completed=tally.read)
+        bar.update(bar.tasks[0].id, completed=tally.read)
+        if not watched and time.monotonic() - last >= _EVERY:
+            last, speed = time.monotonic(), bar.tasks[0].speed or 0.0
             told = f"{tally.read:,}{of} lines, {tally.written:,} pairs, {speed:.1f} lines/s"
             report.say(told, file=sys.stderr, now=True)
 
-    yield line
+    with bar if watched else nullcontext():
+        yield show
 
 
 def _lines(text: Path) -> int | None:
