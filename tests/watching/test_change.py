@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import pytest
 import torch
 from hypothesis import given
@@ -132,6 +135,95 @@ def test_a_fast_path_is_changed_too_and_comes_back():
             assert not torch.allclose(layer(x), before)
         torch.testing.assert_close(layer(x), before, rtol=0, atol=0)
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_changes_of_several_threads_shut_the_fast_paths_until_the_last_ends():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x = torch.randn(1, 4, 8)
+    entered, first_ended = Event(), Event()
+
+    def other():
+        with torch.no_grad(), regard.change(layer, {"*": Scale(0.0)}):
+            entered.set()
+            first_ended.wait(60)
+            return layer(x)
+
+    with ThreadPoolExecutor(1) as pool:
+        with torch.no_grad(), regard.change(layer, {"*": Scale(0.0)}):
+            made = pool.submit(other)
+            entered.wait(60)
+            expected = layer(x)
+        first_ended.set()
+        torch.testing.assert_close(made.result(60), expected)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_an_error_in_an_edit_restores_everything():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x = torch.randn(1, 4, 8)
+    attend = F.scaled_dot_product_attention
+    with pytest.raises(ZeroDivisionError), regard.change(layer, {"*": lambda weights: 1 / 0}):
+        layer(x)
+    assert F.scaled_dot_product_attention is attend
+    assert torch.backends.mha.get_fastpath_enabled()
+    with torch.no_grad(), regard.watch(layer) as seen:
+        layer(x)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_a_watch_sees_an_edited_attention_once_as_it_was(need_weights):
+    model = nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(1, 5, 8)
+    with regard.watch(model) as expected:
+        model(x, x, x)
+    with (
+        regard.watch(model) as seen,
+        regard.change(model, {"self": Hard()}),
+        regard.change(model, {"self": Scale(0.5)}) as second,
+    ):
+        model(x, x, x, need_weights=need_weights)
+    assert list(seen) == ["self"]
+    assert len(seen.steps("self")) == 1
+    torch.testing.assert_close(seen["self"].weights(), expected["self"].weights())
+    expected_edited = Scale(0.5)(Hard()(expected["self"].weights()))
+    torch.testing.assert_close(second.weights("self"), expected_edited)
+
+
+def test_weights_of_a_cache_that_grows():
+    model = Plain(fused)
+    query, key, value = tensors(queries=1)
+    with regard.change(model, {"self": Hard()}) as changed:
+        for n in (3, 4, 7):
+            model(query, key[..., :n, :], value[..., :n, :])
+    weights = changed.weights("self")
+    assert weights.shape == (2, 4, 3, 7)
+    assert not weights[..., 0, 3:].any()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 3, dtype=torch.float64))
+
+
+def test_heads_of_an_iterator_are_edited_at_every_call():
+    model = Plain(fused)
+    query, key, value = tensors()
+    with regard.change(model, {"self": Scale(0.0, heads=iter([0, 2]))}):
+        outputs = [model(query, key, value) for _ in range(2)]
+    assert not outputs[1][:, 0].any()
+    assert torch.equal(*outputs)
+
+
+@pytest.mark.parametrize("edit", [lambda weights: None, lambda weights: weights.mean(1)])
+def test_an_edit_that_returns_no_weights_is_reported(edit):
+    model = Plain(fused)
+    with (
+        pytest.raises(regard.WatchError, match=r"return weights of shape \[2, 4, 5, 7\]"),
+        regard.change(model, {"self": edit}),
+    ):
+        model(*tensors())
+
+
+def test_a_class_is_no_edit():
+    with pytest.raises(TypeError, match="pass one of"):
+        regard.change(Plain(fused), {"self": Hard})
 
 
 def test_grouped_heads_of_regards_own_attention():

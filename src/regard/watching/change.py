@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.watching import names, running
 from regard.watching.edits import Edit
@@ -51,6 +53,33 @@ def change(model: nn.Module, edits: Mapping[str, Edits]) -> Change:
     return Change(model, {name: _several(each) for name, each in edits.items()})
 
 
+class FastPaths:
+    """Torch's fast paths of attention, shut while a change of any thread is open.
+
+    Each is one operator from the input of a layer to its output, so that no weights can be edited in it.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._changes, self._before = Lock(), 0, True
+
+    def shut(self) -> None:
+        with self._lock:
+            if not self._changes:
+                self._before = torch.backends.mha.get_fastpath_enabled()
+                torch.backends.mha.set_fastpath_enabled(False)
+            self._changes += 1
+
+    def open(self) -> None:
+        """End one change; the last one restores what was before."""
+        with self._lock:
+            self._changes -= 1
+            if not self._changes:
+                torch.backends.mha.set_fastpath_enabled(self._before)
+
+
+FAST_PATHS = FastPaths()
+
+
 class Change(ModelObserver):
     """The context manager that `change` returns. It can be entered once."""
 
@@ -63,12 +92,11 @@ class Change(ModelObserver):
 
     def __enter__(self) -> Change:
         self.begin()
-        self._fast = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(False)  # one operator from input to output
+        FAST_PATHS.shut()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        torch.backends.mha.set_fastpath_enabled(self._fast)
+        FAST_PATHS.open()
         self.end()
         missing = [name for name in self._edits if name not in self._matched]
         if kind is None and missing:
@@ -100,12 +128,15 @@ class Change(ModelObserver):
     def weights(self, name: str) -> Tensor:
         """The edited weights of an attention, (*batch, heads, queries, keys), those of several calls one below another.
 
+        Keys that a call did not have yet, as of a cache that grows, have weight 0.
+
         Raises:
             KeyError: no attention of this name, or path, was edited.
+            WatchError: the calls were of batches of different sizes.
         """
         for edited in self._running.values():
             if name in edited.names:
-                return torch.cat(edited.weights, -2)
+                return _below(name, edited.weights)
         raise KeyError(f"no attention {name!r} was edited; edited were {list(self._running)}")
 
     def _asked(self, path: str, stack: Stack) -> list[Edit | OnWeights]:
@@ -135,15 +166,28 @@ class _Edited:
     def __call__(self, weights: Tensor) -> Tensor:
         first, self._first = self._first, self._first + weights.shape[-2]
         for edit in self._edits:
-            weights = edit(weights, first) if isinstance(edit, Edit) else edit(weights)
+            made = edit(weights, first) if isinstance(edit, Edit) else edit(weights)
+            if not isinstance(made, Tensor) or made.shape != weights.shape:
+                got = list(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
+                raise WatchError(
+                    f"an edit of {self.names[-1]} returned {got}: return weights of shape {list(weights.shape)}"
+                )
+            weights = made
         self.weights.append(weights.detach())
         return weights
+
+
+def _below(name: str, several: Sequence[Tensor]) -> Tensor:
+    if len({weights.shape[:-2] for weights in several}) > 1:
+        raise WatchError(f"{name} ran with batches of different sizes: change one call at a time")
+    keys = max(weights.shape[-1] for weights in several)
+    return torch.cat([F.pad(weights, (0, keys - weights.shape[-1])) for weights in several], -2)
 
 
 def _several(edits: Edits) -> Sequence[Edit | OnWeights]:
     several = edits if isinstance(edits, Sequence) else [edits]
     for each in several:
-        if not callable(each):
+        if isinstance(each, type) or not callable(each):
             raise TypeError(
                 f"an edit is a {type(each).__name__}: pass one of regard.edits, or a function of weights"
             )

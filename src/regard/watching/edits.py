@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import index
 
 import torch
 from jaxtyping import Float
@@ -24,6 +25,12 @@ class Edit(ABC):
     """An edit of some heads; `heads` is a number, several, or None for all."""
 
     heads: Heads = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if isinstance(
+            self.heads, Iterable
+        ):  # perhaps an iterator, and an edit is called many times
+            object.__setattr__(self, "heads", tuple(map(index, self.heads)))
 
     @abstractmethod
     def of(
@@ -81,6 +88,7 @@ class Temperature(Edit):
     temperature: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.temperature > 0:
             raise ValueError(f"temperature is {self.temperature}: pass a number above 0")
 
@@ -133,5 +141,5 @@ class Cell(Edit):
         rest, total = others.sum(-1, keepdim=True), before.sum(-1, keepdim=True)
         spread = others * ((total - self.weight) / rest.clamp(min=torch.finfo(rest.dtype).tiny))
         edited = torch.where(here, torch.as_tensor(self.weight).to(before), spread)
-        index = torch.tensor([row], device=weights.device)
-        return weights.index_copy(-2, index, edited.unsqueeze(-2))
+        there = torch.tensor([row], device=weights.device)
+        return weights.index_copy(-2, there, edited.unsqueeze(-2))
