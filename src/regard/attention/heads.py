@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import attend, read
 from regard.attention.looks import Look
-from regard.attention.masks.mask import Both, Either, Given
+from regard.attention.masks.mask import Given, Joined
 from regard.attention.memory.heads import HeadMemory
 from regard.attention.names import unknown
 from regard.attention.normalisers import NormaliserLike, as_normaliser
@@ -299,7 +299,7 @@ class MultiHeadAttention(nn.Module):
         """A tensor with batch axes but none for the heads gets one of size 1, in joined masks too."""
         if isinstance(what, Given):
             return Given(self._over_heads(name, what.tensor, query))
-        if isinstance(what, Both | Either):
+        if isinstance(what, Joined):
             left, right = (self._over_heads(name, m, query) for m in (what.left, what.right))
             return type(what)(left, right)
         if not isinstance(what, Tensor):

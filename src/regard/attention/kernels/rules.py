@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.masks import Mask
-from regard.attention.masks.mask import Both, SpanMask
+from regard.attention.masks.mask import SpanMask
 from regard.attention.masks.sequences import Documents
 from regard.attention.shapes import Frame
 
@@ -35,7 +35,7 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
     if isinstance(mask, Tensor):
         return Rules(mask=mask)
     low = high = asking = stored = dense = None
-    for part in parts(mask):
+    for part in mask.parts():
         if isinstance(part, SpanMask):
             begin, end = part.spans(frame)
             low = begin if low is None else torch.maximum(low, begin)
@@ -52,10 +52,3 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
             window = part.window(rows, columns, frame)
             dense = window if dense is None else dense & window
     return Rules(low, high, asking, stored, dense)
-
-
-def parts(mask: Mask) -> list[Mask]:
-    """The masks that `&` joined."""
-    if isinstance(mask, Both):
-        return parts(mask.left) + parts(mask.right)
-    return [mask]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.rules import parts
 from regard.attention.masks import Given, Mask
-from regard.attention.masks.mask import Both
 from regard.attention.masks.positions import Band
 from regard.attention.masks.sequences import Packed, SentenceSpan
 from regard.attention.products import product_dtype
@@ -20,9 +19,9 @@ from regard.attention.shapes import broadcast
 
 def packing(request: Request) -> Packed | None:
     """How the sentences of a request are packed, if they are."""
-    if not isinstance(request.mask, Packed | Both):
+    if not isinstance(request.mask, Mask):
         return None
-    return next((part for part in parts(request.mask) if isinstance(part, Packed)), None)
+    return next((part for part in request.mask.parts() if isinstance(part, Packed)), None)
 
 
 def one_by_one(
@@ -66,7 +65,7 @@ def _mask(request: Request, packing: Packed, section: SentenceSpan) -> Mask | Te
     """The other masks within a sentence; None where they forbid nothing there."""
     frame, joint = request.frame, None
     at, of = (torch.arange(s.start, s.stop, device=frame.device) for s in section)
-    for part in parts(request.mask):  # type: ignore[arg-type]
+    for part in cast(Mask, request.mask).parts():
         if part is packing:
             continue
         if isinstance(part, Band):

@@ -47,6 +47,10 @@ class Mask(ABC):
         """
         return Reach(range(frame.keys), range(0))
 
+    def parts(self) -> list[Mask]:
+        """The masks that `&` joined."""
+        return [self]
+
     def dense(
         self, batch: Shape, queries: int, keys: int, device: torch.device | str | None = None
     ) -> Bool[Tensor, "... queries keys"]:
@@ -194,11 +198,15 @@ class SpanMask(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Both(Mask):
-    """The keys that both masks allow."""
+class Joined(Mask):
+    """Two masks as one."""
 
     left: Mask
     right: Mask
+
+
+class Both(Joined):
+    """The keys that both masks allow."""
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         return self.left.window(rows, columns, frame) & self.right.window(rows, columns, frame)
@@ -207,13 +215,12 @@ class Both(Mask):
         left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
         return Reach(overlap(left.some, right.some), overlap(left.every, right.every))
 
+    def parts(self) -> list[Mask]:
+        return self.left.parts() + self.right.parts()
 
-@dataclass(frozen=True, eq=False)
-class Either(Mask):
+
+class Either(Joined):
     """The keys that at least one of the masks allows."""
-
-    left: Mask
-    right: Mask
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         return self.left.window(rows, columns, frame) | self.right.window(rows, columns, frame)

@@ -137,7 +137,7 @@ def _blaming(source: Path) -> Iterator[None]:
     except MemoryFileError as problem:
         raise MemoryFileError(f"{source}: {problem}") from None
     except (SafetensorError, RuntimeError, TypeError, ValueError, RecursionError) as problem:
-        raise MemoryFileError(f"{source}: damaged, or no memory: {problem}") from problem
+        raise MemoryFileError(f"{source}: damaged, or not a memory: {problem}") from problem
 
 
 def _refuse(reason: str) -> NoReturn:
@@ -155,7 +155,7 @@ def _check_header(source: Path) -> None:
             _refuse(f"truncated: {size} bytes")
         (length,) = struct.unpack("<Q", start)
         if length > min(size - 8, LARGEST_HEADER):
-            _refuse(f"a header of {length} bytes in a file of {size}: truncated, or no memory")
+            _refuse(f"a header of {length} bytes in a file of {size}: truncated, or not a memory")
 
 
 def _check_entries(key: Tensor | None, value: Tensor | None) -> None:
