@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sacrebleu.metrics import BLEU
 from sacremoses import MosesTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -37,14 +38,14 @@ VALID = "val"
 SETS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
 
 
-def lower_cased_bleu(texts: list[str], references: list[str], language: str) -> float | None:
+def lower_cased_bleu(texts: list[str], references: list[str], language: str) -> float:
     """BLEU of lower-cased text by the Moses tokenizer, as the captions' papers have it."""
     moses = MosesTokenizer(lang=language)
 
     def prepared(lines: list[str]) -> list[str]:
         return [moses.tokenize(line.lower(), return_str=True, escape=False) for line in lines]
 
-    return measure(prepared(texts), prepared(references), measures=["bleu"], tokenize="none").bleu
+    return BLEU(tokenize="none").corpus_score(prepared(texts), [prepared(references)]).score
 
 
 def pairs_of(name: str, language: str) -> tuple[list[str], list[str]]:
