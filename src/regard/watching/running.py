@@ -94,6 +94,8 @@ def report_attention(capture: Callable[[], Any], edited: bool = False) -> None:
 
     Changes receive only attentions that were not edited.
     """
+    if _edit.get() is not None:  # the enclosing attention is reported as a whole
+        return
     stack = _stack.get()
     for observer in _observers.get():
         if not (edited and observer.edit(stack)):
