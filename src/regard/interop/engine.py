@@ -25,7 +25,7 @@ from regard.translation.translator import Candidate, Translation, Translator
 _LONGEST_SOURCE = 512
 _BATCH_PIECES = 2048
 # Settings of a search that CTranslate2 has, too.
-_SETTINGS = {"beam", "length_penalty", "nbest", "no_repeat_ngram"}
+_SETTINGS = {"beam", "length_penalty", "nbest", "no_repeat_ngram", "patience"}
 
 
 class Engine:
@@ -33,7 +33,8 @@ class Engine:
 
     Each of the `workers` translates one batch with one thread: at the sizes of translation models, splitting a batch
     over several cores is slower. CTranslate2 returns the whole beam without a length penalty, and the hypotheses are
-    ranked here by log p / ((5 + n) / 6)^alpha, as `decoding.beam` ranks them.
+    ranked here by log p / ((5 + n) / 6)^alpha, as `decoding.beam` ranks them. CTranslate2 stops when `beam` hypotheses
+    have ended, or `beam` x `patience` with a `patience` above 1: ours may find a better one.
 
     Args:
         folder: of an exported model.
@@ -98,8 +99,8 @@ class Engine:
         Args:
             texts: one sentence an entry.
             search: every setting at once; the model's own by default.
-            changes: settings that replace those of the search: `beam`, `length_penalty`, `nbest` or
-                `no_repeat_ngram`.
+            changes: settings that replace those of the search: `beam`, `length_penalty`, `nbest`,
+                `no_repeat_ngram` or `patience`.
 
         Raises:
             ConfigurationError: settings out of range.
@@ -138,6 +139,7 @@ class Engine:
             beam_size=search.beam,
             num_hypotheses=search.beam,
             length_penalty=0,
+            patience=max(search.patience, 1),
             min_decoding_length=0,
             max_decoding_length=longest,
             no_repeat_ngram_size=search.no_repeat_ngram,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.translation.decoding.toy import (
     BOS,
+    EOS,
     PAD,
     Tied,
     Toy,
@@ -23,32 +24,91 @@ from tests.translation.decoding.toy import (
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.search import translate_batch
 
+SETTINGS = {
+    "seed": st.integers(0, 10_000),
+    "length_penalty": st.floats(0, 2),
+    "ends": st.floats(-3, 3),
+    "longest": st.integers(0, 4),
+    "compiled": st.booleans(),
+}
 
-@pytest.mark.parametrize(("seed", "length_penalty"), [(0, 0.0), (1, 0.6), (2, 1.0), (3, 2.0)])
-def test_a_beam_that_holds_everything_finds_the_best_of_all(seed: int, length_penalty: float):
-    model, (source, lengths) = Toy(vocabulary=7, seed=seed), some_sources(2, seed)
-    found = beam(
-        model,
-        source,
-        lengths,
-        size=400,
-        max_length=4,
-        length_penalty=length_penalty,
-        nbest=5,
-        patience=math.inf,
-    )
+
+@given(**SETTINGS)
+def test_a_beam_that_holds_everything_finds_the_best_of_all(
+    seed: int, length_penalty: float, ends: float, longest: int, compiled: bool
+):
+    model, (source, lengths) = Toy(vocabulary=6, seed=seed, ends=ends), some_sources(2, seed)
+    settings = {"length_penalty": length_penalty, "max_length": longest, "compiled": compiled}
+    found = beam(model, source, lengths, size=130, nbest=5, **settings)
     for i in range(2):
-        best = every_translation(model, source[i : i + 1], lengths[i : i + 1], 4, length_penalty)
-        assert [one.tokens for one in found[i]] == [one.tokens for one in best[:5]]
-        assert [one.score for one in found[i]] == pytest.approx(
-            [one.score for one in best[:5]], abs=1e-5
+        every = every_translation(
+            model, source[i : i + 1], lengths[i : i + 1], longest, length_penalty
         )
+        assert [one.score for one in found[i]] == pytest.approx(
+            [one.score for one in every[:5]], abs=1e-5
+        )
+
+
+@given(**SETTINGS, size=st.integers(2, 5), nbest=st.integers(1, 2), repeats=st.sampled_from([0, 1]))
+def test_a_beam_ends_only_when_none_can_become_better(
+    seed: int,
+    length_penalty: float,
+    ends: float,
+    longest: int,
+    compiled: bool,
+    size: int,
+    nbest: int,
+    repeats: int,
+):
+    model, (source, lengths) = Toy(seed=seed, ends=ends), some_sources(3, seed)
+    found = beam(
+        *(model, source, lengths),
+        size=size,
+        nbest=nbest,
+        compiled=compiled,
+        no_repeat_ngram=repeats,
+        length_penalty=length_penalty,
+        max_length=2 * longest,
+    )
+    for i, hypotheses in enumerate(found):
+        one = source[i : i + 1], lengths[i : i + 1]
+        ended = to_the_end(model, *one, size, 2 * longest, length_penalty, unlike=bool(repeats))
+        assert [each.score for each in hypotheses] == pytest.approx(ended[:nbest], abs=1e-5)
+
+
+def to_the_end(
+    model: Toy,
+    source: torch.Tensor,
+    lengths: torch.Tensor,
+    size: int,
+    longest: int,
+    exponent: float,
+    *,
+    unlike: bool,
+) -> list[float]:
+    """The scores of all hypotheses of a beam that grows to the greatest length, the best first."""
+    live: list[tuple[float, list[int]]] = [(0.0, [])]
+    scores = []
+    for count in range(longest + 1):
+        grown = []
+        for total, tokens in live:
+            hidden = model.hidden(source, lengths, torch.tensor([[BOS, *tokens]]))
+            log_p = model.logits(hidden)[0, -1].double().log_softmax(-1).tolist()
+            for word, each in enumerate(log_p):
+                allowed = word == EOS or (count < longest and not (unlike and word in tokens))
+                if word not in (PAD, BOS) and allowed:
+                    grown.append((total + each, [*tokens, word]))
+        grown.sort(key=lambda one: -one[0])
+        best = [total for total, tokens in grown[:size] if tokens[-1] == EOS]
+        scores += [total / ((6 + count) / 6) ** exponent for total in best]
+        live = [one for one in grown[: 2 * size] if one[1][-1] != EOS][:size]
+    return sorted(scores, reverse=True)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9), st.floats(-2, 3))
 def test_size_1_is_greedy(seed: int, max_length: int, ends: float):
     model, sources = Toy(seed=seed, ends=ends), some_sources(4, seed)
-    assert beam(model, *sources, size=1, max_length=max_length) == greedy(
+    assert beam(model, *sources, size=1, patience=1, max_length=max_length) == greedy(
         model, *sources, max_length=max_length
     )
 
@@ -127,10 +187,10 @@ def test_a_longer_penalty_gives_longer_translations():
     assert length[0] < length[1]
 
 
-def test_patience_looks_longer_and_finds_no_worse():
+def test_without_patience_a_search_may_end_before_its_best_hypothesis():
     model, sources = Toy(ends=2.0), some_sources(30)
-    hasty = beam(model, *sources, size=2, max_length=9, length_penalty=2.0)
-    patient = beam(model, *sources, size=2, max_length=9, length_penalty=2.0, patience=math.inf)
+    hasty = beam(model, *sources, size=2, max_length=9, length_penalty=2.0, patience=1)
+    patient = beam(model, *sources, size=2, max_length=9, length_penalty=2.0)
     pairs = list(zip(hasty, patient, strict=True))
     assert all(quick[0].score <= slow[0].score + 1e-6 for quick, slow in pairs)
     assert any(quick[0].score < slow[0].score - 1e-3 for quick, slow in pairs)

@@ -33,7 +33,8 @@ def some_live(sentences: int, beginnings: int, steps: int, generator: torch.Gene
 def test_both_ways_grow_alike(seed: int, vocabulary: int, beginnings: int, size: int, steps: int):
     generator = torch.Generator().manual_seed(seed)
     live = some_live(3, beginnings, steps, generator)
-    logits = torch.randint(-4, 5, (3 * beginnings, vocabulary), generator=generator) * 1.0
+    rows = int(live.filled.sum())
+    logits = torch.randint(-4, 5, (rows, vocabulary), generator=generator) * 1.0
     limits = Limits(torch.tensor([0, 2, 9]), shortest=1)
     following, rows, ended = advance(live, logits, limits, size, compiled=True)
     after, parents, expected = advance(live, logits, limits, size, compiled=False)

@@ -45,7 +45,7 @@ def test_each_kind_of_search_is_the_function_of_its_name():
         {"no_repeat_ngram": 1},
         {"max_length": 1},
         {"length_ratio": 0.0, "length_margin": 1},
-        {"patience": 3.0},
+        {"patience": 0.5},
         {"nbest": 2},
     ],
 )
@@ -82,7 +82,7 @@ def test_the_default_bound_grows_with_the_source_and_leaves_room():
         ({"beams": 4}, "beams: not a setting of a search, known are beam, "),
         ({"sampling": 1}, "sampling 1: use True or False"),
         ({"length_penalty": float("nan")}, "length_penalty nan"),
-        ({"patience": 0}, "patience 0: use a number, 0.01 or more"),
+        ({"patience": -1}, "patience -1: use a number, 0 or more"),
         ({"sampling": True, "coverage_penalty": 0.2}, "coverage_penalty is for beam"),
         ({"beam": 1, "coverage_penalty": 0.2}, "use a beam of 2 or more"),
     ],

@@ -22,6 +22,8 @@ class SearchOptions:
         coverage_penalty: Beta: more favours translations that looked at the whole sentence.
         no_repeat_ngram: No sequence of so many pieces may occur twice in a translation: stops
             loops. [default: the model's own]
+        patience: Stop when beam x patience translations have ended, though a better one may be
+            alive; 0: when none can become better. [default: the model's own]
         batch_tokens: Pieces x beam computed at a time; less takes less memory. [default: 8192]
     """
 
@@ -29,6 +31,7 @@ class SearchOptions:
     length_penalty: float | None = None
     coverage_penalty: float | None = None
     no_repeat_ngram: int | None = None
+    patience: float | None = None
     batch_tokens: int | None = None
 
     @property

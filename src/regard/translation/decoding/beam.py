@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
+from regard.translation.decoding.limits import IMPOSSIBLE, Limits
 from regard.translation.decoding.live import Ended, Live
 from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine, evaluating
@@ -29,11 +30,22 @@ def beam(
 ) -> list[list[Hypothesis]]:
     """Translate a batch with beam search, ranked by log p(y | source) / ((5 + n) / 6)^alpha.
 
-    A sentence is done when `beam` x `patience` of its hypotheses have ended (patience: Kasai et al.
-    2022, arXiv 2204.05424), or when no live beginning can still reach the score of the nbest-th
-    that has ended: log-probabilities only fall, so log p / ((5 + longest) / 6)^alpha is the most
-    that a beginning can come to. Finished sentences leave the batch. A `tree` records the steps, of
-    a batch of one sentence.
+    A sentence is done when none of its live beginnings can still become one of its `nbest` best
+    hypotheses. A beginning with log-probability T and all its continuations have scores of at most
+
+        T / ((5 + longest + 1) / 6)^alpha,
+
+    because log-probabilities are never above 0: a continuation's is at most T, and its divisor is
+    largest for `longest` tokens and the end. Prefixes, forbidden repetitions and other limits only
+    take words away; the probabilities of the others stay as they are. A beginning whose bound is not
+    above the score of the nbest-th hypothesis is dropped at once. That changes nothing for the
+    others: the bound falls with T, so those that are dropped, and all that would grow from them, rank
+    behind those that can still win.
+
+    With a `patience` above 0, a sentence is also done when `beam` x `patience` of its hypotheses have
+    ended (Kasai et al. 2022, arXiv 2204.05424), though a better one may be alive.
+
+    Finished sentences leave the batch. A `tree` records the steps, of a batch of one sentence.
 
     Returns:
         For each sentence at most `nbest` distinct hypotheses, the best first; fewer only where the
@@ -47,22 +59,24 @@ def beam(
         state = engine.begin(source, lengths)
         live = Live.begin(len(source), source.device)
         while len(live.sentences):
-            logits, state = engine.step(live.words.flatten(), state)
-            following, rows, ended = advance(
+            # The state has a row for each beginning, and none for empty places.
+            logits, state = engine.step(live.words[live.filled], state)
+            following, parents, ended = advance(
                 live, logits, limits, search.beam, compiled=engine.loops
             )
             found.collect(live, ended)
+            following = found.without_hopeless(following)
             if tree is not None:
-                tree.step(live, logits, limits, search.beam, following, rows, ended)
-            live = following
-            kept = found.going_on(live)
+                tree.step(live, logits, limits, search.beam, following, parents, ended)
+            rows = live.rows()[parents[following.filled]]
+            kept = following.filled.any(1).nonzero().flatten()
             if len(kept) < len(live.sentences):
-                live, limits, rows = live.select(kept), limits.select(kept), rows[kept]
-            state = _select(state, rows.flatten(), len(logits))
+                following, limits = following.select(kept), limits.select(kept)
+            state, live = _select(state, rows, len(logits)), following
     return found.best()
 
 
-# The next beginnings, the rows of the model's state that they grew from, and the hypotheses that ended.
+# The next beginnings, the place in `live` that each grew from, and the hypotheses that ended.
 Step = tuple[Live, Int[Tensor, "batch beginnings"], Ended]
 
 
@@ -76,10 +90,11 @@ def advance(
 ) -> Step:
     """One step, as a pure function over all sentences and beginnings at once.
 
+    `logits` has a row for each beginning, and none for empty places.
     Each beginning gives its best `size` + 1 words, of which one may be the end; of all these the best
     2 x `size` are kept, so that `size` of them do not end. Equals: the better beginning first, then the smaller id.
     """
-    best, words = best_words(logits, limits, live.written, size + 1, compiled=compiled)
+    best, words = live.best_words(logits, limits, size + 1, compiled=compiled)
     (batch, beginnings), few = live.words.shape, best.shape[1]
     best, words = best.reshape(batch, -1), words.reshape(batch, -1)
     totals = best + live.totals.repeat_interleave(few, 1)
@@ -103,17 +118,17 @@ def advance(
 
 
 class _Found:
-    """The hypotheses that have ended, and whether a sentence may stop looking for more."""
+    """The best hypotheses that have ended, and the score that others must exceed."""
 
     def __init__(self, limits: Limits, search: Search) -> None:
         self.nbest, self.length_penalty = search.nbest, search.length_penalty
-        self.enough = search.beam * search.patience
-        sentences = len(limits.longest)
+        self.enough = search.beam * search.patience or math.inf
+        sentences, device = len(limits.longest), limits.longest.device
         self.found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
-        # The score a beginning must still be able to reach: the nbest-th score, +inf where enough ended.
-        self.bar = [-math.inf] * sentences
-        most = ((limits.longest + 6) / 6.0).double() ** search.length_penalty
-        self.most: list[float] = most.tolist()
+        self.ended = [0] * sentences
+        # The nbest-th score of each sentence, +inf where enough hypotheses have ended.
+        self.bar = torch.full((sentences,), -math.inf, dtype=torch.float64, device=device)
+        self.largest_divisor = ((limits.longest + 6) / 6.0).double() ** search.length_penalty
 
     def collect(self, live: Live, ended: Ended) -> None:
         """Keep the hypotheses that ended."""
@@ -127,28 +142,30 @@ class _Found:
             log_p.tolist(),
             strict=True,
         )
-        changed = set()
+        bars = {}
         for sentence, tokens, before, end in rows:
             hypothesis = Hypothesis.of(tokens, [*before, end], self.length_penalty)
-            self.found[sentence].append(hypothesis)
-            changed.add(sentence)
-        for sentence in changed:
-            scores = sorted((one.score for one in self.found[sentence]), reverse=True)
-            if len(scores) >= self.enough:
-                self.bar[sentence] = math.inf
-            elif len(scores) >= self.nbest:
-                self.bar[sentence] = scores[self.nbest - 1]
+            found = sorted([*self.found[sentence], hypothesis], key=lambda one: -one.score)
+            self.found[sentence] = found[: self.nbest]
+            self.ended[sentence] += 1
+            if self.ended[sentence] >= self.enough:
+                bars[sentence] = math.inf
+            elif len(found) >= self.nbest:
+                bars[sentence] = found[self.nbest - 1].score
+        self.bar[list(bars)] = self.bar.new_tensor(list(bars.values()))
 
-    def going_on(self, live: Live) -> Int[Tensor, " kept"]:
-        """The places of the sentences that may still find better."""
-        best = zip(live.sentences.tolist(), live.totals[:, 0].tolist(), strict=True)
-        kept = [i for i, (s, total) in enumerate(best) if self.bar[s] < total / self.most[s]]
-        return torch.tensor(kept, device=live.sentences.device, dtype=torch.int64)
+    def without_hopeless(self, live: Live) -> Live:
+        """Empty the places of beginnings that cannot exceed the bar (see `beam`)."""
+        if not any(self.ended):
+            return live
+        highest = live.totals / self.largest_divisor[live.sentences].unsqueeze(1)
+        hopeless = highest <= self.bar[live.sentences].unsqueeze(1)
+        return replace(live, totals=live.totals.masked_fill(hopeless, -math.inf))
 
     def best(self) -> list[list[Hypothesis]]:
         if not all(self.found):
             raise ModelError(IMPOSSIBLE)
-        return [sorted(found, key=lambda one: -one.score)[: self.nbest] for found in self.found]
+        return self.found
 
 
 def _select(state: State, rows: Int[Tensor, " kept"], before: int) -> State:

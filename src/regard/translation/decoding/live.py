@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.translation.text.tokenizer import BOS
+from regard.translation.decoding.limits import Limits, best_words
+from regard.translation.text.tokenizer import BOS, EOS
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,41 @@ class Live:
             torch.empty(sentences, 1, 0, device=device),
         )
 
+    @cached_property
+    def filled(self) -> Bool[Tensor, "batch beginnings"]:
+        """The places that are not empty."""
+        return self.totals > -math.inf
+
+    def rows(self) -> Int[Tensor, " places"]:
+        """For each place, of all sentences one after the other, its row among those that are not empty."""
+        return self.filled.flatten().cumsum(0) - 1
+
     def select(self, kept: Int[Tensor, " kept"]) -> Live:
-        return Live(*(each[kept] for each in vars(self).values()))
+        return Live(*(getattr(self, field.name)[kept] for field in fields(self)))
+
+    def best_words(
+        self,
+        logits: Float[Tensor, "rows vocabulary"],
+        limits: Limits,
+        count: int,
+        *,
+        compiled: bool,
+    ) -> tuple[Float[Tensor, "places few"], Int[Tensor, "places few"]]:
+        """The best words after each beginning (see `limits.best_words`); empty places have only -inf.
+
+        Args:
+            logits: a row for each beginning, and none for empty places.
+        """
+        filled, beginnings = self.filled.flatten(), self.written.shape[1]
+        if len(logits) == len(filled):
+            return best_words(logits, limits, self.written, count, compiled=compiled)
+        places = filled.nonzero().flatten()
+        written = self.written.flatten(0, 1)[places].unsqueeze(1)
+        own = limits.select(places // beginnings)
+        log_p, words = best_words(logits, own, written, count, compiled=compiled)
+        shape = len(filled), log_p.shape[1]
+        every, ends = log_p.new_full(shape, -math.inf), words.new_full(shape, EOS)
+        return every.index_copy_(0, places, log_p), ends.index_copy_(0, places, words)
 
 
 class Ended(NamedTuple):

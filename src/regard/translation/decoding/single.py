@@ -30,7 +30,7 @@ def greedy(
 ) -> list[list[Hypothesis]]:
     """Translate a batch greedily: y_t = argmax p(y | y_1 ... y_(t-1), source), first of equals.
 
-    The same as `beam` with size 1; the length penalty changes the score only.
+    The same as `beam` with size 1 and patience 1; the length penalty changes the score only.
     """
 
     def best(logits: Tensor, limits: Limits, written: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.translation.decoding.limits import Limits, best_words
+from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.live import Ended, Live
 from regard.translation.text.tokenizer import EOS
 
@@ -59,7 +59,7 @@ class Tree:
         for beginning, log_p in zip(ended.beginnings.tolist(), ended.log_p.tolist(), strict=True):
             kept[beginning, EOS] = before[beginning] + log_p
         found = dict(kept)
-        best, words = best_words(logits, limits, live.written, size + 1, compiled=False)
+        best, words = live.best_words(logits, limits, size + 1, compiled=False)
         for beginning, (row, own) in enumerate(zip(best.tolist(), words.tolist(), strict=True)):
             for log_p, word in zip(row, own, strict=True):
                 if (total := before[beginning] + log_p) > float("-inf"):

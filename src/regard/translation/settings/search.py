@@ -25,6 +25,9 @@ class SearchSettings(Settings):
     """Hypotheses that beam search keeps. 1 is greedy search."""
     length_penalty: LengthPenalty = 1.0
     """Exponent alpha of the length penalty ((5 + n) / 6)^alpha (arXiv 1609.08144). 0 ranks by probability alone."""
+    patience: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """The search of a sentence ends when `beam` times `patience` hypotheses have ended, though a better one may be
+    alive (arXiv 2204.05424). 0 ends it when none can become better."""
     length_ratio: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 2.0
     """Pieces of a translation at most, for each piece of its source and its end; `length_margin` is added."""
     length_margin: Annotated[int, Field(ge=0, le=100_000)] = 10
@@ -51,8 +54,6 @@ class Search(SearchSettings):
     """Translations of each sentence, at most `beam`. When sampling, the number of draws."""
     coverage_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
     """Weight beta of the coverage of the source in the ranking of the hypotheses (arXiv 1609.08144). 0 ignores it."""
-    patience: Annotated[float, Field(ge=0.01)] = 1.0
-    """A sentence is done when `beam` times `patience` hypotheses have ended (arXiv 2204.05424)."""
     max_length: Annotated[int, Field(ge=1, le=100_000)] = 256
     """Pieces of a translation at most, whatever its source."""
     min_length: Annotated[int, Field(ge=0, le=100_000)] = 0
