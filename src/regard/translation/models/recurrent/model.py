@@ -24,7 +24,7 @@ from regard.translation.models.recurrent.decoder import (
     FixedVectorDecoder,
     LuongDecoder,
 )
-from regard.translation.models.recurrent.encoder import Bridge, Encoder, Packing
+from regard.translation.models.recurrent.encoder import Bridge, Encoder
 from regard.translation.settings.recurrent import AttentionName, RecurrentSettings
 
 DECODERS: dict[AttentionName, type[Decoder]] = {
@@ -98,11 +98,13 @@ class RecurrentModel(TranslationModel):
             self.target_embedding.weight[self.padding].zero_()
 
     def encode(self, source: SourceIds, lengths: Lengths) -> Source:
-        packing = Packing.of(lengths, source.shape[1])
-        states, last = self.encoder(self.dropout(self.source_embedding(source)), packing)
+        here = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        readable = None if bool(here.all()) else here
+        states, last = self.encoder(self.dropout(self.source_embedding(source)), readable)
         states, attention = self.dropout(states), self.decoder.attention
         keys = None if attention is None else attention.keys(states)
-        return Source(states, keys, packing.here, self.bridge(last))
+        mask = None if readable is None else readable[:, None]
+        return Source(states, keys, mask, self.bridge(last))
 
     def hidden(
         self, source: SourceIds, lengths: Lengths, target: TargetIds, watched: Watched | None = None
