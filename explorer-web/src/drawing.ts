@@ -2,6 +2,7 @@
 
 import { css, Scale } from "./colour";
 import { Plane } from "./numbers";
+import { rightToLeft } from "./text";
 
 export interface Pen {
   rectangle(x: number, y: number, width: number, height: number, colour: string): void;
@@ -15,6 +16,7 @@ export interface Drawing {
   plane: Plane;
   rows: string[];
   columns: string[];
+  bare?: boolean; // the labels are not drawn
   top: number; // the weight at the end of the scale
   diverging?: boolean;
   cell?: number;
@@ -33,7 +35,8 @@ const LONGEST = 130; // pixels of a label
 
 /** Places and sizes, for the width there is. Without labels where cells are too small for letters. */
 export function layout(drawing: Drawing, pen: Pick<Pen, "measure">, room: number): Layout {
-  const { plane, rows, columns } = drawing;
+  const { plane } = drawing;
+  const [rows, columns] = drawing.bare ? [[], []] : [drawing.rows, drawing.columns];
   const size = 12;
   const widest = (labels: string[]) => Math.min(LONGEST, Math.max(0, ...labels.slice(0, 400).map((label) => pen.measure(label, size)))) + 10;
   const left = rows.length ? Math.min(widest(rows), room * 0.4) : 0;
@@ -86,10 +89,12 @@ export function draw(drawing: Drawing, at: Layout, pen: Pen, paint: Paint, row: 
 
 function clip(label: string, room: number, pen: Pen, size: number): string {
   if (pen.measure(label, size) <= room) return label;
-  let text = [...label];
+  let text = Array.from(LETTERS.segment(label), ({ segment }) => segment);
   while (text.length > 1 && pen.measure(text.join("") + "…", size) > room) text = text.slice(0, -1);
   return text.join("") + "…";
 }
+
+const LETTERS = new Intl.Segmenter(undefined, { granularity: "grapheme" }); // a letter with its marks is not cut
 
 const FONT = "system-ui, sans-serif";
 
@@ -133,6 +138,7 @@ export class CanvasPen implements Pen {
     on.textBaseline = "middle";
     on.translate(x, y);
     if (how.turned) on.rotate(-Math.PI / 2);
+    on.direction = rightToLeft(text) ? "rtl" : "ltr";
     on.textAlign = how.align === "end" ? "right" : "left";
     on.fillText(text, 0, 0);
     on.restore();
@@ -163,8 +169,16 @@ export class SvgPen implements Pen {
 
   text(x: number, y: number, text: string, how: { align: "start" | "end"; turned?: boolean; colour: string; size: number }): void {
     const turn = how.turned ? ` transform="rotate(-90 ${x} ${y})"` : "";
+    const turned = rightToLeft(text); // there the end of a text is at its left
+    const anchor = turned === (how.align === "end") ? "start" : "end";
     this.parts.push(
-      `<text x="${x}" y="${y}" font-size="${how.size}" fill="${how.colour}" dominant-baseline="central" text-anchor="${how.align}"${turn}>${escaped(text)}</text>`,
+      `<text x="${x}" y="${y}" font-size="${how.size}" fill="${how.colour}" dominant-baseline="central" direction="${turned ? "rtl" : "ltr"}" text-anchor="${anchor}"${turn}>${escaped(text)}</text>`,
+    );
+  }
+
+  image(x: number, y: number, width: number, height: number, data: string): void {
+    this.parts.push(
+      `<image x="${x}" y="${y}" width="${width}" height="${height}" preserveAspectRatio="none" image-rendering="pixelated" href="${escaped(data)}"/>`,
     );
   }
 

@@ -21,12 +21,28 @@ export interface MatrixProps {
   choose?: (row: number | null, column: number | null) => void;
 }
 
+type Weights = Pick<MatrixProps, "plane" | "rows" | "columns" | "spoken" | "diverging">;
+
 /** "cat ← gato 71%": the words of `rows` and `columns`, and the weight. */
-export function sentenceOf(props: Pick<MatrixProps, "plane" | "rows" | "columns" | "spoken" | "diverging">, row: number, column: number): string {
-  const weight = props.plane.data[row * props.plane.columns + column];
-  const amount = props.diverging ? fixed(weight) : percent(weight);
-  const [rows, columns] = props.spoken ?? [props.rows, props.columns];
-  return `${rows[row] ?? row} ← ${columns[column] ?? column} ${amount}`;
+export function sentenceOf(props: Weights, row: number, column: number): string {
+  const [left, right, amount] = parts(props, row, column);
+  return `${left} ← ${right} ${amount}`;
+}
+
+function parts({ plane, spoken, diverging, ...drawn }: Weights, row: number, column: number): [string | number, string | number, string] {
+  const weight = plane.data[row * plane.columns + column];
+  const [rows, columns] = spoken ?? [drawn.rows, drawn.columns];
+  return [rows[row] ?? row, columns[column] ?? column, diverging ? fixed(weight) : percent(weight)];
+}
+
+/** `sentenceOf`, with words of any direction at the right side of the arrow. */
+function Readout({ at, ...weights }: Weights & { at: [number, number] }) {
+  const [left, right, amount] = parts(weights, ...at);
+  return (
+    <>
+      <bdi>{left}</bdi> ← <bdi>{right}</bdi> {amount}
+    </>
+  );
 }
 
 export function Matrix(props: MatrixProps) {
@@ -100,7 +116,7 @@ export function Matrix(props: MatrixProps) {
       </div>
       <figcaption>
         <Legend top={props.top} diverging={props.diverging} masked={plane.data.some(Number.isNaN)} />
-        <output class="readout">{shown ? sentenceOf(props, shown[0], shown[1]) : " "}</output>
+        <output class="readout">{shown ? <Readout {...props} at={shown} /> : " "}</output>
         <span class="tools">
           <button type="button" onClick={() => savePicture(props, canvas.current!)}>
             PNG

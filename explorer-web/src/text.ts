@@ -12,3 +12,11 @@ export function pieceText(token: string): string {
   const text = token.startsWith(SPACE) ? token.slice(1) || "␣" : token;
   return visible(text);
 }
+
+/** A token and its place; the place alone where the token is not known. */
+export const placed = (tokens: string[], place: number) => (tokens[place] === undefined ? String(place) : `${pieceText(tokens[place])} (${place})`);
+
+const TURNED = /^[^\p{L}]*[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+
+/** Whether a text is read from right to left: by its first letter. */
+export const rightToLeft = (text: string) => TURNED.test(text);
