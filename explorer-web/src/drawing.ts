@@ -16,7 +16,6 @@ export interface Drawing {
   plane: Plane;
   rows: string[];
   columns: string[];
-  bare?: boolean; // the labels are not drawn
   top: number; // the weight at the end of the scale
   diverging?: boolean;
   cell?: number;
@@ -35,8 +34,7 @@ const LONGEST = 130; // pixels of a label
 
 /** Places and sizes, for the width there is. Without labels where cells are too small for letters. */
 export function layout(drawing: Drawing, pen: Pick<Pen, "measure">, room: number): Layout {
-  const { plane } = drawing;
-  const [rows, columns] = drawing.bare ? [[], []] : [drawing.rows, drawing.columns];
+  const { plane, rows, columns } = drawing;
   const size = 12;
   const widest = (labels: string[]) => Math.min(LONGEST, Math.max(0, ...labels.slice(0, 400).map((label) => pen.measure(label, size)))) + 10;
   const left = rows.length ? Math.min(widest(rows), room * 0.4) : 0;

@@ -1,12 +1,15 @@
 // Heads: every layer and head as a small map, sorted by what it does; one of them large.
 
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import type { Signal } from "@preact/signals";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { App, useApp } from "../app";
 import { scale } from "../colour";
 import type { Attention } from "../contract";
 import { binNames, binned, chosenIn, labelled, wholeWords } from "../labels";
 import { Matrix } from "../matrix";
 import { fixed, peak, Plane, roundTop } from "../numbers";
+import { ChosenRow } from "../row";
+import { Export } from "../sheet";
 import { MEAN, Source } from "../source";
 import { pyramid } from "../tiles";
 
@@ -32,9 +35,11 @@ export function Heads() {
   const source = app.scene.value;
   const sort = useMemo(() => app.address.text("sort", "layer"), []);
   const kind = useMemo(() => app.address.text("kind", "all"), []);
+  const grid = useRef<HTMLUListElement>(null);
   if (!source) return <p class="hint">Translate a sentence first.</p>;
   const attentions = source.header.attentions.filter((one) => kind.value === "all" || one.kind === kind.value);
   const sorts = ["layer", ...new Set(source.header.attentions.flatMap((one) => Object.keys(one.measures)))];
+  const cells = order(attentions, sort.value);
   const chosen = attentions.find((one) => one.name === app.attention.value);
   return (
     <>
@@ -56,6 +61,7 @@ export function Heads() {
           </select>
         </label>
         <span class="hint">{EXPLAINED[sort.value]}</span>
+        <Export name="heads" tiles={() => tilesOf(grid.current!)} across={8} width={152} height={152} />
       </div>
       {chosen && source.drawn(chosen) && <Enlarged app={app} source={source} attention={chosen} />}
       {chosen && !source.whole(chosen) && (
@@ -65,7 +71,8 @@ export function Heads() {
           </button>
         </p>
       )}
-      <Grid app={app} source={source} cells={order(attentions, sort.value)} sort={sort.value} />
+      <Grid app={app} source={source} cells={cells} sort={sort.value} list={grid} />
+      <MeasureTable cells={cells} sorts={sorts.slice(1)} />
       <Rollout app={app} source={source} />
     </>
   );
@@ -80,8 +87,59 @@ function order(attentions: Attention[], sort: string): Cell[] {
 
 const name = ({ attention, place }: Cell) => `${attention.name} head ${attention.heads[place]}`;
 
-function Grid({ app, source, cells, sort }: { app: App; source: Source; cells: Cell[]; sort: string }) {
-  const list = useRef<HTMLUListElement>(null);
+interface GridProps {
+  app: App;
+  source: Source;
+  cells: Cell[];
+  sort: string;
+  list: { current: HTMLUListElement | null };
+}
+
+/** The small maps of a grid with their names. */
+const tilesOf = (list: HTMLUListElement) =>
+  Array.from(list.children, (item) => ({
+    canvas: item.querySelector("canvas")!,
+    text: Array.from(item.querySelectorAll("span, small"), (line) => line.textContent!.trim()),
+  }));
+
+/** The measures of all heads. */
+function MeasureTable({ cells, sorts }: { cells: Cell[]; sorts: string[] }) {
+  const [open, setOpen] = useState(false);
+  if (!sorts.length) return null;
+  return (
+    <details class="numbers" onToggle={(event) => setOpen((event.currentTarget as HTMLDetailsElement).open)}>
+      <summary>Table of measures</summary>
+      {open && (
+        <div class="sheet" tabIndex={0} role="region" aria-label="Measures of the heads">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">head</th>
+                {sorts.map((sort) => (
+                  <th key={sort} scope="col" title={EXPLAINED[sort]}>
+                    {sort}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {cells.map((cell) => (
+                <tr key={name(cell)}>
+                  <th scope="row">{name(cell)}</th>
+                  {sorts.map((sort) => (
+                    <td key={sort}>{fixed(cell.attention.measures[sort]?.[cell.place])}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </details>
+  );
+}
+
+function Grid({ app, source, cells, sort, list }: GridProps) {
   const step = (event: KeyboardEvent, place: number) => {
     const across = Math.max(1, Math.round(list.current!.clientWidth / (list.current!.firstElementChild as HTMLElement).offsetWidth));
     const to = { ArrowRight: place + 1, ArrowLeft: place - 1, ArrowDown: place + across, ArrowUp: place - across, Home: 0, End: cells.length - 1 }[event.key];
@@ -172,7 +230,23 @@ function Enlarged({ app, source, attention }: { app: App; source: Source; attent
     <section>
       <h2>{title}</h2>
       <Matrix name={title} {...shown} top={roundTop(peak(shown.plane))} {...chosenIn(app, shown)} />
+      {!source.whole(attention) && (
+        <>
+          <WholeNumber name="Row" most={attention.shape[1] - 1} chosen={app.row} />
+          <ChosenRow app={app} source={source} attention={attention} head={head} />
+        </>
+      )}
     </section>
+  );
+}
+
+/** A place that is typed. */
+function WholeNumber({ name, most, chosen }: { name: string; most: number; chosen: Signal<number | null> }) {
+  const take = (place: number) => (chosen.value = Number.isInteger(place) && place >= 0 && place <= most ? place : null);
+  return (
+    <label>
+      {name} <input type="number" min={0} max={most} value={chosen.value ?? ""} onInput={(event) => take(event.currentTarget.valueAsNumber)} />
+    </label>
   );
 }
 

@@ -5,14 +5,14 @@ import { App, useApp } from "../app";
 import { AttentionChoice } from "../choices";
 import { scale } from "../colour";
 import type { Attention } from "../contract";
-import { save } from "../drawing";
+import { Export } from "../sheet";
 import { Legend } from "../matrix";
-import { fixed, percent, roundTop } from "../numbers";
+import { roundTop } from "../numbers";
+import { ChosenRow } from "../row";
 import { MEAN, Source } from "../source";
-import { pieceText } from "../text";
+import { placed } from "../text";
 import { pyramid, Pyramid, SIZE, TileCache } from "../tiles";
 
-const READ = 12; // keys of a row that are listed
 const MINI = 120; // pixels of the minimap
 const REST = 120; // milliseconds without a move
 
@@ -183,7 +183,6 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
   };
 
   const [rows, columns] = [attention.rows, attention.columns].map((index) => source.header.sequences[index].tokens);
-  const label = (tokens: string[], place: number) => (tokens[place] === undefined ? String(place) : `${pieceText(tokens[place])} (${place})`);
   const sampled = built.strips > 0 && level(built, frame.zoom) >= built.exactLevel && progress !== 1;
   return (
     <div class="deep">
@@ -227,9 +226,7 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
           </select>
         </label>
         <Legend top={top.current} masked={false} />
-        <button type="button" onClick={() => canvas.current!.toBlob((blob) => blob && save(`${attention.name}-map.png`, blob))}>
-          PNG
-        </button>
+        <Export name={`${attention.name}-map`} tiles={() => [{ canvas: canvas.current!, text: [attention.name] }]} />
         {sampled && (
           <span class="note">
             one row of each pixel is shown{" "}
@@ -250,81 +247,13 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
         )}
       </div>
       <p class="hint">
-        {hover ? `${label(rows, hover[0])} ← ${label(columns, hover[1])}` : "Drag to move, scroll to zoom, click a cell for its weight; drag with shift to select rows."}
+        {hover ? `${placed(rows, hover[0])} ← ${placed(columns, hover[1])}` : "Drag to move, scroll to zoom, click a cell for its weight; drag with shift to select rows."}
       </p>
       <div class="beside">
-        <Row {...{ app, source, attention, head, label, brush: span(brush.value), clear: () => (brush.value = "") }} />
+        <ChosenRow {...{ app, source, attention, head, brush: span(brush.value), clear: () => (brush.value = "") }} />
         <canvas ref={mini} class="mini" width={MINI} height={MINI} aria-hidden="true" onClick={(event) => jump(event, queries, keys, frame, move)} />
       </div>
     </div>
-  );
-}
-
-interface RowProps {
-  app: App;
-  source: Source;
-  attention: Attention;
-  head: number;
-  label: (tokens: string[], place: number) => string;
-  brush: [number, number] | null;
-  clear: () => void;
-}
-
-/** The exact weight under the cross, and the keys that the row, or the selected rows, read most. */
-function Row({ app, source, attention, head, label, brush, clear }: RowProps) {
-  const [weights, setWeights] = useState<Float32Array | null>(null);
-  const [row, column] = [app.row.value, app.column.value];
-  const [from, to] = brush ?? [row, row];
-  useEffect(() => {
-    setWeights(null);
-    if (from === null || to === null || from >= attention.shape[1]) return;
-    let current = true;
-    const got = from === to ? source.row(attention, head, from) : source.rows(attention, head, from, to);
-    got.then((found) => current && setWeights(found), (fault: Error) => (app.error.value = fault.message));
-    return () => {
-      current = false;
-    };
-  }, [source, attention, head, from, to]);
-  const [rows, columns] = [attention.rows, attention.columns].map((index) => source.header.sequences[index].tokens);
-  const most = useMemo(() => {
-    if (!weights) return [];
-    const order = Array.from(weights.keys()).filter((j) => weights[j] > 0);
-    return order.sort((a, b) => weights[b] - weights[a]).slice(0, READ);
-  }, [weights]);
-  if (from === null || to === null) return <p class="hint">No cell is chosen.</p>;
-  const exact = !brush && weights && column !== null && column < weights.length ? weights[column] : null;
-  const title = from === to ? label(rows, from) : `rows ${from} to ${to}`;
-  const few = source.partial(attention);
-  const cell = `${label(rows, from)} ← ${label(columns, column ?? 0)}`;
-  const text = (weight: number) =>
-    few && !weight ? `${cell} is not among the ${few} largest weights of its row` : `${cell} ${percent(weight)} = ${Number.isNaN(weight) ? "masked" : weight.toPrecision(6)}`;
-  return (
-    <section aria-label="The chosen row">
-      {exact !== null && (
-        <p class="readout" id="exact" data-weight={exact}>
-          {text(exact)}
-        </p>
-      )}
-      <table>
-        <caption>
-          {title} read most{few > 0 && `, of the ${few} largest weights of each row and head`} {brush && <button onClick={clear}>one row again</button>}
-        </caption>
-        <thead>
-          <tr>
-            <th scope="col">key</th>
-            <th scope="col">{from === to ? "weight" : "weight, mean of the rows"}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {most.map((j) => (
-            <tr key={j} class={j === column ? "chosen" : ""}>
-              <td dir="auto">{label(columns, j)}</td>
-              <td>{fixed(weights![j], 4)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
   );
 }
 

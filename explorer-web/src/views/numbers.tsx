@@ -7,6 +7,7 @@ import { css, scale } from "../colour";
 import type { Attention } from "../contract";
 import { labels } from "../labels";
 import { fixed, percent } from "../numbers";
+import { Export } from "../sheet";
 import { failure, Source } from "../source";
 
 const LISTED = 12; // terms that are listed
@@ -334,12 +335,55 @@ function Stages({ app, stages, columns, heads, head }: StagesProps) {
           ))}
         </p>
       )}
-      <dl class="strips">
-        {STRIPS.filter(([name]) => stages[name]).map(([name, text]) => (
-          <Strip key={name} app={app} name={text} numbers={stages[name]} />
+      <Strips app={app} strips={STRIPS.filter(([name]) => stages[name]).map(([name, text]) => [text, stages[name]])} />
+    </section>
+  );
+}
+
+/** Vectors as strips of colour, with their numbers as a table. */
+function Strips({ app, strips }: { app: App; strips: [string, number[]][] }) {
+  const list = useRef<HTMLDListElement>(null);
+  const [open, setOpen] = useState(false);
+  const tiles = () => Array.from(list.current!.querySelectorAll("canvas"), (canvas, i) => ({ canvas, text: [strips[i][0]] }));
+  const longest = Math.max(...strips.map(([, numbers]) => numbers.length));
+  return (
+    <>
+      <dl class="strips" ref={list}>
+        {strips.map(([name, numbers]) => (
+          <Strip key={name} app={app} name={name} numbers={numbers} />
         ))}
       </dl>
-    </section>
+      <Export name="numbers" tiles={tiles} width={640} height={20} />
+      <details class="numbers" onToggle={(event) => setOpen((event.currentTarget as HTMLDetailsElement).open)}>
+        <summary>Table of numbers</summary>
+        {open && (
+          <div class="sheet" tabIndex={0} role="region" aria-label="Numbers of the strips">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">channel</th>
+                  {strips.map(([name]) => (
+                    <th key={name} scope="col">
+                      {name}
+                    </th>
+                  ))}
+                </tr>
+              </thead>
+              <tbody>
+                {Array.from({ length: longest }, (_, i) => (
+                  <tr key={i}>
+                    <th scope="row">{i}</th>
+                    {strips.map(([name, numbers]) => (
+                      <td key={name}>{i < numbers.length ? fixed(numbers[i], 4) : ""}</td>
+                    ))}
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )}
+      </details>
+    </>
   );
 }
 

@@ -127,7 +127,8 @@ interface Reading {
 function Read({ app, source, translation }: Reading) {
   const crosses = source.header.attentions.filter((one) => one.kind === "cross");
   const attention = crosses.find((one) => one.name === app.attention.value) ?? crosses[crosses.length - 1];
-  const [read, setRead] = useState(false); // label rows by the word read instead of the word written
+  const rows = useMemo(() => app.address.text("rows", "written"), []); // labels: the word written, or the one read before
+  const read = rows.value === "read";
   const whole = attention ? wholeWords(app, source, attention) : false;
   const head = attention && app.head.value < attention.heads.length ? app.head.value : MEAN;
   const shown = useMemo(() => attention && labelled(source, attention, head, whole), [source, attention, head, whole]);
@@ -148,7 +149,7 @@ function Read({ app, source, translation }: Reading) {
         <AttentionChoice app={app} attentions={crosses} now={attention} head={head} />
         <label>
           Rows{" "}
-          <select value={read ? "read" : "written"} onChange={(event) => setRead(event.currentTarget.value === "read")}>
+          <select value={rows.value} onChange={(event) => (rows.value = event.currentTarget.value)}>
             <option value="written">word written</option>
             <option value="read">word read before</option>
           </select>

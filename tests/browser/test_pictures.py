@@ -1,0 +1,100 @@
+"""Pictures that people save, words of any script, and heads whose weights are not all in the file."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+import torch
+from tests.browser.conftest import scene
+
+from regard.explorer import write
+
+TEXT = "¿Dónde está el gato?"
+WORDS = ["שלום", "مرحبا", "القسطنطينيةوالإسكندريةالكبرى", "世界", "日本語", "cat"]
+
+
+def saved(page, name: str, number: int = 0) -> bytes:
+    """The content of the file that a button of this name saves."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name=name, exact=True).nth(number).click()
+    assert download.value.suggested_filename.endswith(f".{name.lower()}")
+    return download.value.path().read_bytes()
+
+
+@pytest.mark.parametrize("view", ["translate", "heads", "map", "numbers", "change"])
+def test_every_view_is_saved_as_png_and_svg(translators, open_page, view):
+    state = f"view={view}&text={quote(TEXT)}&attention=decoder.1.cross&head=1&row=1&column=1"
+    recorded = open_page(f"{translators}#{state}")
+    page = recorded.page
+    page.get_by_role("button", name="SVG", exact=True).first.wait_for()
+    page.wait_for_timeout(500)
+    png, svg = saved(page, "PNG"), saved(page, "SVG").decode()
+    assert png.startswith(b"\x89PNG")
+    assert svg.startswith("<svg ")
+    assert "<text" in svg
+    if view == "heads":  # a picture of each head, with its name
+        assert svg.count("<image") == page.locator("ul.grid li").count() == 36
+        assert svg.count("data:image/png;base64,") == svg.count("<image")
+        assert "decoder.2.cross head 3" in svg
+    assert page.evaluate(
+        """svg => !new DOMParser().parseFromString(svg, "image/svg+xml").querySelector("parsererror")""",
+        svg,
+    )
+    assert recorded.errors == []
+
+
+def test_words_from_right_to_left_keep_their_side(open_page, tmp_path):
+    path = write(tmp_path / "words.html", scene(1, 1, len(WORDS), WORDS))
+    page = open_page(path.as_uri() + "#view=heads&attention=layer.0.self&head=0").page
+    page.locator("figure.matrix canvas").first.wait_for()
+    svg = saved(page, "SVG", 1).decode()
+    texts = re.findall(r'direction="(\w+)" text-anchor="(\w+)"( transform)?[^>]*>([^<]*)<', svg)
+    for word in ("שלום", "مرحبا"):
+        assert {each[:3] for each in texts if each[3] == word} == {
+            ("rtl", "start", ""),  # a row's label ends at the matrix, at the right
+            ("rtl", "end", " transform"),
+        }
+    assert {each[:3] for each in texts if each[3] == "世界"} == {
+        ("ltr", "end", ""),
+        ("ltr", "start", " transform"),
+    }
+    assert any(each[3].endswith("…") and each[0] == "rtl" for each in texts)
+
+
+def test_a_head_without_whole_weights_shows_the_largest_keys_of_a_row(open_page, tmp_path):
+    given = scene(2, 16, 300)  # too many weights to be sent one by one
+    path = write(tmp_path / "large.html", given)
+    recorded = open_page(path.as_uri() + "#view=heads", offline=True)
+    page = recorded.page
+    page.locator("ul.grid button").nth(20).click()
+    picture = page.locator("figure.matrix canvas").first
+    box = picture.bounding_box()
+    picture.click(position={"x": 3, "y": box["height"] * 0.5})
+    row = int(page.get_by_label("Row", exact=True).input_value())
+    assert abs(row - 150) < 5
+    assert f"row={row}" in page.url
+    page.get_by_label("Row", exact=True).fill("151")
+    table = page.get_by_role("region", name="The chosen row")
+    table.get_by_text("t151 (151) read most").wait_for()
+    weights, keys = (x[4, 151] for x in given.attentions[1].look.top(8))
+    shown = table.locator("tbody tr").all()
+    assert [each.locator("td").first.inner_text() for each in shown] == [
+        f"t{key} ({key})" for key in keys.tolist()
+    ]
+    written = torch.tensor([float(each.locator("td").nth(1).inner_text()) for each in shown])
+    torch.testing.assert_close(written, weights, atol=1e-3, rtol=0)
+    assert recorded.errors == []
+
+
+def test_tables_hold_the_measures_and_the_numbers(translators, open_page):
+    state = f"text={quote(TEXT)}&attention=decoder.1.cross&head=1&row=1&column=1"
+    page = open_page(f"{translators}#view=heads&{state}").page
+    page.get_by_text("Table of measures").click()
+    rows = page.get_by_role("region", name="Measures of the heads").locator("tbody tr")
+    rows.first.wait_for()
+    assert rows.count() == page.locator("ul.grid li").count()
+    page.get_by_role("tab", name="Numbers").click()
+    page.get_by_text("Table of numbers").first.click()
+    page.get_by_role("region", name="Numbers of the strips").wait_for()
