@@ -98,3 +98,19 @@ def test_tables_hold_the_measures_and_the_numbers(translators, open_page):
     page.get_by_role("tab", name="Numbers").click()
     page.get_by_text("Table of numbers").first.click()
     page.get_by_role("region", name="Numbers of the strips").wait_for()
+
+
+def test_the_means_of_layers_are_those_of_their_heads(translators, open_page):
+    page = open_page(f"{translators}#view=heads&sort=entropy&text={quote(TEXT)}").page
+    heads = page.locator("ul.grid li")
+    heads.first.wait_for()
+    entropy = {each.split("\n")[0]: float(each.split("\n")[-1]) for each in heads.all_inner_texts()}
+    page.get_by_label("means of layers").check()
+    assert heads.count() == 9
+    assert "means=1" in page.url
+    shown = {each.split("\n")[0]: float(each.split("\n")[-1]) for each in heads.all_inner_texts()}
+    own = [value for name, value in entropy.items() if name.startswith("decoder.1.cross ")]
+    mean = shown["decoder.1.cross mean of heads"]
+    assert mean == pytest.approx(sum(own) / len(own), abs=2e-3)
+    page.locator("ul.grid button").first.click()
+    page.locator("figure.matrix").first.wait_for()

@@ -22,7 +22,6 @@ const EXPLAINED: Record<string, string> = {
   sink: "the weight of the first key",
   copy: "the weight of other keys with the query's token",
   induction: "the weight of keys that follow a key with the query's token",
-  agreement: "the share of queries that read a gold link most",
 };
 
 interface Cell {
@@ -35,11 +34,12 @@ export function Heads() {
   const source = app.scene.value;
   const sort = useMemo(() => app.address.text("sort", "layer"), []);
   const kind = useMemo(() => app.address.text("kind", "all"), []);
+  const means = useMemo(() => app.address.flag("means"), []);
   const grid = useRef<HTMLUListElement>(null);
   if (!source) return <p class="hint">Translate a sentence first.</p>;
   const attentions = source.header.attentions.filter((one) => kind.value === "all" || one.kind === kind.value);
   const sorts = ["layer", ...new Set(source.header.attentions.flatMap((one) => Object.keys(one.measures)))];
-  const cells = order(attentions, sort.value);
+  const cells = order(attentions, sort.value, means.value);
   const chosen = attentions.find((one) => one.name === app.attention.value);
   return (
     <>
@@ -60,7 +60,13 @@ export function Heads() {
             ))}
           </select>
         </label>
-        <span class="hint">{EXPLAINED[sort.value]}</span>
+        <label class="check">
+          <input type="checkbox" checked={means.value} onChange={(event) => (means.value = event.currentTarget.checked)} /> means of layers
+        </label>
+        <span class="hint">
+          {EXPLAINED[sort.value]}
+          {means.value && sort.value !== "layer" && "; the mean over the heads"}
+        </span>
         <Export name="heads" tiles={() => tilesOf(grid.current!)} across={8} width={152} height={152} />
       </div>
       {chosen && source.drawn(chosen) && <Enlarged app={app} source={source} attention={chosen} />}
@@ -78,14 +84,21 @@ export function Heads() {
   );
 }
 
-function order(attentions: Attention[], sort: string): Cell[] {
-  const cells = attentions.flatMap((attention) => attention.heads.map((_, place) => ({ attention, place })));
+function order(attentions: Attention[], sort: string, means: boolean): Cell[] {
+  const cells = attentions.flatMap((attention) => (means ? [{ attention, place: MEAN }] : attention.heads.map((_, place) => ({ attention, place }))));
   if (sort === "layer") return cells;
-  const value = ({ attention, place }: Cell) => attention.measures[sort]?.[place] ?? -Infinity;
-  return cells.sort((left, right) => value(right) - value(left));
+  return cells.sort((left, right) => (measure(right, sort) ?? -Infinity) - (measure(left, sort) ?? -Infinity));
 }
 
-const name = ({ attention, place }: Cell) => `${attention.name} head ${attention.heads[place]}`;
+/** A measure of a head, or its mean over the heads. */
+function measure({ attention, place }: Cell, sort: string): number | null | undefined {
+  const all = attention.measures[sort];
+  if (!all || place !== MEAN) return all?.[place];
+  const known = all.filter((x) => x !== null);
+  return known.length ? known.reduce((sum, x) => sum + x, 0) / known.length : null;
+}
+
+const name = ({ attention, place }: Cell) => (place === MEAN ? `${attention.name} mean of heads` : `${attention.name} head ${attention.heads[place]}`);
 
 interface GridProps {
   app: App;
@@ -127,7 +140,7 @@ function MeasureTable({ cells, sorts }: { cells: Cell[]; sorts: string[] }) {
                 <tr key={name(cell)}>
                   <th scope="row">{name(cell)}</th>
                   {sorts.map((sort) => (
-                    <td key={sort}>{fixed(cell.attention.measures[sort]?.[cell.place])}</td>
+                    <td key={sort}>{fixed(measure(cell, sort))}</td>
                   ))}
                 </tr>
               ))}
@@ -152,7 +165,7 @@ function Grid({ app, source, cells, sort, list }: GridProps) {
     <ul class="grid" ref={list} aria-label="Heads">
       {cells.map((cell, place) => {
         const on = app.attention.value === cell.attention.name && app.head.value === cell.place;
-        const value = cell.attention.measures[sort]?.[cell.place];
+        const value = measure(cell, sort);
         return (
           <li key={name(cell)}>
             <button
@@ -225,7 +238,7 @@ function Enlarged({ app, source, attention }: { app: App; source: Source; attent
     const starts = binned(plane, attention);
     return { plane, rows: [], columns: [], starts, spoken: binNames(source, attention, starts) };
   }, [source, attention, head, whole]);
-  const title = head === MEAN ? `${attention.name} mean of heads` : name({ attention, place: head });
+  const title = name({ attention, place: head });
   return (
     <section>
       <h2>{title}</h2>
