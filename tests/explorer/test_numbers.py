@@ -6,7 +6,11 @@ import pytest
 import torch
 
 from regard.explorer.translating import arithmetic, explore
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.settings.transformer import TransformerSettings
+from regard.translation.text.tokenizer import PAD
 from regard.translation.translator import Translator
+from regard.watching.edits import Hard
 
 TEXT = "La hermana de mi amigo vive en una casa grande."
 
@@ -71,3 +75,64 @@ def test_the_heads_outputs_sum_to_the_attentions_output(run):
     outputs = [numbers.of(name, head, 1, 0)["stages"] for head in range(4)]
     total = torch.tensor([each["head output"] for each in outputs]).sum(0)
     close(total, outputs[0]["attention output"])
+
+
+SETTINGS = {
+    "post-norm": {"norm": "post"},
+    "rms": {"normalisation": "rms", "attention_bias": True},
+    "rotary": {"positions": "rotary"},
+    "relative": {"positions": "relative"},
+    "alibi": {"positions": "alibi", "gated": True},
+    "wide heads": {"head_width": 24, "positions": "learned"},
+}
+UNSPLIT = {"post-norm": "after the residual", "rotary": "rotated"}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("edits", [{}, {"*": [Hard()]}], ids=["as it is", "edited"])
+def test_models_of_other_settings(name, edits):
+    torch.manual_seed(0)
+    given = Translator.open("es-en")
+    settings = TransformerSettings(width=32, heads=2, feed_forward=48, **SETTINGS[name])
+    size = len(given.tokenizers.target)
+    model = Transformer(settings, size, size, PAD).eval()
+    translator = Translator(given.run, model, given.tokenizers)
+    numbers = arithmetic(translator, given.translate([TEXT])[0], edits)
+    for one in numbers.seen:
+        found = numbers.of(one, 1, 2, 1)
+        stages = found["stages"]
+        close(found["terms"]["score"], found["scores"][1])
+        if edits:
+            assert sorted(found["edited"])[-2:] == [0.0, pytest.approx(1.0)]
+        path = numbers.seen.path(one)
+        weight = model.get_submodule(path).output_projection.weight
+        part = weight[:, weight.shape[1] // 2 :]  # of head 1 of 2
+        close(part @ torch.tensor(stages["reading"]), stages["head output"])
+        other = numbers.of(one, 0, 2, 1)["stages"]["head output"]
+        output = torch.tensor(stages["attention output"])
+        close(torch.tensor(other) + torch.tensor(stages["head output"]) + bias(model, path), output)
+        total = torch.tensor(stages["before: residual in"]) + output
+        if name == "post-norm":
+            residual = model.get_submodule(path.replace("_attention", "_residual"))
+            close(residual.norm(total), stages["before: normalised sum"])
+            assert "before: residual out" not in stages
+        else:
+            close(total, stages["before: residual out"])
+        if name in UNSPLIT and not (name == "rotary" and one.endswith("cross")):
+            assert UNSPLIT[name] in found["unsplit"]
+        else:
+            close(found["split"], found["terms"]["score"], 1e-3)
+
+
+def test_the_numbers_of_an_edited_recurrent_model():
+    translator = Translator.open("es-en-recurrent")
+    scene, made = explore(translator, TEXT, edits={"*": [Hard()]})
+    numbers = arithmetic(translator, made, {"*": [Hard()]})
+    for one in scene.attentions:
+        shown = one.look.weights().reshape(one.shape)[0, 3]
+        assert numbers.of(one.name, 0, 3, 1)["edited"] == shown.tolist()
+
+
+def bias(model, path):
+    own = model.get_submodule(path).output_projection.bias
+    return 0.0 if own is None else own

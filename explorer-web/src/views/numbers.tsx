@@ -29,6 +29,7 @@ interface Found {
   bias?: number[];
   readable: boolean[];
   weights: number[];
+  edited?: number[];
   stages?: Record<string, number[]>;
   pairs?: { query: string; key: string; score: number }[];
   rest?: number;
@@ -101,7 +102,7 @@ function Sums({ app, source, attention, head }: { app: App; source: Source; atte
       <Products terms={found.terms} query={rows[query]} cell={columns[key]} />
       <Weights app={app} found={found} columns={columns} chosen={key} query={rows[query]} />
       <Components found={found} query={rows[query]} cell={columns[key]} />
-      {found.stages && <Stages app={app} stages={found.stages} columns={columns} weights={found.weights} heads={attention.heads} head={head} />}
+      {found.stages && <Stages app={app} stages={found.stages} columns={columns} heads={attention.heads} head={head} />}
     </div>
   );
 }
@@ -201,6 +202,7 @@ function Weights({ app, found, columns, chosen, query }: { app: App; found: Foun
               {found.bias && <th scope="col">bias</th>}
               <th scope="col">exp(score − max)</th>
               <th scope="col">weight</th>
+              {found.edited && <th scope="col">edited</th>}
             </tr>
           </thead>
           <tbody>
@@ -215,6 +217,7 @@ function Weights({ app, found, columns, chosen, query }: { app: App; found: Foun
                 <td class="weight" data-weight={found.weights[j]}>
                   <i class="dot" style={{ background: css(colours, found.weights[j]) }} /> {percent(found.weights[j])}
                 </td>
+                {found.edited && <td>{percent(found.edited[j])}</td>}
               </tr>
             ))}
           </tbody>
@@ -225,6 +228,7 @@ function Weights({ app, found, columns, chosen, query }: { app: App; found: Foun
               {found.bias && <td />}
               <td>{fixed(logits.reduce((sum, x) => sum + Math.exp(x - most), 0), 4)}</td>
               <td id="weights-sum">{fixed(found.weights.reduce((sum, x) => sum + x, 0), 4)}</td>
+              {found.edited && <td>{fixed(found.edited.reduce((sum, x) => sum + x, 0), 4)}</td>}
             </tr>
           </tfoot>
         </table>
@@ -294,17 +298,18 @@ const STRIPS: [string, string][] = [
   ["attention output", "sum over the heads"],
   ["before: residual in", "the position before this attention"],
   ["before: residual out", "… plus the attention's output"],
+  ["before: normalised sum", "… plus the attention's output, normalised"],
   ["feed-forward: residual in", "into the feed-forward layer"],
   ["feed-forward: norm", "normalised"],
   ["feed-forward: output", "output of the feed-forward layer"],
   ["feed-forward: residual out", "the position after the block"],
+  ["feed-forward: normalised sum", "… plus this output, normalised: the position after the block"],
 ];
 
 interface StagesProps {
   app: App;
   stages: Record<string, number[]>;
   columns: string[];
-  weights: number[];
   heads: number[];
   head: number;
 }

@@ -24,6 +24,7 @@ from regard.attention.scores import Additive, DotLike, ScaledDot, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive
 from regard.watching import Seen
 from regard.watching.captured import CapturedCall, Selection
+from regard.watching.change import Change
 
 PAIRS = 24  # pairs of components that are listed; the rest is one number
 
@@ -67,11 +68,13 @@ class Arithmetic:
         model: the model that ran.
         seen: the attentions of the run.
         trace: the inputs and outputs of its modules.
+        changed: the change in which it ran; None for none.
     """
 
     model: nn.Module
     seen: Seen
     trace: Trace
+    changed: Change | None = None
 
     @torch.no_grad()
     def of(self, name: str, head: int, query: int, key: int) -> Object:
@@ -91,6 +94,9 @@ class Arithmetic:
         row = 0 if stepwise else query
         weights = _matrix(call.look().weights(rows=[row]))[0]
         found: Object = {"name": name, "query": query, "key": key, "weights": weights.tolist()}
+        if self.changed is not None and name in self.changed:
+            weights = self.changed.weights(name)[0, head, query]
+            found["edited"] = weights.tolist()
         found["terms"] = _terms(call, row, key)
         found |= _scores(call, row)
         path = self.seen.path(name)
@@ -130,22 +136,24 @@ class Arithmetic:
         """The position's way through the block, after this attention."""
         parent, _, own = path.rpartition(".")
         kind = own.removesuffix("_attention")
+        modules, returned = dict(self.model.named_modules()), self.trace.returned
         stages: Object = {}
         for label, name in (
             ("before", f"{kind}_residual"),
             ("feed-forward", "feed_forward_residual"),
         ):
             at = f"{parent}.{name}"
-            if at not in self.trace.returned:
+            if at not in returned:
                 continue
+            before = getattr(modules[at], "before", True)
             stages[f"{label}: residual in"] = self.trace.given[at][0, row].tolist()
-            if f"{at}.norm" in self.trace.returned:
-                stages[f"{label}: norm"] = self.trace.returned[f"{at}.norm"][0, row].tolist()
-            if label == "feed-forward" and f"{parent}.feed_forward" in self.trace.returned:
-                stages["feed-forward: output"] = self.trace.returned[f"{parent}.feed_forward"][
-                    0, row
-                ].tolist()
-            stages[f"{label}: residual out"] = self.trace.returned[at][0, row].tolist()
+            if before and f"{at}.norm" in returned:
+                stages[f"{label}: norm"] = returned[f"{at}.norm"][0, row].tolist()
+            if label == "feed-forward" and f"{parent}.feed_forward" in returned:
+                output = returned[f"{parent}.feed_forward"][0, row]
+                stages["feed-forward: output"] = output.tolist()
+            end = "residual out" if before else "normalised sum"
+            stages[f"{label}: {end}"] = returned[at][0, row].tolist()
         return stages
 
     def _components(

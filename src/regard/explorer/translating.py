@@ -138,9 +138,14 @@ def arithmetic(
 ) -> Arithmetic:
     """The numbers of the pass that writes a given translation."""
     model = translator.model
-    with torch.no_grad(), traced(model) as trace, watch(model) as seen, _edited(model, edits):
+    with (
+        torch.no_grad(),
+        traced(model) as trace,
+        watch(model) as seen,
+        _edited(model, edits) as changed,
+    ):
         _logits(translator, translation)
-    return Arithmetic(model, seen, trace)
+    return Arithmetic(model, seen, trace, changed)
 
 
 def _attention(seen: Seen, changed: Change | None, name: str) -> Attention:
