@@ -17,11 +17,6 @@ export interface Sequence {
 }
 
 export interface Measures {
-  entropy: number[];
-  distance: number[];
-  sink: number[];
-  diagonal: number[];
-  previous: number[];
   [name: string]: (number | null)[];
 }
 
@@ -34,6 +29,7 @@ export interface Attention {
   heads: number[]; // the numbers of the heads in the model
   shape: [number, number, number]; // heads, queries, keys
   measures: Measures;
+  sampled?: number; // how many queries they were computed from, if not from all
   weights?: { buffer: number }; // float16 (heads, queries, keys); NaN: masked
   map?: { buffer: number; height: number; width: number; peaks: number[] }; // uint8 (heads, height, width) of 255 x weight / peak
   top?: { keys: number; weights: number; count: number }; // int32 and float16 (heads, queries, count); key -1: none

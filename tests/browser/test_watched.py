@@ -250,6 +250,9 @@ def example():
         recorded = open_page(base)  # a scene without a translation opens on its heads
         recorded.page.locator("ul.grid li:nth-child(4) canvas").wait_for()
         recorded.settle()
+        recorded.page.locator("select").first.select_option("sink")
+        hint = recorded.page.locator(".tools .hint").inner_text()
+        assert hint.endswith("from 41 of 100000 queries")
         recorded.page.locator("ul.grid button").nth(2).click()
         recorded.page.get_by_role("button", name="Open layer.0.self in the map").click()
         recorded.page.locator("canvas.map").wait_for()

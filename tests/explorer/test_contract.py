@@ -8,6 +8,7 @@ import torch
 from tests.explorer.bundles import Bundle
 
 import regard
+from regard.explorer import contract
 from regard.explorer.contract import LARGEST, Attention, Scene, Sequence, pack
 
 
@@ -83,6 +84,21 @@ def test_measures_of_known_heads():
     assert measures["diagonal"] == pytest.approx([1, 0], abs=1e-4)
     assert measures["previous"][1] == pytest.approx(5 / 6, abs=1e-4)
     assert measures["entropy"] == pytest.approx([0, 0], abs=1e-3)
+
+
+def test_measures_of_a_deep_attention_come_from_some_of_its_queries(monkeypatch):
+    given = scene(2, 4000, 50)
+    whole, _ = parse(pack(given, run="id", whole=0))
+    monkeypatch.setattr(contract, "DEEP", 1)
+    monkeypatch.setattr(contract, "SAMPLED", 2 * 50 * 1000)
+    part, _ = parse(pack(given, run="id", whole=0))
+    (exact,), (sampled,) = whole["attentions"], part["attentions"]
+    assert "sampled" not in exact
+    assert sampled["sampled"] == 1000
+    assert sampled["measures"].keys() == exact["measures"].keys()
+    for name, values in exact["measures"].items():
+        assert sampled["measures"][name] == pytest.approx(values, rel=0.1), name
+        assert sampled["measures"][name] != values, name
 
 
 def test_words_are_joined_from_pieces():

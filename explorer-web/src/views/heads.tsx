@@ -41,6 +41,7 @@ export function Heads() {
   const sorts = ["layer", ...new Set(source.header.attentions.flatMap((one) => Object.keys(one.measures)))];
   const cells = order(attentions, sort.value, means.value);
   const chosen = attentions.find((one) => one.name === app.attention.value);
+  const sampled = attentions.find((one) => one.sampled);
   return (
     <>
       <div class="tools">
@@ -66,6 +67,7 @@ export function Heads() {
         <span class="hint">
           {EXPLAINED[sort.value]}
           {means.value && sort.value !== "layer" && "; the mean over the heads"}
+          {sort.value !== "layer" && sampled && `; from ${sampled.sampled} of ${sampled.shape[1]} queries`}
         </span>
         <Export name="heads" tiles={() => tilesOf(grid.current!)} across={8} width={152} height={152} />
       </div>

@@ -32,7 +32,8 @@ WHOLE = (
 PICTURE = 128  # rows and columns of a picture
 LARGEST = 8  # keys of each row that are sent beside a picture, fewer if there are many rows
 SENT = 600_000  # of such keys, over all rows
-DEEP = 1 << 26  # weights of an attention that a server sends as tiles alone, without measures
+DEEP = 1 << 26  # weights of an attention that a server sends as tiles alone
+SAMPLED = 1 << 24  # of those, weights from which its measures are computed
 
 Kind = Literal["self", "causal", "cross"]
 
@@ -176,8 +177,11 @@ def _attention(
         "columns": one.columns,
         "heads": list(range(one.shape[0]) if one.heads is None else one.heads),
         "shape": one.shape,
-        "measures": {} if deep else _measures(one, sequences),
     }
+    rows = _sample(one) if deep else None
+    if rows is not None:
+        header["sampled"] = len(rows)
+    header["measures"] = _measures(one, sequences, rows)
     if fits:
         header["weights"] = {"buffer": buffers.add(_whole(one))}
     elif few or not deep:
@@ -187,11 +191,20 @@ def _attention(
     return header
 
 
-def _measures(one: Attention, sequences: Items[Sequence]) -> dict[str, list[float]]:
+def _sample(one: Attention) -> Tensor:
+    """Queries at even distances."""
+    heads, queries, keys = one.shape
+    count = min(queries, max(1, SAMPLED // (heads * keys)))
+    return (torch.arange(count) * 2 + 1) * queries // (2 * count)
+
+
+def _measures(
+    one: Attention, sequences: Items[Sequence], rows: Tensor | None
+) -> dict[str, list[float]]:
     ids = [sequences[side].ids for side in (one.rows, one.columns)]
     known = [torch.tensor([each], device=one.look.device) for each in ids if each is not None]
     tokens = TokenIds(*known) if len(known) == 2 else None
-    found = measures(one.look, one.kind, one.shape[0], one.places, tokens)
+    found = measures(one.look, one.kind, one.shape[0], one.places, tokens, rows)
     # The entropy of negative weights, which an edit may give, is not a number.
     return {name: each.tolist() for name, each in found.items() if each.isfinite().all()}
 

@@ -50,6 +50,7 @@ def measures(
     heads: int,
     places: Int[Tensor, "queries"] | None = None,
     tokens: TokenIds | None = None,
+    rows: Int[Tensor, "rows"] | None = None,
 ) -> dict[str, Tensor]:
     """The measures by name, each of shape (heads,); copy and induction where the tokens are known.
 
@@ -59,32 +60,32 @@ def measures(
         heads: how many heads the look has.
         places: the position of each query among the keys; those of `own_places` by default.
         tokens: their ids, for each batch entry.
+        rows: the queries to count; None for all.
     """
     queries, keys = look.shape[-2:]
     entries = prod(look.shape[:-2]) // max(1, heads)
     own = own_places(kind, queries, keys) if places is None else places
     own, columns = own.to(look.device), torch.arange(keys, device=look.device)
     zero = torch.zeros(heads, dtype=torch.float64, device=look.device)
-    sums = {"entropy": look.entropy().reshape(entries, heads, queries).sum((0, 2)).to(zero)}
-    names = ["distance", "sink", "diagonal", "previous"]
-    sums |= dict.fromkeys(names + ["copy", "induction"] * (tokens is not None), zero)
+    names = ["entropy", "distance", "sink", "diagonal", "previous"]
+    sums = dict.fromkeys(names + ["copy", "induction"] * (tokens is not None), zero)
     counted = zero
     height = max(1, BLOCK // max(1, prod(look.shape[:-2]) * keys))
-    for start in range(0, queries if keys else 0, height):
-        rows = range(start, min(start + height, queries))
-        weights = look.weights(rows=rows).reshape(entries, heads, len(rows), keys)
-        place = own[rows.start : rows.stop, None]
+    chosen = torch.arange(queries if keys else 0) if rows is None else rows
+    for part in chosen.to(look.device).split(height) if len(chosen) else ():
+        weights = look.weights(rows=part).reshape(entries, heads, len(part), keys)
+        place = own[part, None]
         counted = counted + (weights.sum(-1) > 0.5).sum((0, 2))
-        parts = [weights * (columns - place).abs(), weights[..., :1]]
+        parts = [torch.special.entr(weights), weights * (columns - place).abs(), weights[..., :1]]
         parts += [_at(weights, place), _at(weights, place - 1)]
         if tokens is not None:
-            same = tokens.queries[:, rows.start : rows.stop, None] == tokens.keys[:, None]
+            same = tokens.queries[:, part, None] == tokens.keys[:, None]
             if kind != "cross":
                 same = same & (columns != place)
             after = F.pad(same[..., :-1], (1, 0))
             parts += [weights * each[:, None] for each in (same, after)]
-        for name, part in zip(list(sums)[1:], parts, strict=True):
-            sums[name] = sums[name] + part.sum((0, 2, 3))
+        for name, values in zip(sums, parts, strict=True):
+            sums[name] = sums[name] + values.sum((0, 2, 3))
     return {name: total / counted.clamp(min=1) for name, total in sums.items()}
 
 
