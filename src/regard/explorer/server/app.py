@@ -215,7 +215,7 @@ class Explorer:
     def _tiles_of(self, given: Mapping[str, Any]) -> Tiles:
         run = self.runs[fields.text(given, "run", 100)]
         attention = run.attention(fields.text(given, "attention", fields.PATH))
-        return run.tiles(attention, fields.whole(given, "head", -1, attention.shape[0] - 1))
+        return self.runs.tiles(attention, fields.whole(given, "head", -1, attention.shape[0] - 1))
 
     async def _binary(
         self, request: Request, call: Callable[[Callable[[], None]], bytes]

@@ -17,6 +17,7 @@ from regard.translation.results import Translation
 from regard.watching.change import Edits
 
 KEPT = 64
+PYRAMIDS = 3  # heads whose tiles are kept, over all runs: each of up to 300 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,6 @@ class Run:
     translation: Translation | None = None
     edits: Mapping[str, Edits] = field(default_factory=dict)
     _numbers: list[Arithmetic] = field(default_factory=list)
-    _tiles: dict[tuple[str, int], Tiles] = field(default_factory=dict)
 
     def attention(self, name: str) -> Attention:
         for one in self.scene.attentions:
@@ -45,22 +45,13 @@ class Run:
             self._numbers.append(translating.arithmetic(translator, self.translation, self.edits))
         return self._numbers[0]
 
-    def tiles(self, attention: Attention, head: int) -> Tiles:
-        """The tiles of a head, or of the mean of the heads (-1)."""
-        at = (attention.name, head)
-        if at not in self._tiles:
-            look = attention.look
-            if len(look.shape) == 3:
-                look = look.mean_heads() if head < 0 else look[head]
-            self._tiles[at] = Tiles(look)
-        return self._tiles[at]
-
 
 class Runs:
     """The last runs. An old one is dropped; its page asks anew."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._tiles: OrderedDict[tuple[Attention, int], Tiles] = OrderedDict()
 
     def add(self, run: Run) -> str:
         """Keep a run; returns its id."""
@@ -75,3 +66,16 @@ class Runs:
             raise Refused(410, "this run is no longer kept: reload the page")
         self._runs.move_to_end(name)
         return self._runs[name]
+
+    def tiles(self, attention: Attention, head: int) -> Tiles:
+        """The tiles of a head, or of the mean of the heads (-1)."""
+        at = (attention, head)
+        if at not in self._tiles:
+            look = attention.look
+            if len(look.shape) == 3:
+                look = look.mean_heads() if head < 0 else look[head]
+            self._tiles[at] = Tiles(look)
+        self._tiles.move_to_end(at)
+        while len(self._tiles) > PYRAMIDS:
+            self._tiles.popitem(last=False)
+        return self._tiles[at]
