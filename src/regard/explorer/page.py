@@ -61,7 +61,7 @@ def standalone(bundle: bytes, title: str) -> str:
     data = base64.b64encode(bundle).decode("ascii")
     return _PAGE.format(
         policy=f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
-        title=html.escape(title),
+        title=html.escape(title.encode("utf-8", "replace").decode()),  # a lone surrogate is "?"
         head=f"<style>{style}</style>\n",
         models="",
         body=f'<script type="application/octet-stream" id="regard-bundle">{data}</script>\n'

@@ -1,0 +1,27 @@
+"""The standalone page holds any text as text."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import torch
+
+import regard
+from regard.explorer import Attention, Scene, Sequence, write
+
+HOSTILE = "</script><img src=x onerror=alert(1)> \ud800 {title} \"'"
+
+
+def test_hostile_text_stays_inside_of_the_data(tmp_path):
+    vectors = torch.randn(1, 2, 4)
+    attention = Attention(HOSTILE, "self", regard.look(vectors, vectors), 0, 0)
+    made = Scene(HOSTILE, [Sequence(HOSTILE, [HOSTILE, "b"])], [attention], HOSTILE)
+    page = write(tmp_path / "page.html", made).read_text("utf-8")
+    assert "<img" not in page.replace(re.search("<script type=.module.*", page, re.DOTALL)[0], "")
+    assert "<title>&lt;/script&gt;&lt;img" in page
+    data = re.search('id="regard-bundle">([^<]*)</script>', page)[1]
+    assert base64.b64decode(data)[:4] == b"RGRD"
+    policy = re.search('Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
