@@ -240,6 +240,22 @@ def test_grouped_heads_of_regards_own_attention():
         torch.testing.assert_close(output, attention(x))
 
 
+@pytest.mark.parametrize("key_heads", [2, 1])
+def test_groups_are_heads_where_a_watch_says_so(key_heads):
+    torch.manual_seed(0)
+    query, key = torch.randn(2, 2, 3, 5, 8), torch.randn(2, key_heads, 1, 7, 8)
+    model = Plain(own)
+    before = model(query, key, key)
+    with (
+        regard.watch(model) as seen,
+        regard.change(model, {"*": lambda weights: weights}) as changed,
+    ):
+        output = model(query, key, key)
+    torch.testing.assert_close(output, before)
+    (name,) = seen
+    torch.testing.assert_close(changed.weights(seen.path(name)), seen[name].weights())
+
+
 def test_names_that_match_nothing_are_reported():
     query, key, value = tensors()
     model = Plain(fused)

@@ -69,7 +69,7 @@ def _attended(
 ) -> tuple[Tensor, Tensor]:
     how.pop("dropout", None)
     weights = look(query, key, **how).weights()
-    grouped = query.ndim == key.ndim > 4 and key.shape[-3] == 1
+    grouped = query.ndim == key.ndim > 4 and key.shape[-4:-2] == (query.shape[-4], 1)
     edited = _headed(edit, weights.flatten(-4, -3) if grouped else weights)
     if grouped:
         edited = edited.unflatten(-3, weights.shape[-4:-2])
