@@ -144,14 +144,17 @@ def test_letters_in_one_word_are_doubted_where_each_was_a_word(tmp_path):
 def test_loops_are_stopped_counted_and_can_be_forbidden(tmp_path):
     text = f"Hace frío.\n{LOOPING}\n".encode()
     (tmp_path / "text.es").write_bytes(text)
-    result = run("translate", stdin=text)
+    result = run("translate", "--beam", "1", stdin=text)
     assert result.code == 0
     assert "note: 1 of 2 translations repeats itself: line 2; --no-repeat-ngram 4" in result.err
     assert "1 of 2 translations reached the greatest length allowed" in result.err
-    found = [json.loads(line) for line in run("translate", "--format", "json", stdin=text).lines]
+    found = [
+        json.loads(line)
+        for line in run("translate", "--beam", "1", "--format", "json", stdin=text).lines
+    ]
     assert [one["repeats"] for one in found] == [False, True]
     assert [one["unfinished"] for one in found] == [False, True]
-    without = run("translate", "--no-repeat-ngram", "4", stdin=text)
+    without = run("translate", "--beam", "1", "--no-repeat-ngram", "4", stdin=text)
     assert "repeats itself" not in without.err
     assert without.lines[0] == result.lines[0]
     assert without.lines[1] != result.lines[1]
@@ -160,7 +163,17 @@ def test_loops_are_stopped_counted_and_can_be_forbidden(tmp_path):
 def test_an_evaluation_has_the_same_search_and_counts_the_same(tmp_path):
     (tmp_path / "test.es").write_text(f"Hace frío.\n{LOOPING}\n", encoding="utf-8")
     (tmp_path / "test.en").write_text("It's cold.\nWhich is why.\n", encoding="utf-8")
-    given = ("evaluate", "--source", "test.es", "--target", "test.en", "--format", "json")
+    given = (
+        "evaluate",
+        "--beam",
+        "1",
+        "--source",
+        "test.es",
+        "--target",
+        "test.en",
+        "--format",
+        "json",
+    )
     free, bound = run(*given), run(*given, "--no-repeat-ngram", "4")
     assert json.loads(free.out)["doubts"] == {
         "cut": 0,
