@@ -145,3 +145,20 @@ def test_a_prefix_longer_than_the_model_takes_is_refused(client):
     answer = post(client, "/api/translate", fields)
     assert answer.status_code == 422
     assert "at most" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [None, 4, "x", {}, [4], [None], ["a\0"], ["\ud800"], ["a"] * 10_000, ["a" * 5000]],
+)
+def test_lines(client, lines):
+    answer = post(client, "/api/lines", {"model": "es-en", "lines": lines})
+    assert 400 <= answer.status_code < 500
+    assert answer.json()["error"]
+
+
+@pytest.mark.parametrize("run", [*DIGITS, None])
+def test_files_of_other_runs(client, run):
+    answer = client.get("/api/file", params={} if run is None else {"run": run})
+    assert 400 <= answer.status_code < 500
+    assert answer.json()["error"]
