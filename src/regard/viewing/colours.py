@@ -1,4 +1,4 @@
-"""One sequential colour scale for pictures, terminal and page, in a light and a dark theme.
+"""One sequential colour scale for pictures, terminals and notebooks, in a light and a dark theme.
 
 The scale starts near the background colour. A larger weight is darker on a light background and
 brighter on a dark one. The anchors are so close that equal steps between them look equal.
