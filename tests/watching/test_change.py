@@ -256,6 +256,23 @@ def test_groups_are_heads_where_a_watch_says_so(key_heads):
     torch.testing.assert_close(changed.weights(seen.path(name)), seen[name].weights())
 
 
+@pytest.mark.filterwarnings("ignore:Using `torch.compile")
+def test_compiled_parts_are_reported():
+    torch._dynamo.reset()
+    parts = [nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)]
+    model = nn.Sequential(parts[0], torch.compile(parts[1], backend="aot_eager"))
+    x = torch.randn(1, 4, 8)
+    model(x)
+    with pytest.warns(RuntimeWarning, match="not everything was changed; 1 is compiled"):  # noqa: SIM117
+        with regard.change(model, {"*": Hard()}):
+            model(x)
+    with (
+        pytest.raises(regard.WatchError, match=r"1.*compiled"),
+        regard.change(model, {"1.*": Hard()}),
+    ):
+        model(x)
+
+
 def test_names_that_match_nothing_are_reported():
     query, key, value = tensors()
     model = Plain(fused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
@@ -15,6 +16,7 @@ from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
 from regard.watching.interception import ModelObserver
 from regard.watching.running import Stack
+from regard.watching.unseen import add_compiled
 
 OnWeights = Callable[[Tensor], Tensor]
 Edits = Edit | OnWeights | Sequence[Edit | OnWeights]
@@ -88,6 +90,7 @@ class Change(ModelObserver):
         self._edits = edits
         self._matched: set[str] = set()
         self._known: set[str] = set()
+        self._ran: set[str] = set()  # paths of attentions
         self._running: dict[str, _Edited] = {}  # by path
 
     def __enter__(self) -> Change:
@@ -98,12 +101,19 @@ class Change(ModelObserver):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         FAST_PATHS.open()
         self.end()
+        if kind is not None:
+            return
+        compiled: dict[str, str] = {}
+        add_compiled(compiled, dict(self._model.named_modules()), self._ran)
+        reasons = "".join(f"; {path or 'the model'} {why}" for path, why in compiled.items())
         missing = [name for name in self._edits if name not in self._matched]
-        if kind is None and missing:
+        if missing:
             ran = ", ".join(sorted(self._known)) or "none"
             raise WatchError(
-                f"no attention matched {', '.join(map(repr, missing))}; attentions that ran: {ran}"
+                f"no attention matched {', '.join(map(repr, missing))}; attentions that ran: {ran}{reasons}"
             )
+        if any(names.chosen(path, path, pattern) for path in compiled for pattern in self._edits):
+            warnings.warn(f"not everything was changed{reasons}", RuntimeWarning, stacklevel=2)
 
     def attention_computed(self, stack: Stack, capture: Callable[[], Any]) -> None:
         """An attention ran unchanged: note its name; raise if it should have been changed."""
@@ -142,6 +152,7 @@ class Change(ModelObserver):
     def _asked(self, path: str, stack: Stack) -> list[Edit | OnWeights]:
         own = _names(path, stack)
         self._known.add(own[1])
+        self._ran.add(path)
         found: list[Edit | OnWeights] = []
         for pattern, edits in self._edits.items():
             if any(names.chosen(path, name, pattern) for name in own):
