@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from importlib import import_module
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -101,7 +101,7 @@ class Look(Statistics):
     def _merged(self) -> Look:
         return self._of(merge(self._request, self.shape[:-2]))
 
-    def _of(self, request: Request) -> Self:
+    def _of(self, request: Request) -> Look:
         other = copy(self)
         other._request, other._batch = request, None
         return other
