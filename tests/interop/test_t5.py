@@ -77,7 +77,8 @@ def test_pieces_ids_and_logits_are_theirs(folder):
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_greedy_and_beam_search_write_the_same(folder, beams):
+def test_greedy_and_beam_search_write_the_same_or_better(folder, beams):
+    """Theirs ends when enough hypotheses have ended, ours when none can be better."""
     ours, (model, cut) = Translator.open(folder), theirs(folder)
     search = Search(beam=beams, length_penalty=0, min_length=2, max_length=38, length_ratio=38)
     found = ours.translate(SENTENCES, search=search)
@@ -87,12 +88,18 @@ def test_greedy_and_beam_search_write_the_same(folder, beams):
         length_penalty=0.0,
         min_new_tokens=2,
         early_stopping=True,
+        return_dict_in_generate=True,
+        output_scores=True,
     )
-    for one, row in zip(found, generated.tolist(), strict=True):
+    scores = generated.sequences_scores.tolist() if beams > 1 else [None] * len(found)
+    for one, row, score in zip(found, generated.sequences.tolist(), scores, strict=True):
+        assert one.text
+        if score is not None and one.log_probability > score + 1e-4:
+            continue
+        assert score is None or one.log_probability == pytest.approx(score, abs=1e-4)
         written = row[1 : row.index(cut.eos_id())]
         assert one.target_pieces[:-1] == cut.id_to_piece(written)
         assert one.text == normalise(cut.decode(written))
-        assert one.text
 
 
 @torch.no_grad()
