@@ -1,7 +1,7 @@
 """Engines of a search: a model's own layers one step at a time, or compiled search; and which models allow the second.
 
-`Translator.translate` takes 1.55 times as long with the layers as with compiled search for 400 sentences at once, and
-2.78 times as long for single sentences (benchmarks/engines.py, one thread of a Xeon with AVX-512).
+`Translator.translate` takes 2.54 times as long with the layers as with compiled search for 400 sentences at once, and
+4.67 times as long for single sentences (benchmarks/engines.py, one thread of an AMD EPYC with AVX-512).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ product. Here they lie as they are read: panels of `COLUMNS` outputs, in each th
     sums[r, c] += x[r, k] W[c, k]        for k = 1, 2, ...
 
 Numbers are float32, or rounded to 8 bits: a quarter of the memory, and four products a lane at once.
-`Translator.translate` is then 2.28 times as fast for 400 sentences at once, and 2.06 times for single sentences
-(benchmarks/engines.py, one thread of a Xeon with AVX-512).
+`Translator.translate` is then 2.02 times as fast for 400 sentences at once, and 1.73 times for single sentences
+(benchmarks/engines.py, one thread of an AMD EPYC with AVX-512).
 
     y[r, c] = f[r] g[c] (sum_k X[r, k] W[c, k] - 128 sum_k W[c, k])
     X = round(x / f) + 128,   W = round(w / g),   f and g the largest |x| of a row, |w| of an output, by 127
