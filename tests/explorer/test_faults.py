@@ -157,6 +157,38 @@ def test_no_path_leads_out(server, path):
     assert b"root:" not in content
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["GET @evil.com HTTP/1.1"],
+        ["GET http://evil.com/ HTTP/1.1"],
+        ["GET / HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: a"],
+    ],
+    ids=["userinfo", "absolute", "websocket"],
+)
+def test_strange_requests_open_nothing(server, lines):
+    first, *headers = lines
+    with server.connect() as client:
+        host = "evil.com" if "evil" in first else f"127.0.0.1:{server.port}"
+        client.sendall("\r\n".join([first, f"Host: {host}", *headers, "", ""]).encode())
+        status = int(client.recv(4096).split()[1])
+    assert status in ((400, 404, 421) if "evil" in first else (200, 400, 426))
+    server.healthy()
+
+
+def test_a_text_of_a_million_words_is_refused(server):
+    before = server.memory()
+    length = len(json.dumps({"model": "es-en", "text": "palabra " * 1_000_000}))
+    with server.connect() as client:
+        client.sendall(
+            f"POST /api/translate HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode()
+        )
+        assert client.recv(4096).split()[1] == b"413"  # before the text itself is sent
+    assert server.memory() - before < 50
+    server.healthy()
+
+
 def test_many_ranges_do_no_harm(server):
     ranges = ",".join(f"{i}-{i}" for i in range(2000))
     start = time.monotonic()
