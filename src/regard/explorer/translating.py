@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -34,6 +34,7 @@ def explore(
     prefix: str = "",
     model: str = "",
     edits: Mapping[str, Edits] = NO_EDITS,
+    check: Callable[[], None] = lambda: None,
 ) -> tuple[Scene, Translation]:
     """Translate a sentence, and look at all attentions while the model writes that translation.
 
@@ -43,6 +44,7 @@ def explore(
         prefix: the beginning of the translation; "" for any.
         model: the name to show.
         edits: of attentions, as `regard.change` takes them.
+        check: called at each step of the search; it may raise to end it.
 
     Raises:
         ConfigurationError: a prefix that is too long.
@@ -52,7 +54,7 @@ def explore(
         edits = NO_EDITS  # nothing runs that could be edited
     own = translator.search
     search = own.changed(nbest=own.beam)
-    tree = None if edits else Tree()
+    tree = _Checked(check, records=not edits)
     with _edited(translator.model, edits):
         (translation,) = translator.translate(
             [text], search=search, prefix=prefix or None, tree=tree
@@ -62,7 +64,7 @@ def explore(
     if translation.source_ids:
         logits, attentions = _forced(translator, translation, edits)
         more = {"alternatives": _alternatives(translator, translation, logits)}
-    beam = None if tree is None else _beam(translator, tree)
+    beam = None if edits else _beam(translator, tree)
     return scenes.of_translation(translation, attentions, model, more, beam=beam), translation
 
 
@@ -73,13 +75,14 @@ def changed(
     text: str | None = None,
     prefix: str = "",
     model: str = "",
+    check: Callable[[], None] = lambda: None,
 ) -> tuple[Scene, Translation]:
     """`explore` with edits, or of another sentence, in place of a translation that was made before.
 
     The scene also says how likely the model now finds the translation that it had.
 
     Args:
-        translator, prefix, model, edits: as of `explore`.
+        translator, prefix, model, edits, check: as of `explore`.
         before: the translation that was made.
         text: the sentence with words exchanged; None for that of `before`.
 
@@ -88,7 +91,7 @@ def changed(
     """
     text = before.source if text is None else text
     with held(translator.model):
-        scene, made = explore(translator, text, prefix, model, edits)
+        scene, made = explore(translator, text, prefix, model, edits, check)
         now = made.log_probability
         if made.source_ids and made.target_ids != before.target_ids:
             now = log_probability(translator, replace(before, source_ids=made.source_ids), edits)
@@ -157,6 +160,19 @@ def _attention(seen: Seen, changed: Change | None, name: str) -> Attention:
     elif len(steps) > 1:  # a recurrent decoder reads once for each word
         look = StoredLook(torch.cat([seen[name, step.number].weights() for step in steps], -2))
     return scenes.of_sentence(name, look, causal=seen.kind(name) == "causal")
+
+
+class _Checked(Tree):
+    """The tree of a search that can be ended from outside, at any step."""
+
+    def __init__(self, check: Callable[[], None], records: bool) -> None:
+        super().__init__()
+        self._check, self._records = check, records
+
+    def step(self, *step: Any) -> None:
+        self._check()
+        if self._records:
+            super().step(*step)
 
 
 def _beam(translator: Translator, tree: Tree) -> list[dict[str, Any]]:

@@ -73,7 +73,9 @@ class Explorer:
 
         def call(check: Callable[[], None]) -> bytes:
             exact = self.models.exact(model)
-            scene, made = translating.explore(self.models.open(exact), text, prefix, exact)
+            scene, made = translating.explore(
+                self.models.open(exact), text, prefix, exact, check=check
+            )
             check()
             return pack(scene, self.runs.add(Run(scene, exact, made)))
 
@@ -109,7 +111,7 @@ class Explorer:
 
         def call(check: Callable[[], None]) -> bytes:
             translator = self.models.open(model)
-            scene, made = translating.changed(translator, before, edits, text, prefix, model)
+            scene, made = translating.changed(translator, before, edits, text, prefix, model, check)
             check()
             return pack(scene, self.runs.add(Run(scene, model, made, edits)))
 
