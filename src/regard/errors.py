@@ -1,7 +1,5 @@
 """Errors that the user can mend: each message says what happened, to which argument or file, and what to do."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Atomic writing of files and folders: a full disk, a kill or a power cut leaves the old state or the new one."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import secrets

@@ -1,7 +1,5 @@
 """The one equation: Attention(Q, K, V) = normalise(mask(score(Q, K) + bias)) V."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

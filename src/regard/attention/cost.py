@@ -1,7 +1,5 @@
 """The cost of an attention: parameters, operations and bytes, computed from its sizes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Dropout that takes 16 random bits for each number."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn

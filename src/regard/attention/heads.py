@@ -1,7 +1,5 @@
 """Attention with several heads: project, read, merge."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 from jaxtyping import Float

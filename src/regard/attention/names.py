@@ -1,7 +1,5 @@
 """Parts of an attention that are passed by name, and the errors about them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any

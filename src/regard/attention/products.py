@@ -3,8 +3,6 @@
 torch.matmul expands a batch axis of size 1 and copies it; einsum folds it into the rows instead.
 """
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float
 from torch import Tensor

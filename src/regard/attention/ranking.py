@@ -1,7 +1,5 @@
 """The best few of many, equals in the order in which they stand."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor

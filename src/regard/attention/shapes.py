@@ -4,8 +4,6 @@ Every tensor is laid out (*batch, queries or keys, width). Heads are one more ba
 A boolean mask says what may be read: True = may be read. It is never the other way round.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

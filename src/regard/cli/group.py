@@ -1,7 +1,5 @@
 """Commands of typer from functions: options from dataclasses, help texts from docstrings; groups of commands."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import re

@@ -1,7 +1,5 @@
 """`regard`: the commands, and the message and exit code of every failure."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """The configurations and models in the package, found by name without importing torch."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

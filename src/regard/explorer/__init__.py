@@ -3,8 +3,6 @@
 The front end is written in TypeScript (explorer-web in the repository); its built files are in `static`.
 """
 
-from __future__ import annotations
-
 from regard.explorer.contract import Attention, Scene, Sequence, pack
 from regard.explorer.page import render, write
 

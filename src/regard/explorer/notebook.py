@@ -1,7 +1,5 @@
 """The explorer in a notebook: a widget of anywidget where it is installed, else the page in a frame."""
 
-from __future__ import annotations
-
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec

@@ -7,8 +7,6 @@ score split by the components of the residual stream (Elhage et al. 2021, "A mat
 circuits"): with its standard deviation fixed, a norm is linear, so the score is a sum over pairs of components.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager

@@ -4,8 +4,6 @@ Its content security policy allows its own script and style alone, by their hash
 the front end displays all its text as text, never as markup.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

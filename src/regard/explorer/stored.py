@@ -1,7 +1,5 @@
 """Scenes of files: queries and keys that were saved by any program."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

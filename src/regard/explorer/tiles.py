@@ -5,8 +5,6 @@ are pooled from level 5, which takes one pass over all weights (`strips`, `add`)
 drawn from one row of each bin and say so.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal, NamedTuple

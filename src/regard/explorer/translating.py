@@ -1,7 +1,5 @@
 """Scenes of a translator: one sentence, its translation and every attention, with or without edits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace

@@ -5,8 +5,6 @@ It reads no position beyond its table of positions, and its length penalty is n^
 ((5 + n) / 6)^alpha: `engine` ranks hypotheses as our search does.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal, get_args
 

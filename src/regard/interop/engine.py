@@ -1,7 +1,5 @@
 """Translating through CTranslate2, with our tokenizers and our ranking."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

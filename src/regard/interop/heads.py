@@ -1,7 +1,5 @@
 """The parts of our attention heads that the layers of other projects have as well."""
 
-from __future__ import annotations
-
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import ScaledDot

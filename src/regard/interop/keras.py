@@ -7,8 +7,6 @@ Keras' masks have our polarity: True = may be read. Its layers are called with (
 (query, key, value).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

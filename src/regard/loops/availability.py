@@ -1,7 +1,5 @@
 """Whether compiled loops may compute something: they read numbers where they lie in memory."""
 
-from __future__ import annotations
-
 import os
 
 import torch

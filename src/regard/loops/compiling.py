@@ -4,8 +4,6 @@ They write to arrays that are passed to them and make none, so that references n
 and LLVM has half as much code to compile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

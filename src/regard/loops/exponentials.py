@@ -1,7 +1,5 @@
 """e^x in loops that vectorise: polynomials in place of calls of the C library."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

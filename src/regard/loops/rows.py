@@ -1,7 +1,5 @@
 """Loops over rows of numbers: sums, products, copies and maxima."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ own pools are either not safe for two callers at a time or do not survive a fork
 and servers call from many threads.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections import deque

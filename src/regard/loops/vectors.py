@@ -8,8 +8,6 @@ entered here, and cannot keep a tile of sums in registers. With vectors as value
 LLVM splits them on processors with narrower registers. A product and a sum may be contracted.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 Files without an entry are not compared: folders of earlier versions list fewer files, or none.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

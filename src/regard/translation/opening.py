@@ -1,7 +1,5 @@
 """Opening models by name or folder, one or several that are averaged."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

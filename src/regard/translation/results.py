@@ -1,7 +1,5 @@
 """The results of a translator: words, candidates, translations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Reading and writing safetensors files, with checks before any tensor is used."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 Text is written without markup, in installed fonts, and cropped to the available space.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from math import ceil

@@ -1,7 +1,5 @@
 """Charts: the curves of a training, drawn from its metrics.jsonl, and the sentence lengths of a corpus."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

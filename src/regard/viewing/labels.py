@@ -1,7 +1,5 @@
 """Words made safe to show: no invisible or reordering characters, and a limited length."""
 
-from __future__ import annotations
-
 import unicodedata
 
 from rich.cells import cell_len, set_cell_size

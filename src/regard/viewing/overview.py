@@ -1,7 +1,5 @@
 """A look of any size as a figure: a panel with the map of each head, all on one scale."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 from math import ceil, prod

@@ -1,7 +1,5 @@
 """Alignments as heat maps: one, one with links, or one for each layer and head. Queries go down, keys across."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

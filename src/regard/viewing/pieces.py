@@ -1,7 +1,5 @@
 """Join the pieces of sentencepiece into words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Attention functions with edited weights: each takes the original function, the edit, and its arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

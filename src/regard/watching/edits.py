@@ -4,8 +4,6 @@ An edit is a function of weights (*batch, heads, queries, keys) and of the numbe
 model reads its values with the edited weights.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Cached generation: the one-token calls of an attention as one call, with a query for each token."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar

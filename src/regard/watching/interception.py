@@ -6,8 +6,6 @@ nn.MultiheadAttention and nn.TransformerEncoder, a TorchDispatchMode prevents th
 flex_attention, and both cost time at every operator.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator

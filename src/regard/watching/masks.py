@@ -1,7 +1,5 @@
 """Masks and scores of other projects as those of Regard; in masks True = may be read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

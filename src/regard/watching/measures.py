@@ -9,8 +9,6 @@ copy: the weight of other keys with the query's token.
 induction: the weight of the keys after those (Olsson et al. 2022, arXiv 2209.11895).
 """
 
-from __future__ import annotations
-
 from math import prod
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Names of attentions: the path of the module, or a short name of layer and kind."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Records of attentions: the calls of each, and the memory that their tensors use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

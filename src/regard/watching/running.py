@@ -4,8 +4,6 @@ Each thread and task has its own stack and watches. The hooks are torch's global
 hook on a module turns off the fast path of nn.TransformerEncoderLayer.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The attentions that a watch saw: looks by name."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The attentions of one batch entry with a label for each query and key: the explorer's view of a watch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A table of heads: entropy, distance and the positions that each head reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from html import escape

@@ -1,7 +1,5 @@
 """The tokens of a sequence, taken from the calls of the embeddings."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

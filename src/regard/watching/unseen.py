@@ -1,7 +1,5 @@
 """Modules that probably computed attention which a watch did not see, each with a reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeGuard
 

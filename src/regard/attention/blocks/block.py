@@ -1,7 +1,5 @@
 """A block of the Transformer, of encoders and of decoders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

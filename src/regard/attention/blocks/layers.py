@@ -1,7 +1,5 @@
 """The feed-forward layer, the norms, and how each sublayer is wrapped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The equations in blocks of queries: any combination of parts, in memory that grows with lengths."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import prod
 

@@ -1,7 +1,5 @@
 """Which kernel serves a request: the one that is pinned, or the fastest that can."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Which requests the kernels for dot products can serve, and their arguments."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

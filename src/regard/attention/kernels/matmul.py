@@ -4,8 +4,6 @@ On a CPU, torch's fused attention is for long rows: with a few dozen queries and
 precision above all, its overhead for each block costs more than the matrix it saves.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

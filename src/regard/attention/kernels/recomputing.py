@@ -6,8 +6,6 @@ serves all blocks. The caller's functions are
 differentiated by autograd itself, so the gradients are exact, also for tensors in their closures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ weights = normalise(mask(score(query, key) + bias)); reading = weights x value.
 Half precisions are computed in float32.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from regard.attention.dropout import drop

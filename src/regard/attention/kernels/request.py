@@ -1,7 +1,5 @@
 """The arguments of an attention, checked once, as every kernel takes them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -5,8 +5,6 @@ and keys outside of all spans are never visited. Documents are two rows of numbe
 tensor, a function, a union) become booleans, with the axes they have.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """torch's own fused attention, for every score that is a dot product of something."""
 
-from __future__ import annotations
-
 from math import prod
 
 import torch

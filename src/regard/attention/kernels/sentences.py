@@ -1,7 +1,5 @@
 """Packed sentences one after the other: the blocks on the diagonal, and no pair outside of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast

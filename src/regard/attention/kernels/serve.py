@@ -1,7 +1,5 @@
 """From a request to its reading, whichever kernel serves it."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

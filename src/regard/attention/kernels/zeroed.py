@@ -3,8 +3,6 @@
 So a weight of 0 does not remove them from a product, nor a gradient of 0 from other gradients.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

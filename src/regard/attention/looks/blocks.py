@@ -4,8 +4,6 @@ A block belongs to some batch entries and some queries, and spans every key that
 It is used once: its numbers are overwritten, so that a look allocates only two buffers.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

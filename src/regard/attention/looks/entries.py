@@ -4,8 +4,6 @@ Every part of a request is changed alike: it gets as many batch axes as the look
 and then the change. Nothing is scored, so a look stays lazy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace

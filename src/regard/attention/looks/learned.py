@@ -4,8 +4,6 @@ Nothing of a block outlives it, so that memory stays O(queries + keys), forward 
 any score, mask, bias and normaliser; gradients can be differentiated again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 `regard.viewing` draws figures, with words or into files.
 """
 
-from __future__ import annotations
-
 import zlib
 from base64 import b64encode
 from html import escape

@@ -1,7 +1,5 @@
 """Where the blocks of a look come from."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace

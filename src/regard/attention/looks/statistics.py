@@ -1,7 +1,5 @@
 """The answers of a look, from any source of weights: each is a fold over blocks of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 

@@ -4,8 +4,6 @@ Bin i of h over n rows covers rows floor(i n / h) to floor((i + 1) n / h), the l
 that is none, as in a map finer than its window, it shows the row that it begins at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 

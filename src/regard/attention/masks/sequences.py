@@ -1,7 +1,5 @@
 """Masks of sequences of unequal lengths: padded, or side by side on one axis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise

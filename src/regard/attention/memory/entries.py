@@ -1,7 +1,5 @@
 """The keys and values of a memory: tensors that grow, train and load."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -5,8 +5,6 @@ list in UTF-8: the header that the format has for text ends at 100 MB), ``score.
 Metadata: ``format``, ``version``, and ``score``, ``normaliser`` and ``encoder`` as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """Vectors of strings by their spelling."""
 
-from __future__ import annotations
-
 import unicodedata
 import zlib
 from collections.abc import Sequence

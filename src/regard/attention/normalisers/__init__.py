@@ -1,7 +1,5 @@
 """Normalisers: a row of scores -> a row of weights, of which unreadable keys get exactly 0."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Normalisers: the rules on unreadable keys, and the weights of softmax, of one key and of none."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

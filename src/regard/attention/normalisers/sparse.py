@@ -4,8 +4,6 @@ entmax_alpha(s) = argmax over p in the simplex of  p . s + H_alpha(p),  H_alpha 
 Its solution is p_i = [(alpha - 1) s_i - tau]_+ ^ (1 / (alpha - 1)), with tau such that p sums to 1.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Biases of scores by distance: at a slope of each head's own, or learned for each range of distances."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Rotations of queries and keys by angles that grow with their place."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

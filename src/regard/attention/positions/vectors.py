@@ -1,7 +1,5 @@
 """Where a step stands in its sequence, as a vector to add to it."""
 
-from __future__ import annotations
-
 import math
 
 import torch

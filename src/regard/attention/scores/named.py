@@ -1,7 +1,5 @@
 """Scores by name, and a soft bound on any of them."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import torch

@@ -1,7 +1,5 @@
 """Scores that own parameters: one set for all heads, or one per head."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

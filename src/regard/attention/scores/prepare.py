@@ -1,7 +1,5 @@
 """A score's work on single queries and keys, done once before all pairs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from jaxtyping import Float

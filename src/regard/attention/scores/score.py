@@ -1,7 +1,5 @@
 """Scores: functions of a query and a key. Here those that are dot products of vectors."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable

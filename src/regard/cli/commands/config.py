@@ -1,7 +1,5 @@
 """`regard config`: the shipped configurations, and every key that a configuration may have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

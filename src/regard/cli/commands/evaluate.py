@@ -1,7 +1,5 @@
 """`regard evaluate`: scores on a test set, with the signatures that let others repeat them."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`regard export`: a model for another engine to serve."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

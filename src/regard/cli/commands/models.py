@@ -1,7 +1,5 @@
 """`regard models`: the models and configurations that are installed with the package."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

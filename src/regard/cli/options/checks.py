@@ -1,7 +1,5 @@
 """Checks of options before any work: combinations, numbers, sentences and files to write."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Mapping, Sequence

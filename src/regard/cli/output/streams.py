@@ -1,7 +1,5 @@
 """The three standard streams: their encoding, their errors, and streams that are closed."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

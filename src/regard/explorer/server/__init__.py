@@ -1,7 +1,5 @@
 """The explorer's server: on this machine alone, for the models that it was started with."""
 
-from __future__ import annotations
-
 from regard.explorer.server.app import Explorer, application
 from regard.explorer.server.models import Models
 from regard.explorer.server.serve import serve

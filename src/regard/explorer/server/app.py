@@ -1,7 +1,5 @@
 """The routes of the server."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from math import prod

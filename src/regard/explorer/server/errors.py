@@ -1,7 +1,5 @@
 """Refusals: the fault of a request, as a status and one sentence."""
 
-from __future__ import annotations
-
 
 class Refused(Exception):
     """A request that is not served.

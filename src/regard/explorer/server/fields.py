@@ -1,7 +1,5 @@
 """The fields of a request, checked: strict JSON, known names, the right types and ranges."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

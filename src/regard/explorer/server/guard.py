@@ -1,7 +1,5 @@
 """What every request must pass: it came to this machine by its own name, from our own page, and is small."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The models that a server was started with, and their checkpoints, opened when they are first asked for."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path

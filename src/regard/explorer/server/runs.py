@@ -1,7 +1,5 @@
 """The runs that pages have open: the scene of each, under an id that cannot be guessed."""
 
-from __future__ import annotations
-
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Run the server on this machine's own address until a signal stops it."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Callable

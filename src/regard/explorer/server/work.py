@@ -1,7 +1,5 @@
 """One thread that computes, with a short queue before it: a model is never run by two requests at a time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """JSON files of Hugging Face folders, checked before anything is built from them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any, Self

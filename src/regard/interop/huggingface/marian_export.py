@@ -1,7 +1,5 @@
 """Export of our Transformers to folders that Hugging Face's MarianMTModel and MarianTokenizer open."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

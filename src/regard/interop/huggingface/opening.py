@@ -1,7 +1,5 @@
 """Opening a folder of Hugging Face: its config.json names the kind of model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from regard.errors import ModelError

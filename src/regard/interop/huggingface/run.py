@@ -1,7 +1,5 @@
 """A folder of Hugging Face as a run; its tensors, and the Transformer that is built from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@ map, need not fall back to bytes, and may number their pieces in any order. The 
 tables of that map, so both are checked here.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

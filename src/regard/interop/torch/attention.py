@@ -1,7 +1,5 @@
 """torch.nn.MultiheadAttention and ours: the same four projections, packed there, apart here; and its masks."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Conversion of torch's layers and stacks to ours and back."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stacks of our layers without embeddings, as torch's TransformerEncoder, TransformerDecoder and Transformer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

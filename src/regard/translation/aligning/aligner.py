@@ -1,7 +1,5 @@
 """Links between the words of given translations and the words of their sources."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The choice of the attention that aligns words, and its file in the folder of a model."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib

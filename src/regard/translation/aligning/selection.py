@@ -1,7 +1,5 @@
 """The attention that aligns best, found by measuring every choice on gold links."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import product

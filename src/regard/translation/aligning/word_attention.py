@@ -1,7 +1,5 @@
 """The attention of the words of a given translation to the words of its source, by layer and head."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

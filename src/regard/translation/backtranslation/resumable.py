@@ -1,7 +1,5 @@
 """A long file that is written in parts: interrupted work is resumed where its last whole line ends."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress

@@ -1,7 +1,5 @@
 """Back-translation of text in the target language into sources (Sennrich et al. 2016, arXiv 1511.06709)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

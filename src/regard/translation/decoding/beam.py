@@ -1,7 +1,5 @@
 """Beam search: the best beginnings of each sentence, grown word by word."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

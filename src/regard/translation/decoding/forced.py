@@ -1,7 +1,5 @@
 """Translations that are given: their probability under the model, attention, and coverage of the source."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Translates a batch by greedy, beam or sampled search."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -4,8 +4,6 @@ A search of one sentence is many small steps, and torch's operations on five beg
 cost on five thousand.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One hypothesis a sentence, one word at a time: greedy search and sampling."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The tree of a beam search: the hypotheses that each step kept and dropped."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int

@@ -1,7 +1,5 @@
 """The choice of an engine, with the reason when it is not the fastest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Products with the few words of a list: one dot product each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Word links from attention weights, and their scores against gold links."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Scores of translations against references, computed by sacreBLEU, with its signatures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests whether the difference between two systems is significant."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

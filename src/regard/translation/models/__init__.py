@@ -1,3 +1,1 @@
 """The encoder-decoders and the one protocol they keep. No loops over data, no files."""
-
-from __future__ import annotations

@@ -1,7 +1,5 @@
 """A model from its configuration."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

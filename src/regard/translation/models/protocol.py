@@ -1,7 +1,5 @@
 """The protocol every translation model keeps, so that search, training and pictures never ask which it is."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar

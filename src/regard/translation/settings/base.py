@@ -1,7 +1,5 @@
 """What every table of a configuration is: typed, closed to unknown keys, and never changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any, Self
 

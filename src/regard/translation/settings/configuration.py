@@ -1,7 +1,5 @@
 """A whole configuration, with the checks between its tables, and its tables by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

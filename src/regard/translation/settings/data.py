@@ -1,7 +1,5 @@
 """The settings of corpora, as in the `[data]` table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """The settings of a recurrent model, as in the `[model]` table with kind = "recurrent"."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The reference page of all configuration keys, generated from the settings classes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

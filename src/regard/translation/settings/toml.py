@@ -3,8 +3,6 @@
 Errors name the key, the value, the allowed range and the nearest valid key.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

@@ -1,7 +1,5 @@
 """The settings of a training, as in the `[tokenizer]`, `[training]` and `[pretrained]` tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """The settings of a Transformer, as in the `[model]` table with kind = "transformer"."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

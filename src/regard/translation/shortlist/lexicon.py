@@ -7,8 +7,6 @@ Expectation: each target word is divided among the words of its source, in propo
 Maximisation: p(t | s) is the share of t in everything that s received.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Making a shortlist from a corpus, and measuring it on other pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

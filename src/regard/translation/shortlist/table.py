@@ -1,7 +1,5 @@
 """The shortlist of a model, by source word, and its file."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence

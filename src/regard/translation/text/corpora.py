@@ -1,7 +1,5 @@
 """Parallel text from files; errors name the file, the line and the byte."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Iterator

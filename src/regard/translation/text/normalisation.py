@@ -1,7 +1,5 @@
 """The one normalisation that training, translation and evaluation share."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from itertools import chain, groupby

@@ -1,7 +1,5 @@
 """Splitting of text into sentences, without losing a character."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple

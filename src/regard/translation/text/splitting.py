@@ -1,7 +1,5 @@
 """Splitting of sentence pairs into train, valid and test sets without a sentence in common."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ train them pass: with an empty character map, distinct pieces and every byte.
 The format is protocol buffers: https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
 """
 
-from __future__ import annotations
-
 import math
 import re
 import struct

@@ -1,7 +1,5 @@
 """Checkpoints: folders named by their step, complete or absent, with the sha256 of every file."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import asdict

@@ -4,8 +4,6 @@ corpora.json keeps the checksums of the corpora of a run. Other training sentenc
 remaining batches. The scores of other validation sentences cannot be compared with earlier scores.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path

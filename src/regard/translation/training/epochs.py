@@ -1,7 +1,5 @@
 """Passes over a corpus: the batches of each pass, and the part of a batch that each process takes."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Guided attention: a second loss trains one head to attend to the words that given links name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The training loop: it makes steps, reports, validates and saves, until the budget or patience ends."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The training loss: label-smoothed cross-entropy, and the loss on word links if there is a guide."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn

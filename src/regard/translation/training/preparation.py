@@ -1,7 +1,5 @@
 """Makes a trainer from a configuration: data, tokenizers, run folder and model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Embeddings that are initialised by pretrained word vectors (Qi et al. 2018, arXiv 1804.06323)."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

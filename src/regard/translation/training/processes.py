@@ -1,7 +1,5 @@
 """The processes of one training: sums over them, and broadcasts from the first one."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

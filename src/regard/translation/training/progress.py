@@ -1,7 +1,5 @@
 """progress.json: how far a training has come. Each checkpoint has one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reports and validations of a training: observers, metrics.jsonl, samples.txt, and scalars for TensorBoard."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

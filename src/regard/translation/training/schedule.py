@@ -1,7 +1,5 @@
 """How many steps and passes a training makes, which batches each step takes, and its learning rate."""
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 

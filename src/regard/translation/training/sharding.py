@@ -1,7 +1,5 @@
 """Sharded training: every process holds a shard of every weight, gradient and moment."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One training step: the gradients of the loss, summed over all processes, clipped and applied to the weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

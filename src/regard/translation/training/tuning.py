@@ -4,8 +4,6 @@ Another program may slow down any trial. So the trials of all settings alternate
 simpler one only if it was clearly quicker in nearly every turn. A busy machine gets float32 and few threads.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Validation: loss and scores on sentences that are not trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reads files of word vectors: the text format of word2vec and fastText, or safetensors."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import chain

@@ -3,8 +3,6 @@
 Numba and Triton themselves are loaded on the first call.
 """
 
-from __future__ import annotations
-
 import os
 from importlib.util import find_spec
 from math import prod

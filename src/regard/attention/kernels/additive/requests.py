@@ -1,7 +1,5 @@
 """Which requests the kernels for additive scores can serve, and the tensors of a call."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """`regard data`: check a corpus, split it, add to it."""
 
-from __future__ import annotations
-
 from regard.cli.commands.data import back_translate, check, split
 from regard.cli.group import add, group
 

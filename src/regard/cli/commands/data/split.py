@@ -1,7 +1,5 @@
 """`regard data split`: one corpus into train, valid and test that have no sentence in common."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated

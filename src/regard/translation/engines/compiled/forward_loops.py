@@ -4,8 +4,6 @@ Rows are real words only: sentences lie one after the other, without padding. We
 flat array; `at` says for each layer where (see `weights`).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from regard.loops.compiling import compiled, inner

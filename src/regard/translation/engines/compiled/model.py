@@ -1,7 +1,5 @@
 """Compiled search: a Transformer as the loops read it, its encoder, and the state of its decoder."""
 
-from __future__ import annotations
-
 from typing import Self
 
 import numpy as np

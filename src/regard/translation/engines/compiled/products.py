@@ -19,8 +19,6 @@ AVX2, bytes become numbers of 16 bits, of which one instruction multiplies 16 by
 the same is spelt out. Panels have four inputs side by side; behind them lie g and 128 times the sums of W.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ The keys and values of one position lie side by side, all heads of the keys firs
 at a time: the memories of a translation are short, and a product of one row gains nothing.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

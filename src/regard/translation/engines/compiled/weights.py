@@ -1,7 +1,5 @@
 """All weights of one side of a Transformer in one flat array."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One step of a recurrence, with what does not depend on the state left to the caller."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from typing import ClassVar

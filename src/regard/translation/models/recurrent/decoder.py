@@ -1,7 +1,5 @@
 """Recurrent decoders: layers of cells, run word by word, which look before they step, after it, or not at all."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch

@@ -1,7 +1,5 @@
 """The recurrent encoder: sentences in, one state a word out; and from its last states to the decoder's first."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn

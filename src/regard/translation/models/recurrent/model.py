@@ -1,7 +1,5 @@
 """The recurrent translation model: encoder, bridge, decoder, output layer."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """The Transformer (Vaswani et al. 2017, arXiv 1706.03762) as an encoder-decoder of memories."""
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Characters that should not be in a line of text, or that were decoded with the wrong encoding."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A check of all splits of a corpus, and of the lines that they share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Counts of a corpus: the lengths of its sentences, and its use of a vocabulary."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The problems found in a corpus, counted by kind, with the first places of each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal

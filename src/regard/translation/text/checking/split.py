@@ -1,7 +1,5 @@
 """One split of a corpus, read once line by line: counts and findings."""
 
-from __future__ import annotations
-
 import unicodedata
 from array import array
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ reverse   r e g a r d           -> d r a g e r
 dates     Dienstag, 3. März 1998 -> 1998-03-03
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 import string

@@ -8,8 +8,6 @@ Every source has one reading. Two rules make it so:
   so only where nobody could misread it: a day above 12, or a day equal to its month.
 """
 
-from __future__ import annotations
-
 import datetime
 import random
 from collections.abc import Callable

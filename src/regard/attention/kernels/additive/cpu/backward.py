@@ -7,8 +7,6 @@ Each worker adds up gradients of keys, values and weights in arrays of its own (
 in an order that depends on nothing but the number of workers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

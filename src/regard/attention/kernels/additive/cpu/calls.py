@@ -1,7 +1,5 @@
 """One call of the kernels: lay out the tensors, share out the tiles, put the gradients together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise

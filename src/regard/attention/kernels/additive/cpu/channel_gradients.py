@@ -6,8 +6,6 @@ With e the gradient of the scores, these sum  e r (1 - r)  for each query's and 
 and  e r  for the weight; the factors are put on by the caller.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

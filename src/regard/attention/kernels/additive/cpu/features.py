@@ -6,8 +6,6 @@ A and C are taken in float64 and rounded once. Where |a| or |c| is above REACH t
 lose digits; they are then marked infinite, and the pair is computed directly.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@
 Source: Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -8,8 +8,6 @@ two groups falls out of range for any order of the weights; at worst the four la
 come first.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

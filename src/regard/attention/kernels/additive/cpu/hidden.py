@@ -7,8 +7,6 @@ keys in strips of STRIP. Products are first taken without a check for overflow; 
 finite are computed again with care.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

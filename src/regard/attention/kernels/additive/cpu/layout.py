@@ -1,7 +1,5 @@
 """The arguments of the loops: the inputs of a call, those of one batch entry, and a worker's buffers."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from regard.loops.compiling import written_out

@@ -5,8 +5,6 @@
 Every tensor may have batch axes in front, which broadcast. numba is loaded on the first call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From sums over channels to scores and weights: cap, bias, mask, temperature, one row at a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Products with values: blending them by weights, and the two gradients of that."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

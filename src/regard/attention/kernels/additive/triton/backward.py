@@ -10,8 +10,6 @@ One kernel goes over blocks of queries (a, and w as a part for each block), one 
 before they are read again, as another thread of the program may have written them.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -6,8 +6,6 @@ A bias may stand for many queries, keys or batch entries. One program adds up al
 stands for, in one order, so that the gradient takes the bias's own memory and no atomics.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -3,8 +3,6 @@
 Source: Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022, arXiv 2205.14135, algorithm 1.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """The kernels as one function of torch: tensors with broadcast batch axes in, gradients out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

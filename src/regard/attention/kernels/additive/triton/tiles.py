@@ -6,8 +6,6 @@ e^{2x} is 2^{2x log2 e}; where it is infinite r is 0, so the score is right for 
 Features lie (hidden, length), so that neighbours in a row of a tile are neighbours in memory.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
