@@ -49,7 +49,7 @@ export function Matrix(props: MatrixProps) {
   const app = useApp();
   const canvas = useRef<HTMLCanvasElement>(null);
   const box = useRef<HTMLDivElement>(null);
-  const [room, setRoom] = useState(600);
+  const [room, setRoom] = useState(0); // pixels; 0: not yet measured
   const [hover, setHover] = useState<[number, number] | null>(null);
   const placed = useRef<Layout>(null as unknown as Layout);
   const { plane, row = null, column = null, choose } = props;
@@ -61,13 +61,14 @@ export function Matrix(props: MatrixProps) {
     return () => watcher.disconnect();
   }, []);
 
-  useEffect(() => {
+  // Drawn before the browser paints: a click always meets the layout that is on the screen.
+  useLayoutEffect(() => {
     const element = canvas.current!;
     const ratio = window.devicePixelRatio || 1;
     const on = element.getContext("2d")!;
     const colours = paint(element, theme, props.diverging);
     const pen = new CanvasPen(on, colours.faint);
-    const at = (placed.current = layout(props, pen, room));
+    const at = (placed.current = layout(props, pen, room || box.current!.clientWidth));
     element.width = Math.ceil(at.width * ratio);
     element.height = Math.ceil(at.height * ratio);
     element.style.width = `${at.width}px`;

@@ -68,10 +68,14 @@ def test_a_head_without_whole_weights_shows_the_largest_keys_of_a_row(open_page,
     path = write(tmp_path / "large.html", given)
     recorded = open_page(path.as_uri() + "#view=heads", offline=True)
     page = recorded.page
-    page.locator("ul.grid button").nth(20).click()
+    opened = """async (button) => {
+        button.click();
+        await null;  // before the next paint
+        return document.querySelector("figure.matrix canvas").clientHeight;
+    }"""
+    height = page.locator("ul.grid button").nth(20).evaluate(opened)
     picture = page.locator("figure.matrix canvas").first
-    box = picture.bounding_box()
-    picture.click(position={"x": 3, "y": box["height"] * 0.5})
+    picture.click(position={"x": 3, "y": height * 0.5})
     row = int(page.get_by_label("Row", exact=True).input_value())
     assert abs(row - 150) < 5
     assert f"row={row}" in page.url
