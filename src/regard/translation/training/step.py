@@ -76,7 +76,7 @@ class Learner:
     ) -> None:
         self.model, self.optimiser = model, optimiser
         self.settings, self.processes = settings, processes
-        self.objective = Objective(model, settings.label_smoothing, guide)
+        self.objective = Objective(model, settings.label_smoothing, guide, settings.consistency)
 
     def step(self, parts: list[Part], number: int, rate: float, precision: str) -> Update:
         """Update the weights once, by this process's parts of some batches.
