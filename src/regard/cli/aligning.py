@@ -29,7 +29,7 @@ class LinkOptions:
         head: One head of it, from 0.
         shift: Read the step that has just read a target word, or the one that writes it.
         balance: Let source words compete for target words.
-        method: How weights become links; see docs/align.md.
+        method: How weights become links; see docs/reference/align.md.
         threshold: The weight that makes a link, with --method threshold.
     """
 

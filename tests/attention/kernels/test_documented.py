@@ -1,4 +1,4 @@
-"""docs/kernels.md lists the refusals that there are, each in the words that a caller reads."""
+"""docs/how-it-works/kernels.md lists the refusals that there are, each in the words that a caller reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import regard.attention.kernels as kernels
 from regard.attention.kernels.choose import KERNELS
 
 ROOT = Path(kernels.__file__).parent
-PAGE = Path(__file__).parents[3] / "docs" / "kernels.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-it-works" / "kernels.md"
 SOURCES = {
     "cpu": ["additive/kernels.py:Cpu", "additive/requests.py"],
     "triton": ["additive/kernels.py:Triton", "additive/requests.py"],

@@ -9,11 +9,11 @@ import pytest
 from regard.translation.settings import reference
 from regard.translation.settings.configuration import TABLES
 
-PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 
 
 def test_the_committed_page_is_the_generated_one():
-    told = "run: regard config keys --format markdown > docs/configuration.md"
+    told = "run: regard config keys --format markdown > docs/reference/configuration.md"
     assert PAGE.read_text(encoding="utf-8") == reference.markdown(), told
 
 
