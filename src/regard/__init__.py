@@ -7,6 +7,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard import named
     from regard.attention import kernels, looks, masks, normalisers, positions, scores
     from regard.attention.attend import attend, look, read
     from regard.attention.blocks import TransformerBlock
@@ -45,6 +46,7 @@ __all__ = [
     "look",
     "looks",
     "masks",
+    "named",
     "normalisers",
     "plot",
     "positions",
@@ -76,7 +78,7 @@ _NAMES = {
 _MODULES = {
     name: f"regard.attention.{name}"
     for name in ("scores", "normalisers", "masks", "positions", "kernels", "looks")
-} | {"edits": "regard.watching.edits"}
+} | {"edits": "regard.watching.edits", "named": "regard.named"}
 
 
 def __getattr__(name: str) -> Any:
