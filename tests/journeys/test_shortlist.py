@@ -36,7 +36,7 @@ def test_from_what_the_model_learnt_from(model, corpus, tmp_path):
     assert poor.lines != short.lines
     # What is exported has it, too.
     copy = Run.open(model)
-    copy.export(model.parent / "copy", half=False)
+    copy.export(model.parent / "copy", "float32")
     again = run("translate", "--model", model.parent / "copy", "--shortlist", stdin=sentences)
     assert again.lines == poor.lines
 

@@ -148,8 +148,21 @@ def test_an_export_is_half_and_opens(run, tmp_path):
     assert (exported.folder / MODEL).stat().st_size < 0.6 * (run.folder / MODEL).stat().st_size
     with pytest.raises(ModelError, match="small: is there already"):
         run.export(exported.folder)
-    run.export(tmp_path / "whole", half=False)
+    run.export(tmp_path / "whole", "float32")
     assert checksums.of(tmp_path / "whole" / MODEL) == checksums.of(run.folder / MODEL)
+
+
+def test_an_export_in_whole_numbers_is_within_half_a_step(run, tmp_path):
+    run.export(tmp_path / "small", "int8")
+    exported = Run.open(tmp_path / "small")
+    found = weights.unique(exported.model(exported.tokenizers()))
+    for name, tensor in weights.load(run.folder / MODEL).items():
+        if tensor.dim() == 2:
+            step = tensor.abs().amax(1, keepdim=True) / 127
+            assert bool(((found[name] - tensor).abs() <= step / 2 * (1 + 1e-4)).all())
+        else:
+            assert torch.equal(found[name], tensor.half().float())
+    assert (exported.folder / MODEL).stat().st_size < 0.45 * (run.folder / MODEL).stat().st_size
 
 
 def test_an_export_is_whole_or_not_there(run, tmp_path, monkeypatch):

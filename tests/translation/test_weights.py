@@ -224,3 +224,18 @@ def test_shared_tensors_are_kept_once():
     assert list(weights.unique(module)) == ["first.weight"]
     weights.load_into(module, {"first.weight": torch.ones(2, 2)}, Path("w"))
     assert module["second"].weight.sum() == 4
+
+
+def test_rows_of_zeros_and_of_large_numbers_come_back(tmp_path):
+    matrix = torch.tensor([[0.0, 0.0], [1e30, -2e30], [1e-40, 0.0]])
+    weights.save(weights.rounded({"a": matrix, "b": torch.ones(2)}), tmp_path / "w.safetensors")
+    found = weights.load(tmp_path / "w.safetensors", check=lambda shapes: shapes["a"])
+    assert found.keys() == {"a", "b"}
+    assert torch.allclose(found["a"], matrix, rtol=0.008, atol=1e-39)
+
+
+def test_scales_that_do_not_fit_are_refused(tmp_path):
+    tensors = {"a": torch.ones(1, 4, dtype=torch.int8), "a.scale": torch.ones(1000)}
+    weights.save(tensors, tmp_path / "w.safetensors")
+    with pytest.raises(CheckpointError, match=r"a\.scale has not one number for each row of a"):
+        weights.load(tmp_path / "w.safetensors")

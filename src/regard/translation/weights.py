@@ -11,11 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from regard import files
-from regard.errors import CheckpointError, CorruptedError, one_line, raised_as
+from regard.errors import CheckpointError, CorruptedError, ModelError, one_line, raised_as
 from regard.translation import checksums
 
 _LONGEST_HEADER, _MOST_TENSORS = 10_000_000, 20_000
 _SMALL = 2**27  # bytes
+# The matrix NAME of whole numbers is stored beside the scales of its rows, NAME.scale.
+_SCALES = ".scale"
 _FAULTS = (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, TypeError)
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -25,6 +27,31 @@ def dump(tensors: Mapping[str, Tensor]) -> bytes:
     """The content of a file of tensors."""
     flat = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     return safetensors.torch.save(flat)
+
+
+def rounded(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Matrices as whole numbers of 8 bits with a scale for each row, all else in half precision: a quarter of the size.
+
+    A row w is stored as round(w / s) and s = max |w| / 127, so that each number moves by at most s / 2. `load` gives
+    the products in float32.
+    """
+    stored: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if tensor.dim() == 2 and tensor.is_floating_point():
+            scales = tensor.float().abs().amax(1) / 127
+            steps = tensor.float() / scales.clamp(min=torch.finfo(torch.float32).tiny)[:, None]
+            stored |= {name: steps.round().to(torch.int8), name + _SCALES: scales}
+        else:
+            stored[name] = halved(name, tensor)
+    return stored
+
+
+def halved(name: str, tensor: Tensor) -> Tensor:
+    """A tensor in half precision. Raises `ModelError` where that cannot hold its numbers."""
+    half = tensor.half()
+    if not bool(torch.isfinite(half).all()):
+        raise ModelError(f"tensor {name} holds numbers beyond half precision: export float32")
+    return half
 
 
 def save(tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -42,15 +69,20 @@ def load(
     Args:
         path: the file.
         checksum: its sha256, where that is known.
-        check: called with the shapes in the header before any tensor is read; it raises for shapes that do not fit.
+        check: called with the shapes in the header, without the scales of rows, before any tensor is read; it
+            raises for shapes that do not fit.
 
     Raises:
         CheckpointError: it is not a whole safetensors file, or has another checksum; names the file.
     """
     with raised_as(CheckpointError, f"{path}: cannot be read"), files.opened(path) as file:
         shapes = _shapes(path, file)
+        scaled = {name: name + _SCALES for name in shapes if name + _SCALES in shapes}
+        for name, scales in scaled.items():
+            if shapes[scales] != shapes[name][:1]:
+                raise _corrupted(path, f"{scales} has not one number for each row of {name}")
         try:
-            check(shapes)
+            check({n: shape for n, shape in shapes.items() if n not in scaled.values()})
         except CheckpointError:
             # A small file is read whole, to report a damaged one rather than one of another model.
             if os.fstat(file.fileno()).st_size <= _SMALL:
@@ -61,9 +93,12 @@ def load(
         content = file.read()
     checksums.compare(content, checksum, path)
     try:
-        return safetensors.torch.load(content)
+        tensors = safetensors.torch.load(content)
+        for name, scales in scaled.items():
+            tensors[name] = tensors[name].float() * tensors.pop(scales)[:, None]
     except _FAULTS as fault:
         raise _corrupted(path, one_line(fault)) from None
+    return tensors
 
 
 def check_header(path: Path) -> None:

@@ -14,33 +14,46 @@ Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8", "int8_
 
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
-    to: Literal["ctranslate2", "huggingface"],
+    to: Literal["regard", "ctranslate2", "huggingface"],
     model: Model = DEFAULT_MODEL,
     quantization: Quantization | None = None,
 ) -> None:
-    """Write a Transformer and its tokenizers in another project's format: the same translations from there.
+    """Write a small copy of a model, or a Transformer and its tokenizers in another project's format.
 
-    A recurrent model has no counterpart in either. Marian normalises after each sublayer, so a model with norm =
-    "pre" (the default) goes to ctranslate2 only.
+    A copy for Regard is a folder without checkpoints and with smaller weights: float16, half the size, or int8, a
+    quarter. In the other formats a recurrent model has no counterpart. Marian normalises after each sublayer, so
+    a model with norm = "pre" (the default) goes to ctranslate2 only.
 
     Args:
         folder: A new folder for the result.
-        to: What for: the engine, or Marian at Hugging Face.
-        quantization: Of ctranslate2: how weights are stored. [default: float32]
+        to: What for: Regard, the engine, or Marian at Hugging Face.
+        quantization: How weights are stored; for regard float32, float16 or int8. [default: regard float16,
+            ctranslate2 float32]
 
     Examples:
+        regard export --model runs/mine --to regard mine --quantization int8
         regard export --to ctranslate2 es-en-ctranslate2
         regard export --to ctranslate2 es-en-int8 --quantization int8
         regard export --model runs/post-norm --to huggingface es-en-marian
     """
-    if quantization is not None and to != "ctranslate2":
+    if quantization is not None and to == "huggingface":
         raise ConfigurationError(
-            f"--quantization {quantization}: is for --to ctranslate2: leave it out"
+            f"--quantization {quantization}: is not for --to huggingface: leave it out"
         )
     from regard.translation.opening import find
     from regard.translation.runs import Run
 
-    languages = Run.open(find(model)).configuration.data.target_languages
+    run = Run.open(find(model))
+    if to == "regard":
+        numbers = quantization or "float16"
+        if numbers not in ("float32", "float16", "int8"):
+            raise ConfigurationError(
+                f"--quantization {numbers}: --to regard stores float32, float16 or int8"
+            )
+        run.export(folder, numbers)
+        report.say(f"wrote {folder}")
+        return
+    languages = run.configuration.data.target_languages
     if len(languages) > 1:  # a tag is an id, which no exported tokenizer makes of a text
         raise ConfigurationError(
             f"{model}: translates into {', '.join(languages)}, which is chosen by a tag that an exported "

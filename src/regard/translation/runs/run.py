@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -37,6 +38,8 @@ from regard.translation.settings.configuration import Configuration
 # The file that marks a folder of another project, and the module that opens it as a run. That module is in a package
 # above this one, so it is imported only when such a folder is opened.
 FOREIGN, _OPENING = "config.json", "regard.interop.huggingface.opening"
+
+Numbers = Literal["float32", "float16", "int8"]
 
 
 @dataclass(frozen=True)
@@ -201,14 +204,21 @@ class Run:
         """The checksum that one of its files must have, where there is one."""
         return folder_sums(self.folder).get(name)
 
-    def export(self, folder: Path, *, half: bool = True) -> None:
-        """A copy of what translating needs, weights in half precision.
+    def export(self, folder: Path, numbers: Numbers = "float16") -> None:
+        """A copy of what translating needs, with smaller weights.
 
-        Raises `ModelError` when there is something at `folder`, or nothing whole to copy.
+        Args:
+            folder: a new one.
+            numbers: how weights are stored: as they are ("float32"), in half precision, or as `weights.rounded` does.
+
+        Raises:
+            ModelError: there is something at `folder`, or nothing whole to copy.
         """
         tensors = weights.load(self.folder / MODEL, folder_sums(self.folder).get(MODEL))
-        if half:
-            tensors = {name: _halved(name, tensor) for name, tensor in tensors.items()}
+        if numbers == "float16":
+            tensors = {name: weights.halved(name, tensor) for name, tensor in tensors.items()}
+        elif numbers == "int8":
+            tensors = weights.rounded(tensors)
         more = [name for name in (UNSEEN, SHORTLIST) if (self.folder / name).exists()]
         names = [*self._signed, *more]
         contents = {name: self.content(name) for name in [*names, CARD]}
@@ -267,12 +277,3 @@ def _check_writable(folder: Path) -> None:
         raise TrainingError(f"{folder}: cannot be written: {nearest} is a file, not a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise TrainingError(f"{folder}: cannot be written: permission denied in {nearest}")
-
-
-def _halved(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    half = tensor.half()
-    if not bool(torch.isfinite(half).all()):
-        raise ModelError(
-            f"tensor {name} holds numbers beyond half precision: export with half=False"
-        )
-    return half
