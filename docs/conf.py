@@ -1,0 +1,67 @@
+"""The site: sphinx-build -W docs docs/_build/html. The build reads no network, and neither do the pages."""
+
+import os
+import re
+from importlib import metadata
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util.logging import getLogger
+
+# Lessons run on one thread and offline, whoever builds the site.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "HF_HUB_OFFLINE"), "1")
+
+logger = getLogger(__name__)
+
+project = "Regard"
+author = "The authors of Regard"
+copyright = "the authors of Regard"
+release = version = metadata.version("regard")
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+
+html_theme = "furo"
+html_title = "Regard"
+html_math_renderer = "mathml"
+html_show_sourcelink = False
+
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 4
+nb_execution_mode = "force"
+nb_execution_timeout = 120  # seconds for a cell; `check_times` holds the same for a lesson
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True
+nb_merge_streams = True
+
+
+def add_download(app, page, source):
+    """Offer a lesson as a notebook, with its results, below its title."""
+    if re.match(r"lessons/\d\d-", page):
+        name = page.removeprefix("lessons/")
+        link = f"{{nb-download}}`Download this lesson as a notebook <{name}.ipynb>`"
+        source[0] = re.sub(r"^(# .*\n)\n", rf"\1{link}\n\n", source[0], count=1, flags=re.MULTILINE)
+
+
+def check_times(app, env):
+    """Warn, and so fail the build, about a lesson that takes longer than its readers should wait."""
+    for page, about in env.nb_metadata.items():
+        seconds = (about.get("exec_data") or {}).get("runtime") or 0.0
+        if seconds > nb_execution_timeout:
+            logger.warning(f"{page} ran for {seconds:.0f} s; a lesson has {nb_execution_timeout} s")
+
+
+def write_math(self, node):
+    """MathML is in every browser: a formula needs neither a script nor a font from elsewhere."""
+    self.body.append(tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block)))
+    raise nodes.SkipNode
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
+    app.connect("source-read", add_download)
+    app.connect("env-check-consistency", check_times)
