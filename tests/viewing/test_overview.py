@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from matplotlib import image
 
 import regard
 from regard.attention.looks.caption import Caption
@@ -137,3 +139,12 @@ def test_a_largest_weight_that_is_small_is_not_drawn_in_full_ink() -> None:
 
 def test_a_notebook_shows_the_figure() -> None:
     assert a_look().plot()._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_notebook_with_inline_pictures_does_not_cut_the_title_off() -> None:
+    """`%matplotlib inline` saves figures with `bbox_inches="tight"`."""
+    figure, content = a_look().plot(title="a title"), io.BytesIO()
+    figure.savefig(content, dpi=100, bbox_inches="tight", pad_inches=0)
+    content.seek(0)
+    wide, tall = image.imread(content).shape[1::-1]
+    assert (wide, tall) == pytest.approx(tuple(100 * figure.get_size_inches()), abs=1)

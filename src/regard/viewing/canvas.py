@@ -14,6 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.transforms import Bbox
 
 from regard.viewing import colours, figures, fonts
 from regard.viewing.labels import shorten, visible
@@ -31,6 +32,10 @@ class DisplayedFigure(Figure):
 
     def _repr_png_(self) -> bytes:
         return figures.render(self, "png", dots_per_inch=100)
+
+    def get_tightbbox(self, *_: Any, **__: Any) -> Bbox:
+        """The whole figure: `%matplotlib inline` cuts pictures to this box, which would lose the title."""
+        return self.bbox_inches
 
 
 def blank(
