@@ -29,11 +29,12 @@ export class App {
   readonly exchanged: Signal<string>; // the sentence with words exchanged, in Change
   readonly lines = new Lines(this);
   readonly follow: Signal<boolean>;
+  readonly pair: Signal<number | null>; // of the sentences with gold links
   private readonly listed: Signal<string[]>;
   private running: AbortController | null = null;
 
   /** `models`: those of the server, the first is the default; none for a file or a notebook. */
-  constructor(models: string[], lasting: boolean, readonly trains: boolean) {
+  constructor(models: string[], lasting: boolean, readonly trains: boolean, readonly paired: boolean) {
     this.listed = signal(models);
     const address = (this.address = new Address(lasting));
     this.view = address.text("view");
@@ -47,6 +48,7 @@ export class App {
     this.pieces = address.flag("pieces");
     this.exchanged = address.text("exchanged");
     this.follow = address.flag("follow");
+    this.pair = address.place("pair");
   }
 
   get live(): boolean {
@@ -67,7 +69,13 @@ export class App {
     const last = models.filter((name) => name.startsWith(`${run}@step-`)).pop();
     if (!last || (last === this.model.value && this.header?.model === last)) return;
     this.model.value = last;
-    await this.translate(this.text.value, this.prefix.value, true);
+    await this.again();
+  }
+
+  /** What the address has: a sentence with gold links, or a sentence to translate. */
+  async again(): Promise<void> {
+    if (this.pair.value !== null) await this.give(this.pair.value, true);
+    else if (this.text.value) await this.translate(this.text.value, this.prefix.value, true);
   }
 
   show(bundle: Bundle): void {
@@ -109,18 +117,29 @@ export class App {
 
   /** Translate a sentence; `again`: as the address has it, with the cell that was chosen. */
   async translate(text: string, prefix = "", again = false): Promise<void> {
-    this.text.value = text;
-    this.prefix.value = prefix;
-    if (!again) {
-      this.row.value = this.column.value = null;
-      this.exchanged.value = "";
-    }
+    this.begin(text, prefix, null, again);
     if (!text.trim()) {
       this.scene.value = null;
       return;
     }
     const bundle = await this.ask("api/translate", { model: this.model.value, text, prefix }, "translating");
     if (bundle) this.show(bundle);
+  }
+
+  /** Show a sentence with gold links, and its translation as the model writes it. */
+  async give(pair: number, again = false): Promise<void> {
+    this.begin("", "", pair, again);
+    const bundle = await this.ask("api/pair", { model: this.model.value, pair }, "reading the translation");
+    if (bundle) this.show(bundle);
+  }
+
+  private begin(text: string, prefix: string, pair: number | null, again: boolean): void {
+    this.text.value = text;
+    this.prefix.value = prefix;
+    this.pair.value = pair;
+    if (again) return;
+    this.row.value = this.column.value = null;
+    this.exchanged.value = "";
   }
 
   /** Save what is shown as a page that needs no server. */

@@ -61,6 +61,13 @@ export interface Translation {
   notes: string[];
 }
 
+/** Gold links between words, or tokens where there are no words: (column, row) of the attentions named. */
+export interface Links {
+  of: string[];
+  sure: [number, number][];
+  possible: [number, number][];
+}
+
 export interface Header {
   version: number;
   title: string;
@@ -69,6 +76,7 @@ export interface Header {
   sequences: Sequence[];
   attentions: Attention[];
   translation: Translation | null;
+  links: Links | null;
   buffers: Buffer[];
   [more: string]: unknown;
 }

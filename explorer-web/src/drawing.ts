@@ -1,6 +1,6 @@
 // A matrix of weights with its labels, drawn with a pen: on a canvas, or as SVG.
 
-import { css, Scale } from "./colour";
+import { css, ink, Scale } from "./colour";
 import { Plane } from "./numbers";
 import { rightToLeft } from "./text";
 
@@ -12,6 +12,9 @@ export interface Pen {
   measure(text: string, size: number): number;
 }
 
+/** Cells that people linked, as "row,column"; whether the link is sure. */
+export type Gold = ReadonlyMap<string, boolean>;
+
 export interface Drawing {
   plane: Plane;
   rows: string[];
@@ -19,6 +22,7 @@ export interface Drawing {
   top: number; // the weight at the end of the scale
   diverging?: boolean;
   cell?: number;
+  gold?: Gold;
 }
 
 export interface Layout {
@@ -71,6 +75,14 @@ export function draw(drawing: Drawing, at: Layout, pen: Pen, paint: Paint, row: 
       if (Number.isNaN(weight)) pen.hatch(x, y, cell - gap, cell - gap);
       else pen.rectangle(x, y, cell - gap, cell - gap, css(paint.scale, diverging ? 0.5 + weight / top / 2 : weight / top));
     }
+  const dot = Math.max(3, Math.round(cell / 3));
+  for (const [place, sure] of cell < 6 ? [] : (drawing.gold ?? [])) {
+    const [i, j] = place.split(",").map(Number);
+    const [x, y] = [left + (j + 0.5) * cell - dot / 2, head + (i + 0.5) * cell - dot / 2].map(Math.round);
+    const colour = ink(paint.scale, (plane.data[i * plane.columns + j] || 0) / top);
+    if (sure) pen.rectangle(x, y, dot, dot, colour);
+    else pen.frame(x, y, dot, dot, colour);
+  }
   if (head || left) {
     drawing.rows.forEach((label, i) => {
       const colour = i === row ? paint.accent : paint.ink;

@@ -15,12 +15,12 @@ interface Model {
 /**
  * Args:
  *   model: `get("bundle")` is the data as bytes, or null; `get("models")` the names of the server's models, or null;
- *     `get("trains")` whether one of them may get checkpoints; `get("scene")` the address of a server's scene, or null; `get("lasting")` whether the page's address may hold the state.
+ *     `get("trains")` whether one of them may get checkpoints; `get("pairs")` whether there are gold links; `get("scene")` the address of a server's scene, or null; `get("lasting")` whether the page's address may hold the state.
  *   el: the element to draw into.
  * Returns: a function that takes the explorer out again.
  */
 export function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
-  const app = new App((model.get("models") as string[] | null) ?? [], Boolean(model.get("lasting")), Boolean(model.get("trains")));
+  const app = new App((model.get("models") as string[] | null) ?? [], Boolean(model.get("lasting")), Boolean(model.get("trains")), Boolean(model.get("pairs")));
   const take = () => {
     const given = model.get("bundle") as DataView | Uint8Array | null;
     if (given?.byteLength) app.show(Bundle.parse(new Uint8Array(given.buffer, given.byteOffset, given.byteLength)));
@@ -57,7 +57,7 @@ function Explorer() {
   const first = source && !source.header.translation ? "heads" : "translate"; // where no view is chosen
   const view = [app.view.value, first].map((name) => views.find((one) => one.name === name)).find(Boolean) ?? views[0];
   useEffect(() => {
-    if (app.live && app.text.value) app.translate(app.text.value, app.prefix.value, true);
+    if (app.live) app.again();
   }, []);
   useSignalEffect(() => {
     if (app.address.lasting) document.title = app.header ? `${app.header.title} · Regard` : "Regard";
@@ -128,8 +128,8 @@ function boot(): void {
   const bundle = data ? Uint8Array.from(atob(data.textContent!.trim()), (c) => c.charCodeAt(0)) : null;
   const models = el.dataset.models ? (JSON.parse(el.dataset.models) as string[]) : null;
   const lasting = location.protocol !== "about:"; // a frame in a notebook has no address of its own
-  const { scene, trains } = el.dataset;
-  const values: Record<string, unknown> = { bundle, models, scene, trains, lasting };
+  const { scene, trains, pairs } = el.dataset;
+  const values: Record<string, unknown> = { bundle, models, scene, trains, pairs, lasting };
   render({ model: { get: (name) => values[name] ?? null }, el });
   el.dataset.ready = "yes";
 }

@@ -3,6 +3,7 @@
 import type { App } from "./app";
 import type { Attention, Sequence } from "./contract";
 import { merge, Plane } from "./numbers";
+import type { Gold } from "./drawing";
 import type { Source } from "./source";
 import { pieceText, visible } from "./text";
 
@@ -48,6 +49,14 @@ export function binNames(source: Source, attention: Attention, starts: [number[]
     });
   });
   return [rows, columns];
+}
+
+/** The gold links of an attention as cells of its plane, where the plane has a row and a column for each of their words. */
+export function goldIn(source: Source, attention: Attention, whole: boolean): Gold | undefined {
+  const { links, sequences } = source.header;
+  const words = [attention.rows, attention.columns].some((index) => sequences[index].words.length > 0);
+  if (!links?.of.includes(attention.name) || words !== whole || !source.whole(attention)) return undefined;
+  return new Map([...links.possible, ...links.sure].map((link) => [`${link[1]},${link[0]}`, links.sure.includes(link)]));
 }
 
 /** The chosen cell in a plane. The state counts tokens, so that the same cell is chosen in every view. */

@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useApp } from "./app";
 import { scale } from "./colour";
-import { CanvasPen, draw, Drawing, Layout, layout, save, SvgPen } from "./drawing";
+import { CanvasPen, draw, Drawing, Gold, Layout, layout, save, SvgPen } from "./drawing";
 import { fixed, percent, Plane } from "./numbers";
 
 const TABLE = 4000; // cells of the longest table
@@ -19,9 +19,10 @@ export interface MatrixProps {
   row?: number | null;
   column?: number | null;
   choose?: (row: number | null, column: number | null) => void;
+  gold?: Gold; // cells that people linked
 }
 
-type Weights = Pick<MatrixProps, "plane" | "rows" | "columns" | "spoken" | "diverging">;
+type Weights = Pick<MatrixProps, "plane" | "rows" | "columns" | "spoken" | "diverging" | "gold">;
 
 /** "cat ← gato 71%": the words of `rows` and `columns`, and the weight. */
 export function sentenceOf(props: Weights, row: number, column: number): string {
@@ -29,10 +30,11 @@ export function sentenceOf(props: Weights, row: number, column: number): string 
   return `${left} ← ${right} ${amount}`;
 }
 
-function parts({ plane, spoken, diverging, ...drawn }: Weights, row: number, column: number): [string | number, string | number, string] {
+function parts({ plane, spoken, diverging, gold, ...drawn }: Weights, row: number, column: number): [string | number, string | number, string] {
   const weight = plane.data[row * plane.columns + column];
   const [rows, columns] = spoken ?? [drawn.rows, drawn.columns];
-  return [rows[row] ?? row, columns[column] ?? column, diverging ? fixed(weight) : percent(weight)];
+  const linked = { true: ", gold link", false: ", possible gold link", undefined: "" }[String(gold?.get(`${row},${column}`))];
+  return [rows[row] ?? row, columns[column] ?? column, (diverging ? fixed(weight) : percent(weight)) + linked];
 }
 
 /** `sentenceOf`, with words of any direction at the right side of the arrow. */
@@ -75,7 +77,7 @@ export function Matrix(props: MatrixProps) {
     element.style.height = `${at.height}px`;
     on.scale(ratio, ratio);
     draw(props, at, pen, colours, hover ? hover[0] : row, hover ? hover[1] : column);
-  }, [plane, props.rows, props.columns, props.top, room, theme, row, column, hover]);
+  }, [plane, props.rows, props.columns, props.top, room, theme, row, column, hover, props.gold]);
 
   const cellAt = (event: MouseEvent): [number, number] | null => {
     const { left, top } = canvas.current!.getBoundingClientRect();
@@ -117,6 +119,16 @@ export function Matrix(props: MatrixProps) {
       </div>
       <figcaption>
         <Legend top={props.top} diverging={props.diverging} masked={plane.data.some(Number.isNaN)} />
+        {props.gold && (
+          <span class="legend">
+            <i class="gold" /> gold link{[...props.gold.values()].includes(false) && (
+              <>
+                {" "}
+                <i class="gold possible" /> possible one
+              </>
+            )}
+          </span>
+        )}
         <output class="readout">{shown ? <Readout {...props} at={shown} /> : " "}</output>
         <span class="tools">
           <button type="button" onClick={() => savePicture(props, canvas.current!)}>

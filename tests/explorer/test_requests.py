@@ -8,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from regard.explorer.server import Explorer, Models, application
+from regard.translation.evaluation.gold import Gold
 
 HOST = "127.0.0.1:8000"
 DIGITS = [
@@ -75,6 +76,37 @@ def test_queries(client, run, route):
             answer = client.get(f"/api/{route}", params=wrong)
             assert 400 <= answer.status_code < 500, (field, wrong)
             assert answer.json()["error"].startswith((field, "this run is no longer")), wrong
+    answer = client.get(f"/api/{route}", params={**right, "colour": 1})
+    assert (answer.status_code, answer.json()["error"][:22]) == (400, "unknown field 'colour'")
+    answer = client.get(f"/api/{route}", params=[*right.items(), ("head", 1)])
+    assert (answer.status_code, answer.json()["error"]) == (400, "head occurs twice")
+
+
+@pytest.mark.parametrize("route", ["models", "scene", "pairs"])
+def test_queries_without_fields(client, route):
+    answer = client.get(f"/api/{route}", params={"run": 1})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "unknown field 'run': this request takes no fields"
+
+
+def test_a_translation_with_gold_links_is_asked_for_by_its_number(client):
+    gold = Gold([{(1, 0)}], [set()], [(["¿", "Dónde", "?"], ["Where", "?"])])
+    explorer = Explorer(Models({"es-en": "es-en"}), gold=gold)
+    with TestClient(application(explorer, [HOST]), base_url=f"http://{HOST}") as own:
+        assert own.get("/api/pairs").json() == {"pairs": [["¿ Dónde ?", "Where ?"]]}
+        right = {"model": "es-en", "pair": 0}
+        answer = post(own, "/api/pair", right)
+        assert header(answer.content)["translation"]["translation"] == "Where?"
+        for wrong in [*VALUES, 1]:
+            answer = post(own, "/api/pair", {**right, "pair": wrong})
+            assert answer.status_code == 400, wrong
+            assert answer.json()["error"].startswith(("pair:", "the request is not")), wrong
+    assert client.get("/api/pairs").json() == {"pairs": []}
+    answer = post(client, "/api/pair", right)
+    assert (answer.status_code, answer.json()["error"]) == (
+        404,
+        "this server was started without gold links",
+    )
 
 
 EDITS = [
@@ -121,7 +153,7 @@ def test_a_small_attention_has_nothing_to_refine(client, run):
 def test_runs_that_are_unknown_or_dropped_are_gone(client):
     query = {"run": "other", "attention": NAME, "head": 0}
     assert client.get("/api/levels", params=query).status_code == 410
-    assert client.get("/api/file", params=query).status_code == 410
+    assert client.get("/api/file", params={"run": "other"}).status_code == 410
     assert post(client, "/api/change", {"run": "other", "edits": []}).status_code == 410
 
 

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { App, useApp } from "../app";
 import { scale } from "../colour";
 import type { Attention } from "../contract";
-import { binNames, binned, chosenIn, labelled, wholeWords } from "../labels";
+import { binNames, binned, chosenIn, goldIn, labelled, wholeWords } from "../labels";
 import { Matrix } from "../matrix";
 import { fixed, peak, Plane, roundTop } from "../numbers";
 import { ChosenRow } from "../row";
@@ -21,6 +21,8 @@ const EXPLAINED: Record<string, string> = {
   previous: "the weight of the key before the query's position",
   sink: "the weight of the first key",
   copy: "the weight of other keys with the query's token",
+  agreement: "1 − alignment error rate of the links to the most read words, against the gold links",
+  "agreement, word read": "the same, from the rows that have just read the word",
   induction: "the weight of keys that follow a key with the query's token",
 };
 
@@ -32,14 +34,15 @@ interface Cell {
 export function Heads() {
   const app = useApp();
   const source = app.scene.value;
-  const sort = useMemo(() => app.address.text("sort", "layer"), []);
+  const chosenSort = useMemo(() => app.address.text("sort", "layer"), []);
   const kind = useMemo(() => app.address.text("kind", "all"), []);
   const means = useMemo(() => app.address.flag("means"), []);
   const grid = useRef<HTMLUListElement>(null);
   if (!source) return <p class="hint">Translate a sentence first.</p>;
   const attentions = source.header.attentions.filter((one) => kind.value === "all" || one.kind === kind.value);
   const sorts = ["layer", ...new Set(source.header.attentions.flatMap((one) => Object.keys(one.measures)))];
-  const cells = order(attentions, sort.value, means.value);
+  const sort = sorts.includes(chosenSort.value) ? chosenSort.value : "layer";
+  const cells = order(attentions, sort, means.value);
   const chosen = attentions.find((one) => one.name === app.attention.value);
   const sampled = attentions.find((one) => one.sampled);
   return (
@@ -47,7 +50,7 @@ export function Heads() {
       <div class="tools">
         <label>
           Sort by{" "}
-          <select value={sort.value} onChange={(event) => (sort.value = event.currentTarget.value)}>
+          <select value={sort} onChange={(event) => (chosenSort.value = event.currentTarget.value)}>
             {sorts.map((name) => (
               <option key={name}>{name}</option>
             ))}
@@ -65,9 +68,9 @@ export function Heads() {
           <input type="checkbox" checked={means.value} onChange={(event) => (means.value = event.currentTarget.checked)} /> means of layers
         </label>
         <span class="hint">
-          {EXPLAINED[sort.value]}
-          {means.value && sort.value !== "layer" && "; the mean over the heads"}
-          {sort.value !== "layer" && sampled && `; from ${sampled.sampled} of ${sampled.shape[1]} queries`}
+          {EXPLAINED[sort]}
+          {means.value && sort !== "layer" && "; the mean over the heads"}
+          {sort !== "layer" && sampled && `; from ${sampled.sampled} of ${sampled.shape[1]} queries`}
         </span>
         <Export name="heads" tiles={() => tilesOf(grid.current!)} across={8} width={152} height={152} />
       </div>
@@ -79,7 +82,7 @@ export function Heads() {
           </button>
         </p>
       )}
-      <Grid app={app} source={source} cells={cells} sort={sort.value} list={grid} />
+      <Grid app={app} source={source} cells={cells} sort={sort} list={grid} />
       <MeasureTable cells={cells} sorts={sorts.slice(1)} />
       <Rollout app={app} source={source} />
     </>
@@ -240,11 +243,12 @@ function Enlarged({ app, source, attention }: { app: App; source: Source; attent
     const starts = binned(plane, attention);
     return { plane, rows: [], columns: [], starts, spoken: binNames(source, attention, starts) };
   }, [source, attention, head, whole]);
+  const gold = useMemo(() => goldIn(source, attention, whole), [source, attention, whole]);
   const title = name({ attention, place: head });
   return (
     <section>
       <h2>{title}</h2>
-      <Matrix name={title} {...shown} top={roundTop(peak(shown.plane))} {...chosenIn(app, shown)} />
+      <Matrix name={title} {...shown} top={roundTop(peak(shown.plane))} {...chosenIn(app, shown)} gold={gold} />
       {!source.whole(attention) && (
         <>
           <WholeNumber name="Row" most={attention.shape[1] - 1} chosen={app.row} />

@@ -4,13 +4,13 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { App, useApp } from "../app";
 import { css, ink, scale } from "../colour";
 import type { Attention, BeamNode, Translation } from "../contract";
-import { chosenIn, labelled, wholeWords } from "../labels";
+import { chosenIn, goldIn, labelled, wholeWords } from "../labels";
 import { Matrix, sentenceOf } from "../matrix";
 import { fixed, peak, percent, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
 import { pieceText } from "../text";
 import { AttentionChoice } from "../choices";
-import { FileLines } from "./lines";
+import { FileLines, Pairs } from "./lines";
 
 export function Translate() {
   const app = useApp();
@@ -19,6 +19,7 @@ export function Translate() {
     <>
       {app.live && <Input app={app} />}
       {app.live && <FileLines app={app} />}
+      {app.paired && <Pairs app={app} />}
       {source?.header.translation ? (
         <Read app={app} source={source} translation={source.header.translation} />
       ) : (
@@ -58,7 +59,8 @@ function Input({ app }: { app: App }) {
           onChange={(event) => {
             app.model.value = event.currentTarget.value;
             app.follow.value = false;
-            app.translate(text);
+            if (app.pair.value === null) app.translate(text);
+            else app.give(app.pair.value);
           }}
         >
           {app.models.map((name) => (
@@ -165,6 +167,7 @@ function Read({ app, source, translation }: Reading) {
           row={row}
           column={column}
           choose={choose}
+          gold={goldIn(source, attention, whole)}
         />
         <Candidates app={app} source={source} translation={translation} />
       </div>
@@ -294,7 +297,7 @@ function Candidates({ app, source, translation }: Reading) {
           <ul class="others">
             {others.map((one) => (
               <li key={one.piece}>
-                <button type="button" disabled={!app.live} onClick={() => app.translate(app.text.value, one.prefix)} title="Translate with this word here">
+                <button type="button" disabled={!app.live} onClick={() => app.translate(translation.text, one.prefix)} title="Translate with this word here">
                   <bdi>{pieceText(one.piece)}</bdi> <small>{percent(one.probability)}</small>
                 </button>
               </li>
@@ -305,7 +308,7 @@ function Candidates({ app, source, translation }: Reading) {
       {app.live && app.prefix.value && (
         <p class="note">
           begins with “<bdi>{app.prefix.value}</bdi>”{" "}
-          <button type="button" onClick={() => app.translate(app.text.value)}>
+          <button type="button" onClick={() => app.translate(translation.text)}>
             free again
           </button>
         </p>

@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.looks import Look
+from regard.explorer.agreement import Links, Span, agreement
 from regard.viewing import pieces
 from regard.watching.measures import TokenIds, measures
 
@@ -53,6 +54,13 @@ class Sequence:
     tokens: list[str]
     words: list[tuple[int, int, str]] = field(default_factory=list)
     ids: Items[int] | None = None
+
+    @property
+    def spans(self) -> list[Span]:
+        """The tokens of each word; where there are no words, each token."""
+        if self.words:
+            return [(start, stop) for start, stop, _ in self.words]
+        return [(place, place + 1) for place in range(len(self.tokens))]
 
     @classmethod
     def of_pieces(cls, name: str, tokens: Items[str]) -> Sequence:
@@ -107,6 +115,11 @@ class Scene:
         model: its name.
         translation: the translation and its candidates, where there is one.
         more: further entries of the header.
+        links: gold links between the words of two sequences: those of the cross attentions, or of all attentions where
+            none is a cross attention.
+
+    Raises:
+        ShapeError: a link is outside of the words.
     """
 
     title: str
@@ -115,6 +128,18 @@ class Scene:
     model: str = ""
     translation: Mapping[str, Any] | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
+    links: Links | None = None
+
+    def __post_init__(self) -> None:
+        for one in self.attentions:
+            if self.links is not None and self.linked(one):
+                keys, queries = (len(self.sequences[at].spans) for at in (one.columns, one.rows))
+                self.links.check(keys, queries)
+
+    def linked(self, one: Attention) -> bool:
+        """Whether the gold links are between the sequences of an attention."""
+        crosses = [each for each in self.attentions if each.kind == "cross"]
+        return self.links is not None and one in (crosses or self.attentions)
 
 
 def pack(scene: Scene, run: str | None = None, whole: int = WHOLE) -> bytes:
@@ -138,10 +163,9 @@ def pack(scene: Scene, run: str | None = None, whole: int = WHOLE) -> bytes:
             {"name": each.name, "tokens": each.tokens, "words": each.words}
             for each in scene.sequences
         ],
-        "attentions": [
-            _attention(one, scene.sequences, buffers, fits, few) for one in scene.attentions
-        ],
+        "attentions": [_attention(one, scene, buffers, fits, few) for one in scene.attentions],
         "translation": scene.translation,
+        "links": _links(scene),
         **scene.more,
         "buffers": buffers.places,
     }
@@ -165,8 +189,16 @@ class _Buffers:
         return len(self.places) - 1
 
 
+def _links(scene: Scene) -> Any:
+    """The gold links, and the attentions that they belong to."""
+    if (links := scene.links) is None:
+        return None
+    names = [one.name for one in scene.attentions if scene.linked(one)]
+    return {"of": names, "sure": sorted(links.sure), "possible": sorted(links.possible)}
+
+
 def _attention(
-    one: Attention, sequences: Items[Sequence], buffers: _Buffers, fits: bool, few: int
+    one: Attention, scene: Scene, buffers: _Buffers, fits: bool, few: int
 ) -> dict[str, Any]:
     """The header of an attention. A file gets `few` keys of each row; a server has all and sends none."""
     deep = prod(one.shape) > DEEP
@@ -181,7 +213,10 @@ def _attention(
     rows = _sample(one) if deep else None
     if rows is not None:
         header["sampled"] = len(rows)
-    header["measures"] = _measures(one, sequences, rows)
+    header["measures"] = _measures(one, scene.sequences, rows)
+    if rows is None and scene.links is not None and scene.linked(one):
+        keys, queries = (scene.sequences[at].spans for at in (one.columns, one.rows))
+        header["measures"] |= _agreements(one.look, keys, queries, scene.links)
     if fits:
         header["weights"] = {"buffer": buffers.add(_whole(one))}
     elif few or not deep:
@@ -207,6 +242,16 @@ def _measures(
     found = measures(one.look, one.kind, one.shape[0], one.places, tokens, rows)
     # The entropy of negative weights, which an edit may give, is not a number.
     return {name: each.tolist() for name, each in found.items() if each.isfinite().all()}
+
+
+def _agreements(
+    look: Look, keys: list[Span], queries: list[Span], links: Links
+) -> dict[str, list[float]]:
+    """Agreement with the gold links; where other words come after the linked ones, also one query later."""
+    found = {"agreement": agreement(look, keys, queries, links)}
+    if links.queries is not None:
+        found["agreement, word read"] = agreement(look, keys, queries, links, later=1)
+    return found
 
 
 @torch.no_grad()

@@ -67,10 +67,12 @@ def standalone(bundle: bytes, title: str) -> str:
     )
 
 
-def served(models: Sequence[str], scene: bool = False, trains: bool = False) -> str:
+def served(
+    models: Sequence[str], scene: bool = False, trains: bool = False, pairs: bool = False
+) -> str:
     """The page of a server, which loads its script, its style and, where there is one, its scene from there.
 
-    `trains` says that a model may get checkpoints while the page is open.
+    `trains` says that a model may get checkpoints while the page is open; `pairs`, that it has gold links.
     """
     return _PAGE.format(
         policy="",
@@ -78,7 +80,8 @@ def served(models: Sequence[str], scene: bool = False, trains: bool = False) -> 
         head='<link rel="stylesheet" href="explorer.css">\n',
         models=f' data-models="{html.escape(json.dumps(list(models)))}"'
         + ' data-scene="api/scene"' * scene
-        + ' data-trains="yes"' * trains,
+        + ' data-trains="yes"' * trains
+        + ' data-pairs="yes"' * pairs,
         body='<script type="module" src="explorer.js"></script>\n',
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.attention.looks import Look
 from regard.attention.shapes import ShapeError
+from regard.explorer.agreement import Links
 from regard.explorer.contract import Attention, Kind, Scene, Sequence
 from regard.watching.shown import Shown
 from regard.watching.table import places
@@ -16,19 +17,26 @@ from regard.watching.table import places
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from regard.translation.evaluation.alignment import Link
     from regard.translation.results import Translation
 
 NOTHING: Mapping[str, Any] = {}
 KINDS: Mapping[str, Kind] = {"self": "self", "causal": "causal", "cross": "cross"}
 
 
-def of_watch(shown: Iterable[Shown], title: str, model: str = "") -> Scene:
+def of_watch(
+    shown: Iterable[Shown], title: str, model: str = "", links: Iterable[Link] | None = None
+) -> Scene:
     """The scene of some attentions of a watch. Those with the same tokens share a sequence.
 
     Args:
         shown: as from `regard.watching.shown`.
         title: of the page.
         model: the name of the model.
+        links: gold links, (key, query) places among the tokens that are shown.
+
+    Raises:
+        ShapeError: a link is outside of them.
     """
     sequences: dict[tuple[object, ...], int] = {}
     kept: list[Sequence] = []
@@ -51,7 +59,11 @@ def of_watch(shown: Iterable[Shown], title: str, model: str = "") -> Scene:
         own = places(subject)
         kind = KINDS[subject.kind]
         attentions.append(Attention(subject.name, kind, look, rows, columns, subject.numbers, own))
-    return Scene(title, kept, attentions, model)
+    return Scene(title, kept, attentions, model, links=_given(links))
+
+
+def _given(links: Iterable[Link] | None) -> Links | None:
+    return None if links is None else Links.of(links)
 
 
 def of_look(
@@ -59,6 +71,7 @@ def of_look(
     queries: Items[str] | None = None,
     keys: Items[str] | None = None,
     entry: int | tuple[int, ...] = (),
+    links: Iterable[Link] | None = None,
 ) -> Scene:
     """The scene of one look.
 
@@ -67,9 +80,10 @@ def of_look(
         queries: a word for each query; None for their positions.
         keys: a word for each key; None for their positions.
         entry: indices of the leading batch axes.
+        links: gold links, (key, query) places.
 
     Raises:
-        ShapeError: there is not a word for each query or key, or no weight to show.
+        ShapeError: there is not a word for each query or key, no weight to show, or a link outside of them.
     """
     if entry != ():
         look = look[entry]
@@ -89,7 +103,7 @@ def of_look(
     kind: Kind = "cross" if look.shape[-2] != look.shape[-1] else "self"
     title = caption.title or "Attention"
     one = Attention(title, kind, look, 0, 1, numbers, None if given is None else given)
-    return Scene(title, sides, [one])
+    return Scene(title, sides, [one], links=_given(links))
 
 
 def of_translation(

@@ -1,5 +1,6 @@
 """Scenes of a translator: one sentence, its translation and every attention, with or without edits."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -10,10 +11,13 @@ from torch import Tensor, nn
 
 from regard.attention.looks import StoredLook
 from regard.explorer import scenes
+from regard.explorer.agreement import Links
 from regard.explorer.contract import Attention, Scene
 from regard.explorer.numbers import Arithmetic, traced
+from regard.translation.aligning.words import Words, in_pieces
 from regard.translation.decoding.prefix import goes_on
 from regard.translation.decoding.tree import Tree
+from regard.translation.evaluation.gold import Gold
 from regard.translation.text.batches import sources, targets
 from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Translation, Translator
@@ -64,6 +68,58 @@ def explore(
         more = {"alternatives": _alternatives(translator, translation, logits)}
     beam = None if edits else _beam(translator, tree)
     return scenes.of_translation(translation, attentions, model, more, beam=beam), translation
+
+
+def given(
+    translator: Translator, gold: Gold, number: int, model: str = ""
+) -> tuple[Scene, Translation]:
+    """Look at all attentions while the model writes a translation with gold links, which heads are compared with.
+
+    Args:
+        translator: the model.
+        gold: sentences with their words.
+        number: of the sentence.
+        model: the name to show.
+
+    Raises:
+        ConfigurationError: the translation is too long.
+    """
+    assert gold.words is not None
+    both = (translator.tokenizers.source, translator.tokenizers.target)
+    source, target = map(in_pieces, both, gold.words[number])
+    made = translator.look(
+        *(own.decode(side.ids) for own, side in zip(both, (source, target), strict=True))
+    )
+    if not made.source_ids:
+        return scenes.of_translation(made, [], model), made
+    logits, attentions = _forced(translator, made, NO_EDITS)
+    scene = scenes.of_translation(
+        made, attentions, model, {"alternatives": _alternatives(translator, made, logits)}
+    )
+    sides = [
+        replace(sequence, words=_words(words, sequence.tokens))
+        for sequence, words in zip(
+            scene.sequences, (source.first(len(made.source_ids)), target), strict=False
+        )
+    ]
+    tags = source.owners.count(-1)
+    sure, possible = (
+        frozenset((tags + key, query) for key, query in links[number])
+        for links in (gold.sure, gold.possible)
+    )
+    keys, queries = (tags, tags + len(source.words)), (0, len(target.words))
+    links = Links(sure, possible, keys, queries)
+    return replace(scene, sequences=[*sides, scene.sequences[2]], links=links), made
+
+
+def _words(given: Words, pieces: list[str]) -> list[tuple[int, int, str]]:
+    """The pieces of tags, of each given word and of the end."""
+    tags, counts = given.owners.count(-1), Counter(given.owners)
+    spans, start = [(place, place + 1, pieces[place]) for place in range(tags)], tags
+    for number, word in enumerate(given.words):
+        spans.append((start, start + counts[number], word))
+        start += counts[number]
+    return [*spans, (start, len(pieces), pieces[-1])]
 
 
 def changed(

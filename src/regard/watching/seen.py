@@ -150,6 +150,7 @@ class Seen(Mapping[str, Look]):
         names: Iterable[str] | None = None,
         entry: int = 0,
         title: str | None = None,
+        links: Iterable[tuple[int, int]] | None = None,
     ) -> Any:
         """The scene that an explorer shows: the last look of each attention, with labels.
 
@@ -161,16 +162,20 @@ class Seen(Mapping[str, Look]):
             names: the attentions to show; None for all.
             entry: the number of the batch entry.
             title: the heading of the page; the name of the model's class by default.
+            links: gold links, (key, query) places among the tokens that are shown, which the heads are sorted by: of
+                the cross attentions, or of all attentions where none is one.
 
         Returns:
             A `regard.explorer.Scene`.
 
         Raises:
+            ShapeError: a link is outside of the tokens.
             WatchError: no attention was seen, or the tokens fit no attention.
         """
         subjects = [self._subject(name) for name in (self if names is None else names)]
         given = shown(subjects, self.tokens, tokens=tokens, tokenizer=tokenizer, entry=entry)
-        return import_module(SCENES).of_watch(given, title or self.model or "Attention", self.model)
+        title = title or self.model or "Attention"
+        return import_module(SCENES).of_watch(given, title, self.model, links)
 
     def page(self, path: str | os.PathLike[str], **how: Any) -> Path:
         """Write the explorer's page, one HTML file that needs no network.

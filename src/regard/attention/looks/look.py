@@ -144,14 +144,16 @@ class Look(Statistics):
         """The explorer of this look, which a notebook displays: its heads, their measures, a map.
 
         Args:
-            how: `queries` and `keys`, a word for each query and key; `entry`, the indices of the
-                leading batch axes. The axes that it leaves are heads.
+            how: `queries` and `keys`, a word for each query and key; `links`, gold links as (key,
+                query) places, which heads are sorted by; `entry`, the indices of the leading batch
+                axes. The axes that it leaves are heads.
 
         Returns:
             A widget where `regard[notebook]` is installed, else a page in a frame.
 
         Raises:
-            ShapeError: there is no weight to show, or not a word for each query or key.
+            ShapeError: there is no weight to show, not a word for each query or key, or a link
+                outside of them.
         """
         return import_module(NOTEBOOK).display(import_module(SCENES).of_look(self, **how))
 

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import watching
+from regard.cli import aligning, watching
+from regard.cli.options import corpora
 from regard.cli.options.model import DEFAULT_MODEL, Device
 from regard.cli.output import report, streams
 from regard.cli.signals import Signals
-from regard.errors import ConfigurationError
+from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.explorer import Scene
+    from regard.translation.evaluation.gold import Gold
+
+PAIRS = 1000  # sentences with gold links that are listed
 
 
 def explore(
@@ -24,6 +28,8 @@ def explore(
     port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
     open_: bool = False,
     device: Device = "cpu",
+    alignments: Annotated[Path | None, typer.Option(metavar="GOLD")] = None,
+    flip: bool = False,
 ) -> None:
     """See, step through and change what a model attends to, in a browser.
 
@@ -34,6 +40,8 @@ def explore(
             or a .safetensors file with the tensors `query` and `key`. [default: es-en]
         port: The port; 0 takes any free one.
         open_: Open the page in the default browser.
+        alignments: Sentence pairs with the links of their words, as JSON lines: heads are sorted by them.
+        flip: The gold's source is the model's target.
 
     Examples:
         regard explore
@@ -41,6 +49,7 @@ def explore(
         regard explore runs/own --port 8000
         regard explore my_model:example
         regard explore saved.safetensors
+        regard explore es-en --alignments gold.jsonl --flip
     """
     from regard.explorer.server import Explorer, Models, serve
     from regard.translation.opening import find
@@ -51,6 +60,11 @@ def explore(
         raise ConfigurationError(f"{' and '.join(scenes)}: pass one function or file at a time")
     models = [name for name in shown or [DEFAULT_MODEL] if name not in scenes]
     folders = {Path(name).name or name: find(name) for name in models}
+    if flip and alignments is None:
+        raise ConfigurationError("--flip belongs to --alignments")
+    if alignments is not None and not models:
+        raise ConfigurationError("--alignments needs a translator: name a model or run folder")
+    gold = None if alignments is None else _gold(corpora.found(alignments), flip)
     scene = _scene(scenes[0]) if scenes else None
 
     def ready(address: str) -> None:
@@ -59,7 +73,19 @@ def explore(
             typer.launch(address)
 
     with Signals():
-        serve(Explorer(Models(folders, device), scene), port, ready)
+        serve(Explorer(Models(folders, device), scene, gold), port, ready)
+
+
+def _gold(path: Path, flip: bool) -> Gold:
+    """Gold links that have their words."""
+    gold = aligning.read_gold(path, flip=flip, limit=PAIRS, lines=(None, None))
+    if gold.words is None:
+        raise DataError(
+            f'{path}: links without words: write JSON lines with "src", "tgt" and "sure"'
+        )
+    if len(gold) == PAIRS:
+        report.note(f"{path}: the first {PAIRS:,} lines are used")
+    return gold
 
 
 def _is_file(name: str) -> bool:

@@ -13,10 +13,11 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from torch import Tensor
 
 from regard.errors import RegardError
 from regard.explorer import page, translating
-from regard.explorer.contract import DEEP, Scene, pack
+from regard.explorer.contract import DEEP, Attention, Scene, pack
 from regard.explorer.server import fields
 from regard.explorer.server.errors import Refused
 from regard.explorer.server.guard import Guard
@@ -24,26 +25,32 @@ from regard.explorer.server.models import Models
 from regard.explorer.server.runs import Run, Runs
 from regard.explorer.server.work import Cancelled, Work
 from regard.explorer.tiles import SIZE, Tiles
+from regard.translation.evaluation.gold import Gold
 
 TEXT = 4000  # characters of a sentence
 LINES = 8  # sentences of a request that asks for translations alone
 BINARY = "application/octet-stream"
+HEAD = ("run", "attention", "head")  # fields that name a head of a run
 
 
 class Explorer:
     """The state of one server, and its answers."""
 
-    def __init__(self, models: Models, scene: Scene | None = None) -> None:
+    def __init__(
+        self, models: Models, scene: Scene | None = None, gold: Gold | None = None
+    ) -> None:
+        """`gold` has sentences, their translations and the links of their words."""
         self.models, self.runs, self.work = models, Runs(), Work()
-        self.scene = scene
+        self.scene, self.gold = scene, gold
 
     async def page(self, request: Request) -> Response:
         names, trains = self.models.names, self.models.trains
-        content = page.served(names, self.scene is not None, trains)
+        content = page.served(names, self.scene is not None, trains, self.gold is not None)
         return Response(content, media_type="text/html")
 
     async def start(self, request: Request) -> Response:
         """The scene that the server was started with."""
+        fields.query(request.query_params)
         if self.scene is None:
             raise Refused(404, "this server was started with models alone")
         given = self.scene
@@ -60,6 +67,7 @@ class Explorer:
 
     async def listed(self, request: Request) -> Response:
         """The names of the models; while a model is trained, its checkpoints change."""
+        fields.query(request.query_params)
         return JSONResponse({"models": self.models.names})
 
     async def translate(self, request: Request) -> Response:
@@ -75,6 +83,28 @@ class Explorer:
                 self.models.open(exact), text, prefix, exact, check=check
             )
             check()
+            return pack(scene, self.runs.add(Run(scene, exact, made)))
+
+        return await self._binary(request, call)
+
+    async def given(self, request: Request) -> Response:
+        """The sentences with gold links, and their translations."""
+        fields.query(request.query_params)
+        pairs = (self.gold and self.gold.words) or []
+        return JSONResponse({"pairs": [[" ".join(side) for side in pair] for pair in pairs]})
+
+    async def pair(self, request: Request) -> Response:
+        """One of these translations, as the model writes it."""
+        given = fields.parse(await request.body())
+        fields.known(given, "model", "pair")
+        model, gold = fields.text(given, "model", 200), self.gold
+        if gold is None:
+            raise Refused(404, "this server was started without gold links")
+        number = fields.whole(given, "pair", 0, len(gold) - 1)
+
+        def call(check: Callable[[], None]) -> bytes:
+            exact = self.models.exact(model)
+            scene, made = translating.given(self.models.open(exact), gold, number, exact)
             return pack(scene, self.runs.add(Run(scene, exact, made)))
 
         return await self._binary(request, call)
@@ -99,7 +129,7 @@ class Explorer:
         """Translate with edited attention, or with words exchanged (`text`), beside a run."""
         given = fields.parse(await request.body())
         fields.known(given, "run", "prefix", "edits", "text")
-        run = self.runs[fields.text(given, "run", 100)]
+        run = self._run(given)
         if run.translation is None:
             raise Refused(400, "run: this run is not a translation")
         before, model = run.translation, run.model
@@ -117,7 +147,7 @@ class Explorer:
 
     async def file(self, request: Request) -> Response:
         """The standalone page of a run, to save."""
-        run = self.runs[fields.text(request.query_params, "run", 100)]
+        run = self._run(fields.query(request.query_params, "run"))
         if any(prod(one.shape) > DEEP for one in run.scene.attentions):
             raise Refused(
                 422, f"an attention of more than {DEEP:,} weights does not go into a file"
@@ -126,9 +156,8 @@ class Explorer:
 
     async def numbers(self, request: Request) -> Response:
         """The arithmetic of one query of one head, and its score with one key."""
-        given = request.query_params
-        run = self.runs[fields.text(given, "run", 100)]
-        attention = run.attention(fields.text(given, "attention", fields.PATH))
+        given = fields.query(request.query_params, *HEAD, "query", "key")
+        run, attention = self._run(given), self._attention(given)
         heads, queries, keys = attention.shape
         head = fields.whole(given, "head", 0, heads - 1)
         query = fields.whole(given, "query", 0, queries - 1)
@@ -141,10 +170,8 @@ class Explorer:
 
     async def row(self, request: Request) -> Response:
         """The weights of one query, float32; NaN where a key may not be read."""
-        given = request.query_params
-        attention = self.runs[fields.text(given, "run", 100)].attention(
-            fields.text(given, "attention", fields.PATH)
-        )
+        given = fields.query(request.query_params, *HEAD, "query")
+        attention = self._attention(given)
         heads, queries, _ = attention.shape
         head = fields.whole(given, "head", -1, heads - 1)
         query = fields.whole(given, "query", 0, queries - 1)
@@ -156,35 +183,31 @@ class Explorer:
                 readable = look.readable(rows=[query])
             if readable is not None:
                 weights = weights.masked_fill(~readable.reshape(heads, -1), torch.nan)
-            chosen = weights[head] if head >= 0 else weights.nanmean(0)
-            return np.asarray(chosen.float().cpu().numpy(), "<f4").tobytes()
+            return _floats(weights[head] if head >= 0 else weights.nanmean(0))
 
         return await self._binary(request, call)
 
     async def received(self, request: Request) -> Response:
         """The mean of the weights of some queries, float32."""
-        given = request.query_params
-        tiles, run = self._tiles(request), self.runs[fields.text(given, "run", 100)]
-        queries = run.attention(fields.text(given, "attention", fields.PATH)).shape[1]
+        given = fields.query(request.query_params, *HEAD, "from", "to")
+        tiles, queries = self._tiles(given), self._attention(given).shape[1]
         first = fields.whole(given, "from", 0, queries - 1)
         last = fields.whole(given, "to", first, queries - 1)
         rows = range(first, last + 1)
-
-        def call(check: Callable[[], None]) -> bytes:
-            mean = tiles.look.received(rows) / len(rows)
-            return np.asarray(mean.float().cpu().numpy(), "<f4").tobytes()
-
-        return await self._binary(request, call)
+        return await self._binary(
+            request, lambda check: _floats(tiles.look.received(rows) / len(rows))
+        )
 
     async def levels(self, request: Request) -> Response:
         """The sizes of the levels of a head's pyramid."""
-        tiles = self._tiles(request)
+        tiles = self._tiles(fields.query(request.query_params, *HEAD))
         strips = len(tiles.strips)
         return JSONResponse({"levels": [size._asdict() for size in tiles.levels], "strips": strips})
 
     async def tile(self, request: Request) -> Response:
         """A tile, float32; the header X-Exact says whether it comes from all cells."""
-        given, tiles = request.query_params, self._tiles(request)
+        given = fields.query(request.query_params, *HEAD, "level", "row", "column", "reduce")
+        tiles = self._tiles(given)
         level = fields.whole(given, "level", 0, len(tiles.levels) - 1)
         size = tiles.levels[level]
         row = fields.whole(given, "row", 0, (size.rows - 1) // SIZE)
@@ -192,7 +215,7 @@ class Explorer:
         reduce = fields.reduction(given)
         made = await self.work.run(request, lambda check: tiles.tile(level, row, column, reduce))
         return Response(
-            np.asarray(made.numbers.numpy(), "<f4").tobytes(),
+            _floats(made.numbers),
             media_type=BINARY,
             headers={"X-Exact": str(int(made.exact))},
         )
@@ -200,8 +223,8 @@ class Explorer:
     async def refine(self, request: Request) -> Response:
         """One part of the pass over all weights that makes the upper levels exact."""
         given = fields.parse(await request.body())
-        fields.known(given, "run", "attention", "head", "strip", "reduce")
-        tiles = self._tiles_of(given)
+        fields.known(given, *HEAD, "strip", "reduce")
+        tiles = self._tiles(given)
         if not tiles.strips:
             raise Refused(400, "attention: it is small, so that its tiles are exact at once")
         strip = fields.whole(given, "strip", 0, len(tiles.strips) - 1)
@@ -209,12 +232,14 @@ class Explorer:
         await self.work.run(request, lambda check: tiles.add(strip, reduce))
         return JSONResponse({"done": strip + 1, "of": len(tiles.strips)})
 
-    def _tiles(self, request: Request) -> Tiles:
-        return self._tiles_of(request.query_params)
+    def _run(self, given: Mapping[str, Any]) -> Run:
+        return self.runs[fields.text(given, "run", 100)]
 
-    def _tiles_of(self, given: Mapping[str, Any]) -> Tiles:
-        run = self.runs[fields.text(given, "run", 100)]
-        attention = run.attention(fields.text(given, "attention", fields.PATH))
+    def _attention(self, given: Mapping[str, Any]) -> Attention:
+        return self._run(given).attention(fields.text(given, "attention", fields.PATH))
+
+    def _tiles(self, given: Mapping[str, Any]) -> Tiles:
+        attention = self._attention(given)
         return self.runs.tiles(attention, fields.whole(given, "head", -1, attention.shape[0] - 1))
 
     async def _binary(
@@ -239,6 +264,8 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/api/scene", explorer.start),
             Route("/api/models", explorer.listed),
             Route("/api/translate", explorer.translate, methods=["POST"]),
+            Route("/api/pairs", explorer.given),
+            Route("/api/pair", explorer.pair, methods=["POST"]),
             Route("/api/lines", explorer.lines, methods=["POST"]),
             Route("/api/change", explorer.change, methods=["POST"]),
             Route("/api/file", explorer.file),
@@ -259,6 +286,10 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
         },
         lifespan=explorer.lifespan,
     )
+
+
+def _floats(numbers: Tensor) -> bytes:
+    return np.asarray(numbers.float().cpu().numpy(), "<f4").tobytes()
 
 
 def _refused(request: Request, fault: Any) -> Response:

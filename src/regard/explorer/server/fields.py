@@ -66,9 +66,17 @@ def known(fields: Mapping[str, Any], *names: str) -> None:
     """Refuse fields with other names."""
     for name in fields:
         if name not in names:
-            raise Refused(
-                400, f"unknown field {name[:40]!r}: this request takes {', '.join(names)}"
-            )
+            own = ", ".join(names) or "no fields"
+            raise Refused(400, f"unknown field {name[:40]!r}: this request takes {own}")
+
+
+def query(given: QueryParams, *names: str) -> QueryParams:
+    """The fields of a query string: none of another name, none twice."""
+    known(given, *names)
+    for name in given:
+        if len(given.getlist(name)) > 1:
+            raise Refused(400, f"{name} occurs twice")
+    return given
 
 
 def text(fields: Mapping[str, Any], name: str, longest: int, default: str | None = None) -> str:

@@ -1,0 +1,71 @@
+"""Sentences with gold links: heads sorted by how they agree, links marked in the matrix."""
+
+from __future__ import annotations
+
+import pytest
+from tests.browser.conftest import served
+from tests.explorer.bundles import Bundle
+from tests.explorer.test_agreement import GOLD
+
+from regard.explorer.contract import pack
+from regard.explorer.translating import given
+from regard.translation.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def paired(browser):
+    from regard.explorer.server import Explorer, Models
+
+    with served(Explorer(Models({"es-en": "es-en"}), gold=GOLD)) as address:
+        yield address
+
+
+def test_heads_are_sorted_by_their_agreement_with_gold_links(paired, open_page):
+    recorded = open_page(paired)
+    page = recorded.page
+    page.get_by_role("button", name="¿ Dónde está la casa grande ?").click()
+    expect = pytest.importorskip("playwright.sync_api").expect
+    expect(page.locator("h1")).to_have_text(
+        "¿ Dónde está la casa grande? → Where is the big house?"
+    )
+    page.get_by_role("tab", name="Heads").click()
+    page.get_by_label("Sort by").select_option("agreement")
+    scene, _ = given(Translator.open("es-en"), GOLD, 0)
+    header = Bundle(pack(scene)).header
+    expected = [
+        (value, f"{one['name']} head {head}")
+        for one in header["attentions"]
+        for head, value in zip(one["heads"], one["measures"].get("agreement", []), strict=False)
+    ]
+    shown = page.locator("ul.grid button").all_inner_texts()[: len(expected)]
+    values = [float(text.split("\n")[-1]) for text in shown]
+    assert values == sorted(values, reverse=True)
+    assert values[0] == pytest.approx(max(expected)[0], abs=1e-3)
+    named = {name: value for value, name in expected}
+    for text, value in zip(shown, values, strict=True):
+        assert value == pytest.approx(named[text.rsplit("\n", 1)[0].replace("\n", " ")], abs=1e-3)
+    page.locator("ul.grid button").first.click()
+    matrix = page.locator("figure.matrix canvas").first
+    matrix.focus()
+    page.keyboard.press("ArrowRight")  # the first cell: "Where" and "¿"
+    page.keyboard.press("ArrowRight")
+    said = page.locator("#said").inner_text()
+    assert said.startswith("Where ← Dónde ")
+    assert said.endswith("%, gold link")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#said").inner_text().endswith("%")
+    page.reload()
+    expect(page.locator("ul.grid button.chosen")).to_have_count(1)
+    assert page.get_by_label("Sort by").input_value() == "agreement"
+    assert recorded.errors == []
+
+
+def test_a_typed_sentence_takes_the_place_of_one_with_links(paired, open_page):
+    page = open_page(paired + "#pair=0").page
+    expect = pytest.importorskip("playwright.sync_api").expect
+    page.get_by_text("possible one").first.wait_for()
+    page.locator("#sentence").fill("El gato negro duerme.")
+    page.get_by_role("button", name="Translate", exact=True).click()
+    expect(page.locator("h1")).to_contain_text("El gato negro duerme. → ")
+    assert "pair=" not in page.url
+    assert page.get_by_text("gold link", exact=True).count() == 0
