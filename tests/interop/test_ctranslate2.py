@@ -140,10 +140,11 @@ def test_the_engine_needs_no_folder_and_searches_as_the_model_was_told(spanish):
     engine = Engine.of(spanish, quantization="int8", workers=1)
     assert engine.search == spanish.search
     assert (engine.search.beam, engine.search.length_penalty) == (5, 1.4)
-    texts = ["", SPANISH[0], " \t"]
+    texts = ["", SPANISH[0], " \t", SPANISH[1].upper()]
     found = engine.translate(texts)
     assert [one.source for one in found] == texts
     assert found[1].text == spanish.translate([SPANISH[0]])[0].text
+    assert found[3].text == spanish.translate([texts[3]])[0].text == found[3].text.upper()
     assert found[0].text == found[2].text == ""
     assert found[1].source_pieces[-1] == found[1].target_pieces[-1] == "</s>"
     with pytest.raises(ConfigurationError, match="beam 0"):

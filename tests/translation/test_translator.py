@@ -57,6 +57,26 @@ def test_one_translation_each_in_their_order(translator):
         assert alone.score == pytest.approx(one.score, abs=1e-4)
 
 
+def test_a_sentence_in_capitals_is_read_in_small_letters(translator):
+    (small, shouted) = translator.translate(["one two 3", "ONE TWO 3"], alignments=True)
+    assert shouted.source == "ONE TWO 3"
+    assert shouted.text == small.text.upper()
+    assert [word.text for word in shouted.words] == [word.text.upper() for word in small.words]
+    assert [one.text for one in shouted.alternatives] == [shouted.text]
+    for name in ("source_pieces", "target_ids", "alignment", "unknown"):
+        assert getattr(shouted, name) == getattr(small, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [("ONE two", {}), ("ONE TWO", {"prefix": ["ONE"]}), ("ONE TWO", {"capitals": False})],
+)
+def test_other_sentences_are_read_as_they_are(translator, text, changes):
+    search = translator.search.changed(capitals=changes.get("capitals", True))
+    (found,) = translator.translate([text], search=search, prefix=changes.get("prefix"))
+    assert translator.tokenizers.source.encode(text) == found.source_ids
+
+
 def test_an_empty_sentence_has_an_empty_translation(translator):
     for text in ("", " \t", "\u2028"):
         (found,) = translator.translate([text], looks=True)

@@ -15,8 +15,9 @@ from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search
-from regard.translation.results import translation
+from regard.translation.results import in_capitals, translation
 from regard.translation.runs import Tokenizers
+from regard.translation.text.capitals import in_small_letters
 from regard.translation.translator import Candidate, Translation, Translator
 
 # Pieces of a source that are read, as by our own search, and pieces at a time.
@@ -109,18 +110,19 @@ class Engine:
             raise TypeError(f"CTranslate2 does not search with {', '.join(others)}: leave it out")
         search = (search or self.search).changed(**changes)
         source = self.tokenizers.source
-        encoded = [source.encode(text) for text in texts]
+        read = [in_small_letters(text) for text in texts] if search.capitals else list(texts)
+        encoded = [source.encode(text) for text in read]
         pieces = [source.pieces(ids[: self.longest]) for ids in encoded]
         lengths = torch.tensor([len(each) + 1 for each in pieces], dtype=torch.int64)
         most = search.longest(lengths).tolist()
         rows = [row for row, each in enumerate(pieces) if each]
         found = self._searched(pieces, rows, most, search)
-        return [
-            self._translation(text, ids, found[row], most[row], search)
-            if row in found
-            else Translation(text, "")
-            for row, (text, ids) in enumerate(zip(texts, encoded, strict=True))
-        ]
+        translations = [Translation(text, "") for text in texts]
+        for row in rows:
+            given = read[row], encoded[row], found[row], most[row], search
+            one = self._translation(*given)
+            translations[row] = one if read[row] == texts[row] else in_capitals(texts[row], one)
+        return translations
 
     def _searched(
         self, pieces: list[list[str]], rows: list[int], most: list[int], search: Search

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -152,6 +152,19 @@ def translation(
         repeats=loops(written, kept[len(source.prefix) :]),  # tags are no words
         **more,
     )
+
+
+def in_capitals(text: str, found: Translation) -> Translation:
+    """The translation, in capitals, of a text in capitals that was read in small letters."""
+    candidates = [
+        replace(
+            one,
+            text=one.text.upper(),
+            words=[replace(word, text=word.text.upper()) for word in one.words],
+        )
+        for one in found.alternatives
+    ]
+    return replace(found, source=text, **vars(candidates[0]), alternatives=candidates)
 
 
 def candidate(

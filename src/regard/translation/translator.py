@@ -22,11 +22,19 @@ from regard.translation.engines.engine import hooked
 from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.opening import bundled, find, open_runs
-from regard.translation.results import Candidate, Translation, Word, candidate, translation
+from regard.translation.results import (
+    Candidate,
+    Translation,
+    Word,
+    candidate,
+    in_capitals,
+    translation,
+)
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.shortlist.table import Shortlist
 from regard.translation.text import sentences
 from regard.translation.text.batches import grouped, sources
+from regard.translation.text.capitals import in_small_letters
 from regard.translation.text.corpora import Pair
 from regard.translation.text.normalisation import normalise
 
@@ -171,7 +179,10 @@ class Translator:
             generator = torch.Generator(self._device).manual_seed(seed)
         # Compiled search calls no hooks: a model that has some now is run by its own layers.
         engine = SearchEngine(self.model) if hooked(self.model) else self.engine
-        encoded = [self.tokenizers.source.encode(text) for text in texts]
+        read = list(texts)
+        if search.capitals and prefix is None:
+            read = [in_small_letters(text) for text in texts]
+        encoded = [self.tokenizers.source.encode(text) for text in read]
         kept = [ids[: self.longest] for ids in encoded]
         begun = self._prefixes(prefix, len(texts))
         found: dict[int, Translation] = {}
@@ -197,7 +208,9 @@ class Translator:
             for row, hypotheses, looked, longest in zip(rows, best, weights, most, strict=False):
                 both = list(zip(hypotheses, looked, strict=False))
                 unfinished = len(hypotheses[0].tokens) >= longest
-                found[row] = self._translation(texts[row], encoded[row], both, looks, unfinished)
+                found[row] = self._translation(read[row], encoded[row], both, looks, unfinished)
+                if read[row] != texts[row]:
+                    found[row] = in_capitals(texts[row], found[row])
         return [found.get(row, Translation(text)) for row, text in enumerate(texts)]
 
     def stream(

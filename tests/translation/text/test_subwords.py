@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,6 +13,25 @@ from hypothesis import strategies as st
 
 from regard.translation.text.subwords import Ragged, Segmenter
 from regard.translation.text.tokenizer import Tokenizer
+
+
+class Corpus(NamedTuple):
+    """Lines and the segmenter that knows their words."""
+
+    segmenter: Segmenter
+    words: Ragged
+
+    def best(self) -> Ragged:
+        return self.segmenter.best(self.words)
+
+    def draw(self, random: np.random.Generator, longest: int | None = None) -> Ragged:
+        return self.segmenter.draw(self.words, random, longest)
+
+
+def corpus(tokenizer: Tokenizer, lines: list[str], alpha: float, *tags) -> Corpus:
+    segmenter = Segmenter(tokenizer, alpha)
+    return Corpus(segmenter, segmenter.words(lines, *tags))
+
 
 rows_of_ids = st.lists(st.lists(st.integers(0, 1000), max_size=5), max_size=8)
 
@@ -34,17 +54,17 @@ def test_rows_are_taken_in_the_order_asked_for_and_again(rows, data):
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_the_best_of_the_segmenter_is_the_tokenizers(unigram, lines, alpha):
     odd = [*lines[:100], "日本 ñandú 👩\u200d👧", "a" * 100, "<s> </s>"]
-    best = Segmenter(unigram, odd, alpha).best()
+    best = corpus(unigram, odd, alpha).best()
     assert [list(best[i]) for i in range(len(odd))] == [unigram.encode(line) for line in odd]
 
 
 def test_bpe_without_sampling(tokenizer, lines):
-    best = Segmenter(tokenizer, lines[:50], 0.0).best()
+    best = corpus(tokenizer, lines[:50], 0.0).best()
     assert [list(best[i]) for i in range(50)] == [tokenizer.encode(line) for line in lines[:50]]
 
 
 def test_drawn_segmentations_spell_the_same_text_and_differ(unigram, lines):
-    segmenter, random = Segmenter(unigram, lines, 0.3), np.random.default_rng(1)
+    segmenter, random = corpus(unigram, lines, 0.3), np.random.default_rng(1)
     first, second = segmenter.draw(random), segmenter.draw(random)
     for drawn in (first, second):
         assert [unigram.decode(drawn[i]) for i in range(len(lines))] == lines
@@ -52,7 +72,7 @@ def test_drawn_segmentations_spell_the_same_text_and_differ(unigram, lines):
 
 
 def test_draws_stay_within_the_length_that_the_best_keep(unigram, lines):
-    segmenter = Segmenter(unigram, lines, 0.01)
+    segmenter = corpus(unigram, lines, 0.01)
     best, longest = segmenter.best(), 12
     free = segmenter.draw(np.random.default_rng(1))
     held = segmenter.draw(np.random.default_rng(1), longest)
@@ -64,7 +84,7 @@ def test_draws_stay_within_the_length_that_the_best_keep(unigram, lines):
 
 def test_the_same_seed_draws_the_same(unigram, lines):
     def drawn(seed: int) -> list[int]:
-        return Segmenter(unigram, lines, 0.3).draw(np.random.default_rng(seed)).items.tolist()
+        return corpus(unigram, lines, 0.3).draw(np.random.default_rng(seed)).items.tolist()
 
     assert drawn(4) == drawn(4)
     assert drawn(4) != drawn(5)
@@ -73,7 +93,7 @@ def test_the_same_seed_draws_the_same(unigram, lines):
 @pytest.mark.parametrize("alpha", [0.1, 0.5])
 def test_draws_follow_the_probabilities_to_the_power_of_alpha(unigram, alpha):
     word, count = "verkatzen", 20_000
-    drawn = Segmenter(unigram, [word] * count, alpha).draw(np.random.default_rng(7))
+    drawn = corpus(unigram, [word] * count, alpha).draw(np.random.default_rng(7))
     seen = Counter(tuple(drawn[i].tolist()) for i in range(count))
     known = unigram.segmentations(word, 16)
     odds = {tuple(ids): math.exp(alpha * score) for ids, score in known}
@@ -86,15 +106,24 @@ def test_draws_follow_the_probabilities_to_the_power_of_alpha(unigram, alpha):
         assert abs(seen[ids] - count * p) <= 5 * math.sqrt(count * p * (1 - p)) + 1, ids
 
 
+def test_words_that_come_later_change_no_draw_of_the_others(unigram, lines):
+    known, more = corpus(unigram, lines[:100], 0.3), corpus(unigram, lines[50:], 0.3)
+    words = more.segmenter.words(lines[:100])
+    for at in (1, 2):
+        expected = known.draw(np.random.default_rng(at))
+        drawn = more.segmenter.draw(words, np.random.default_rng(at))
+        assert drawn.items.tolist() == expected.items.tolist()
+
+
 def test_no_lines_are_no_rows(unigram):
-    empty = Segmenter(unigram, [], 0.5)
+    empty = corpus(unigram, [], 0.5)
     assert len(empty.best()) == len(empty.draw(np.random.default_rng(0))) == 0
 
 
 def test_tags_come_before_their_line_and_are_never_cut(lines):
     tokenizer = Tokenizer.train(lines, vocabulary_size=420, tags=["2en", "2fr", "bt"])
     said = [("2fr", "bt"), ("2en",), ()] * 20
-    segmenter = Segmenter(tokenizer, lines[:60], 0.5, said)
+    segmenter = corpus(tokenizer, lines[:60], 0.5, said)
     drawn = segmenter.draw(np.random.default_rng(3))
     for row, (line, tags) in enumerate(zip(lines, said, strict=False)):
         expected = tokenizer.tagged(tags).encode(line)

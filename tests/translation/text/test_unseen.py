@@ -15,13 +15,19 @@ def letters() -> Tokenizer:
     return Tokenizer.train(["a b c", "c b a", "b a c"] * 50, vocabulary_size=290, tags=["x"])
 
 
+def unseen(tokenizer: Tokenizer, alpha: float) -> frozenset[str]:
+    segmenter = Segmenter(tokenizer, alpha)
+    segmenter.words(["a"])
+    return segmenter.unseen()
+
+
 def test_a_letter_that_is_always_a_word_is_not_seen_within_one(letters):
-    found = Segmenter(letters, ["a"], 0.0).unseen()
+    found = unseen(letters, 0.0)
     assert found == {"a", "b", "c", "▁c", "▁", *"0123456789"}  # neither bytes nor the tag
 
 
 def test_with_sampling_a_piece_is_seen_that_may_be_drawn(letters):
-    found = Segmenter(letters, ["a"], 0.5).unseen()
+    found = unseen(letters, 0.5)
     assert found == {"b", "c", "▁c", *"0123456789"}
 
 

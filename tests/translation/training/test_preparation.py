@@ -138,7 +138,7 @@ def test_long_sentences_are_left_out_and_counted(tmp_path):
         note = staticmethod(notes.append)
 
     made = prepare(wanted, tmp_path / "run", observer=Heard())
-    assert len(made.epochs._source.best()) == len(PAIRS)
+    assert len(made.epochs._words[0]) == len(PAIRS)
     assert any("left out 1 pairs" in note for note in notes)
 
 

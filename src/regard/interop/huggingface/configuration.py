@@ -79,7 +79,9 @@ class HuggingFaceConfiguration(BaseModel):
             data=DataSettings.model_construct(source_language=source, target_language=target),
             tokenizer=TokenizerSettings(joint=joint),
             model=model,
-            search=SearchSettings(beam=self.num_beams, length_penalty=self.length_penalty),
+            search=SearchSettings(
+                beam=self.num_beams, length_penalty=self.length_penalty, capitals=False
+            ),
         )
 
 

@@ -6,7 +6,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.translation.settings.base import Settings
-from regard.translation.settings.data import CorpusSettings, DataSettings, GeneratedSettings
+from regard.translation.settings.data import (
+    CorpusSettings,
+    DataSettings,
+    GeneratedSettings,
+    NoiseSettings,
+)
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.search import SearchSettings
 from regard.translation.settings.training import (
@@ -71,6 +76,7 @@ TABLES: dict[str, tuple[type[Settings], ...]] = {
     "data.train": (CorpusSettings,),
     "data.valid": (CorpusSettings,),
     "data.generated": (GeneratedSettings,),
+    "data.noise": (NoiseSettings,),
     "tokenizer": (TokenizerSettings,),
     "model": tuple(MODELS.values()),
     "pretrained": (PretrainedSettings,),

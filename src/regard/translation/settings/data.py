@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from regard.translation.settings.base import Count, Settings
+from regard.translation.settings.base import Count, Rate, Settings
 
 Column = Annotated[int, Field(ge=0, le=1000)]
 # Tokenizers have <pad>, <unk> and <s> already.
@@ -88,6 +88,36 @@ class GeneratedSettings(Settings):
     """Test pairs."""
 
 
+class NoiseSettings(Settings):
+    """Noise makes a model robust. Each pass over the training corpora changes pairs, drawn anew. A key is the part of
+    the pairs that it changes; 0 switches it off. Names and numbers change both sides. `joined` appends whole pairs. All
+    others change the source only: the model learns to translate sloppy text into correct text.
+    """
+
+    names: Rate = 0.0
+    """Take a pair with a name in place of the pair, and exchange the name on both sides."""
+    numbers: Rate = 0.0
+    """Take a pair with a number in place of the pair, and exchange the number on both sides: counts, decimals, times,
+    dates, telephone numbers.
+    """
+    joined: Rate = 0.0
+    """Append one to three other pairs (arXiv 2105.01691)."""
+    lower: Rate = 0.0
+    """Write the source in small letters."""
+    title: Rate = 0.0
+    """Write every word of the source with a capital."""
+    capitals: Rate = 0.0
+    """Write one word of the source in capitals. Search reads a sentence of capitals alone in small letters, so it needs
+    no noise but `lower`.
+    """
+    accents: Rate = 0.0
+    """Leave out the accents of the source."""
+    marks: Rate = 0.0
+    """Leave out the marks that open or end the source."""
+    typos: Rate = 0.0
+    """Put a typing error into the source (arXiv 1711.02173)."""
+
+
 class DataSettings(Settings):
     """The corpora."""
 
@@ -109,12 +139,15 @@ class DataSettings(Settings):
     """The largest number of word pieces of a sentence; pairs with a longer side are left out."""
     attribution: str = ""
     """Where the data come from, for the model card."""
+    noise: NoiseSettings | None = None
 
     def faults(self) -> Iterator[str]:
         if self.generated is None and not (self.training and self.validation):
             yield "give `data.train` and `data.valid`, or `data.generated`"
         if self.generated is not None and (self.training or self.validation):
             yield "give either `data.generated`, or `data.train` and `data.valid`"
+        if self.generated is not None and self.noise is not None:
+            yield "data.noise changes text: leave it out for `data.generated`"
         tables = any(files.tsv is not None for files in (*self.training, *self.validation))
         if not tables and (self.source_column, self.target_column) != (0, 1):
             yield "source_column and target_column are for `tsv`: no corpus is a table"

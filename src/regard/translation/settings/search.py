@@ -34,6 +34,10 @@ class SearchSettings(Settings):
     """Pieces that a translation may have beyond `length_ratio` times its source."""
     no_repeat_ngram: Annotated[int, Field(ge=0, le=1000)] = 0
     """Pieces of a sequence that may not occur twice in a translation. 0 allows every repetition."""
+    capitals: bool = True
+    """Whether a sentence of capitals alone is read in small letters, and its translation written in capitals. Where the
+    beginning of the translation is given, the sentence is read as it is.
+    """
 
 
 class Search(SearchSettings):

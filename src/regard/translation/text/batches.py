@@ -17,7 +17,10 @@ from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded sentence pairs. The decoder reads `target_in` and predicts `target_out`."""
+    """Padded sentence pairs. The decoder reads `target_in` and predicts `target_out`.
+
+    `rows` are those of the corpus, and -1 for a pair that noise has changed.
+    """
 
     source: Int[Tensor, "batch source"]
     source_lengths: Int[Tensor, " batch"]

@@ -1,4 +1,4 @@
-"""A corpus as arrays of ids; each pass draws a new segmentation of every word."""
+"""Text as arrays of ids; each pass draws a new segmentation of every word."""
 
 from __future__ import annotations
 
@@ -46,44 +46,57 @@ class Ragged:
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         return Ragged(self.items[np.repeat(self.starts[rows], lengths) + within], starts)
 
+    def then(self, other: Ragged) -> Ragged:
+        """These rows and then those of another ragged array."""
+        starts = np.concatenate([self.starts[:-1], self.starts[-1] + other.starts])
+        return Ragged(np.concatenate([self.items, other.items]), starts)
+
 
 class Segmenter:
     """Subword regularisation (Kudo 2018, arXiv 1804.10959, section 3.2) over a whole corpus at once.
 
     A sentence is segmented word by word. The segmentation x of a word is drawn from its 16 best with probability
-    proportional to P(x)^alpha; with alpha 0 the best one is always taken. All segmentations are computed once, so
-    that a pass draws one random number for each word.
+    proportional to P(x)^alpha; with alpha 0 the best one is always taken. The segmentations of a word are computed
+    once, so that a pass draws one random number for each word.
     """
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        lines: Iterable[str],
-        alpha: float,
-        tags: Iterable[Sequence[str]] = repeat(()),
-    ) -> None:
-        """Segment the words of lines. `tags` has the tags of each line, which come before it and are never cut."""
-        self._tokenizer = tokenizer
-        known: dict[str | Sequence[str], int] = {}
-        self._words = Ragged.of(
+    def __init__(self, tokenizer: Tokenizer, alpha: float) -> None:
+        self._tokenizer, self._alpha = tokenizer, alpha
+        self._known: dict[str | Sequence[str], int] = {}
+        self._first = np.empty(0, np.int64)
+        self._pieces = Ragged.of([])
+        self._cumulative = np.ones((0, _KEPT), dtype=np.float32)
+
+    def words(self, lines: Iterable[str], tags: Iterable[Sequence[str]] = repeat(())) -> Ragged:
+        """Lines as the numbers of their words. `tags` has those of each line, which come first and are never cut."""
+        known = self._known
+        before = len(known)
+        words = Ragged.of(
             [
                 known.setdefault(word, len(known))
                 for word in (*([said] if said else []), *line.split(" "))
             ]
             for line, said in zip(lines, tags, strict=False)
         )
-        segmentations = [_segmentations(tokenizer, word, alpha) for word in known]
+        self._learn(list(known)[before:])
+        return words
+
+    def _learn(self, words: Sequence[str | Sequence[str]]) -> None:
+        segmentations = [_segmentations(self._tokenizer, word, self._alpha) for word in words]
         counts = np.array([len(found) for found in segmentations], dtype=np.int64)
-        self._first = _starts(counts)[:-1]
-        self._pieces = Ragged.of(ids for found in segmentations for ids, _ in found)
-        self._cumulative = np.ones((len(known), max(counts, default=1)), dtype=np.float32)
-        for row, found in zip(self._cumulative, segmentations, strict=True):
-            odds = np.exp(alpha * np.array([score - found[0][1] for _, score in found]))
+        self._first = np.concatenate([self._first, len(self._pieces) + _starts(counts)[:-1]])
+        self._pieces = self._pieces.then(
+            Ragged.of(ids for found in segmentations for ids, _ in found)
+        )
+        cumulative = np.ones((len(words), _KEPT), dtype=np.float32)
+        for row, found in zip(cumulative, segmentations, strict=True):
+            odds = np.exp(self._alpha * np.array([score - found[0][1] for _, score in found]))
             row[: len(found)] = np.cumsum(odds / odds.sum())
             row[len(found) - 1 :] = 1.0
+        self._cumulative = np.concatenate([self._cumulative, cumulative])
 
     def unseen(self) -> frozenset[str]:
-        """The pieces of text that no segmentation has, so that an encoder never learns them.
+        """The pieces of text that no segmentation of its words has, so that an encoder never learns them.
 
         A vocabulary has such pieces when the target shares it, or when a letter occurs only as a word: the sources of
         the task reverse have the piece `▁b`, but never the piece `b` that "ab" needs.
@@ -91,26 +104,28 @@ class Segmenter:
         text = set(filter(self._tokenizer.is_text, range(len(self._tokenizer))))
         return frozenset(self._tokenizer.pieces(sorted(text - set(self._pieces.items.tolist()))))
 
-    def best(self) -> Ragged:
+    def best(self, words: Ragged) -> Ragged:
         """Every line in its best segmentation."""
-        return self._lines(self._first[self._words.items])
+        return self._lines(words, self._first[words.items])
 
-    def draw(self, random: np.random.Generator, longest: int | None = None) -> Ragged:
+    def draw(
+        self, words: Ragged, random: np.random.Generator, longest: int | None = None
+    ) -> Ragged:
         """Every line in a segmentation drawn anew; in its best one where the draw has more than `longest` pieces."""
-        words = self._words.items
-        drawn = random.random(len(words), dtype=np.float32)
-        chosen = np.zeros(len(words), dtype=np.int64)
-        for column in range(self._cumulative.shape[1] - 1):
-            chosen += drawn >= self._cumulative[words, column]
-        lines = self._lines(self._first[words] + chosen)
+        items, first = words.items, self._first[words.items]
+        drawn = random.random(len(items), dtype=np.float32)
+        chosen = np.zeros(len(items), dtype=np.int64)
+        for column in range(_KEPT - 1):
+            chosen += drawn >= self._cumulative[items, column]
+        lines = self._lines(words, first + chosen)
         if longest is not None and lines.lengths.max(initial=0) > longest:
-            chosen[np.repeat(lines.lengths > longest, self._words.lengths)] = 0
-            lines = self._lines(self._first[words] + chosen)
+            chosen[np.repeat(lines.lengths > longest, words.lengths)] = 0
+            lines = self._lines(words, first + chosen)
         return lines
 
-    def _lines(self, segmentation: NDArray[np.int64]) -> Ragged:
+    def _lines(self, words: Ragged, segmentation: NDArray[np.int64]) -> Ragged:
         pieces = self._pieces.take(segmentation)
-        return Ragged(pieces.items, pieces.starts[self._words.starts])
+        return Ragged(pieces.items, pieces.starts[words.starts])
 
 
 def _segmentations(

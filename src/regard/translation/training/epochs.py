@@ -2,7 +2,8 @@
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,8 @@ from regard.translation.runs import Tokenizers
 from regard.translation.settings.configuration import Configuration
 from regard.translation.text.batches import Batch, collate, drawn, plan
 from regard.translation.text.corpora import Pair
-from regard.translation.text.subwords import Segmenter
+from regard.translation.text.subwords import Ragged, Segmenter
+from regard.translation.training.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,6 @@ class Epochs:
     """The batches of all passes. Pass n depends on the seed and n only, so training can resume at any batch.
 
     The batches are the same for any number of processes; process `rank` of `size` takes its part of each.
-
-    Attributes:
-        unseen: the source pieces that no batch of any pass contains.
     """
 
     def __init__(
@@ -50,15 +49,21 @@ class Epochs:
         size: int = 1,
     ) -> None:
         sampling = configuration.tokenizer.sampling
-        said = [pair.tags for pair in pairs]
-        self._source = Segmenter(tokenizers.source, (pair.source for pair in pairs), sampling, said)
-        self._target = Segmenter(tokenizers.target, (pair.target for pair in pairs), sampling)
+        self._source = Segmenter(tokenizers.source, sampling)
+        self._target = Segmenter(tokenizers.target, sampling)
+        self._words = self._in_words(pairs)
+        noise = configuration.data.noise
+        self._noise = None if noise is None else Noise(noise, pairs)
         weights = np.array([pair.weight for pair in pairs])
-        self.unseen = self._source.unseen()
         self._weights = weights if bool((weights != 1).any()) else None
         self._configuration = configuration
         self._rank, self._size = rank, size
         self._epoch = -1
+
+    def unseen(self) -> frozenset[str]:
+        """The source pieces that the corpus never has, nor the noise of the first pass."""
+        self._prepare(0)
+        return self._source.unseen()
 
     def batches(self, epoch: int) -> int:
         """The number of batches of a pass."""
@@ -72,7 +77,9 @@ class Epochs:
         targets = self._targets.lengths[rows] + 1
         own = rows[share(self._sources.lengths[rows] + 1 + targets, self._rank, self._size)]
         idle = len(own) == 0
-        batch = collate(self._sources, self._targets, rows[:1] if idle else own)
+        taken = rows[:1] if idle else own
+        batch = collate(self._sources, self._targets, taken)
+        batch = replace(batch, rows=np.where(self._changed[taken], -1, taken))
         return Part(batch, rows, int(targets.sum()), idle)
 
     def largest(self) -> Part:
@@ -85,11 +92,12 @@ class Epochs:
             return
         configuration = self._configuration
         random = np.random.default_rng([configuration.seed, epoch])
+        sources, targets, self._changed = self._noisy(epoch)
         if configuration.tokenizer.sampling > 0:
-            self._sources = self._source.draw(random, configuration.data.longest)
-            self._targets = self._target.draw(random, configuration.data.longest)
+            self._sources = self._source.draw(sources, random, configuration.data.longest)
+            self._targets = self._target.draw(targets, random, configuration.data.longest)
         else:
-            self._sources, self._targets = self._source.best(), self._target.best()
+            self._sources, self._targets = self._source.best(sources), self._target.best(targets)
         rows = (
             np.arange(len(self._sources)) if self._weights is None else drawn(self._weights, random)
         )
@@ -101,6 +109,26 @@ class Epochs:
         )
         self._plan = [rows[batch] for batch in batches]
         self._epoch = epoch
+
+    def _in_words(self, pairs: Sequence[Pair]) -> tuple[Ragged, Ragged]:
+        """The words of sources and targets, by their numbers."""
+        sources = self._source.words((pair.source for pair in pairs), [pair.tags for pair in pairs])
+        return sources, self._target.words(pair.target for pair in pairs)
+
+    def _noisy(self, epoch: int) -> tuple[Ragged, Ragged, NDArray[np.bool_]]:
+        """The words of a pass, and which rows noise has changed; a changed pair that is too long is not taken."""
+        clean, clean_targets = self._words
+        rows = np.arange(len(clean))
+        if self._noise is None:
+            return clean, clean_targets, rows < 0
+        drawn = self._noise.draw(Random(f"{self._configuration.seed} {epoch}"))
+        sources, targets = self._in_words(list(drawn.values()))
+        longest = self._configuration.data.longest
+        fits = self._source.best(sources).lengths <= longest
+        fits &= self._target.best(targets).lengths <= longest
+        rows[np.array(list(drawn), dtype=np.int64)[fits]] = len(clean) + np.flatnonzero(fits)
+        words = clean.then(sources).take(rows), clean_targets.then(targets).take(rows)
+        return *words, rows >= len(clean)
 
 
 def share(costs: NDArray[np.int64], rank: int, size: int) -> NDArray[np.int64]:

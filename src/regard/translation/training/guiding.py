@@ -55,8 +55,10 @@ class Guide:
             (len(words_of(pair.source, marks)), len(words_of(pair.target, marks))) for pair in pairs
         ]
         links = [_links(pair, words) for pair, words in zip(pairs, counts, strict=True)]
-        self._words = np.array(counts).reshape(-1, 2)
-        self._links = np.concatenate([*links, np.zeros((0, 2), dtype=np.int32)])
+        # Row -1, of pairs that noise has changed, has no links.
+        links.append(np.zeros((0, 2), dtype=np.int32))
+        self._words = np.array([*counts, (0, 0)])
+        self._links = np.concatenate(links)
         starts = np.cumsum([0, *map(len, links)])
         self._numbers = Ragged(np.arange(len(self._links), dtype=np.int32), starts)
 

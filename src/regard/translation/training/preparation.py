@@ -83,7 +83,7 @@ def prepare(
             # A training that is killed before its next checkpoint is resumed from this one.
             checkpoints.save(run, trainer.progress, trainer.model, trainer.optimiser)
         keep_sums(run, sums)
-        unseen = trainer.epochs.unseen
+        unseen = trainer.epochs.unseen()
         if start is not None:
             unseen &= tokenizers.unseen
         Run.create(folder, configuration, replace(tokenizers, unseen=unseen))

@@ -115,7 +115,7 @@ class Learner:
             batch = part.batch
             doing = (
                 f"on a batch of {len(batch.rows)} sentences, {batch.source.shape[1]} source and "
-                f"{batch.target_in.shape[1]} target positions (step {number}, rows {_some(batch.rows)})"
+                f"{batch.target_in.shape[1]} target positions (step {number}, rows {_some(part.rows)})"
             )
             lower = "training.batch_tokens or data.longest"
             with memory_named(doing, lower), products(precision):

@@ -1,0 +1,187 @@
+"""Pairs in which a name or a number is exchanged on both sides, so that a model learns to copy it."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from random import Random
+
+from regard.translation.text.corpora import Pair
+
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}([., ])\d{3}(?:\1\d{3})*(?![\d.,]*\d)")
+# A name is written in small letters at most this often, beside its capital.
+_SMALL_LETTERS = 0.05
+# With fewer grouped numbers on a side its writing is unknown.
+_EVIDENCE = 5
+
+
+class Exchange:
+    """Exchanges names and numbers of sentence pairs; all it draws from is learnt from the pairs.
+
+    A name is a word with a capital that both sides have, as often, and that the text hardly writes in small letters.
+    New names are those of the text and invented ones. A number is a run of digits that both sides have. New numbers
+    are counts, years, times, dates, decimals, telephone numbers and more; each side has its marks for decimals and
+    thousands, learnt from the text.
+
+    Attributes:
+        named: the pairs that have a name, with their names.
+        numbered: the pairs that have a number, with their numbers.
+    """
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        counts = Counter(_WORD.findall(" ".join(chain.from_iterable(pair[:2] for pair in pairs))))
+
+        def is_name(word: str) -> bool:
+            small = counts[word.lower()]
+            return len(word) > 1 and word.istitle() and small <= _SMALL_LETTERS * counts[word]
+
+        self.named = [
+            (pair, names)
+            for pair in pairs
+            if (names := list(filter(is_name, _shared(pair, _WORD))))
+        ]
+        self.numbered = [(pair, found) for pair in pairs if (found := _shared(pair, _NUMBER))]
+        self._names = sorted(set(chain.from_iterable(names for _, names in self.named)))
+        self._inventor = Inventor(self._names)
+        self._writing = Writing(pairs)
+
+    def with_name(self, random: Random) -> Pair:
+        """A pair with other names. `named` must not be empty."""
+        pair, names = random.choice(self.named)
+        return _replaced(pair, _WORD, {name: (self.name(random),) * 2 for name in names})
+
+    def with_number(self, random: Random) -> Pair:
+        """A pair with other numbers, or with a number in the place of a name. One of both lists must have pairs."""
+        if self.numbered and (not self.named or random.random() < 0.5):
+            pair, numbers = random.choice(self.numbered)
+            new = {number: self._writing.number(random, number) for number in numbers}
+            return _replaced(pair, _NUMBER, new)
+        pair, names = random.choice(self.named)
+        return _replaced(pair, _WORD, {random.choice(names): self._writing.number(random)})
+
+    def name(self, random: Random) -> str:
+        """A name of the text, or an invented one; one in ten has two words."""
+        count = 2 if random.random() < 0.1 else 1
+        return " ".join(
+            random.choice(self._names) if random.random() < 0.5 else self._inventor.name(random)
+            for _ in range(count)
+        )
+
+
+class Inventor:
+    """Invents words that look like given ones, by a Markov chain of their letters of order 2."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._next: dict[str, list[str]] = defaultdict(list)
+        for word in words:
+            letters = f"  {word.lower()} "
+            for at in range(len(letters) - 2):
+                self._next[letters[at : at + 2]].append(letters[at + 2])
+
+    def name(self, random: Random, longest: int = 12) -> str:
+        """A word of 2 to `longest` letters, with a capital."""
+        while True:
+            word = "  "
+            while (
+                len(word) <= longest + 2 and (letter := random.choice(self._next[word[-2:]])) != " "
+            ):
+                word += letter
+            if 2 <= len(word) - 2 <= longest:
+                return word.strip().title()
+
+
+class Writing:
+    """How the two sides of a corpus write numbers.
+
+    >>> from regard.translation.text.corpora import Pair
+    >>> writing = Writing([Pair("Son 2.000 yenes.", "It is 2,000 yen.")] * 5)
+    >>> writing.grouped([1, 234, 567]), writing.decimal("3", "14")
+    (('1.234.567', '1,234,567'), ('3,14', '3.14'))
+    """
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self._marks = (
+            _grouping(pair.source for pair in pairs),
+            _grouping(pair.target for pair in pairs),
+        )
+
+    def number(self, random: Random, old: str = "") -> tuple[str, str]:
+        """A number as the source and as the target write it; half of them are of the form of an old one."""
+        if old and random.random() < 0.5:
+            return (_like(old, random),) * 2
+        whole, two, hour = (
+            random.randrange(1, 1000),
+            f"{random.randrange(100):02}",
+            random.randrange(24),
+        )
+        day, month, year = random.randint(1, 31), random.randint(1, 12), random.randint(1400, 2099)
+        kinds = (
+            str(random.randrange(10 ** random.randint(1, 6))),
+            str(year),
+            f"{hour}:{random.randrange(60):02}",
+            random.choice(
+                (
+                    f"{day}/{month}/{year}",
+                    f"{day:02}/{month:02}/{year}",
+                    f"{day:02}-{month:02}-{year}",
+                    f"{day}.{month}.{year}",
+                    f"{year}-{month:02}-{day:02}",
+                    f"{day}/{month}/{two}",
+                )
+            ),
+            _telephone(random),
+            f"{whole}{random.choice('.-/')}{two}",
+            self.decimal(str(whole), str(random.randrange(1, 1000))),
+            self.grouped([whole, *(random.randrange(1000) for _ in range(random.randint(1, 2)))]),
+        )
+        found = random.choice(kinds)
+        return (found, found) if isinstance(found, str) else found
+
+    def decimal(self, whole: str, part: str) -> tuple[str, str]:
+        """A decimal with the mark of each side; a point where it is unknown."""
+        source, target = ("," if mark in (".", " ") else "." for mark in self._marks)
+        return f"{whole}{source}{part}", f"{whole}{target}{part}"
+
+    def grouped(self, groups: Sequence[int]) -> tuple[str, str]:
+        """A number of thousands with the mark of each side; without marks where one is unknown."""
+        first, *others = groups
+        parts = [str(first), *(f"{group:03}" for group in others)]
+        source, target = self._marks if all(self._marks) else ("", "")
+        return source.join(parts), target.join(parts)
+
+
+def _shared(pair: Pair, pattern: re.Pattern[str]) -> list[str]:
+    """The matches of a pattern that both sides have, equally often."""
+    sources, targets = pattern.findall(pair.source), pattern.findall(pair.target)
+    return [one for one in dict.fromkeys(sources) if sources.count(one) == targets.count(one)]
+
+
+def _replaced(pair: Pair, pattern: re.Pattern[str], new: dict[str, tuple[str, str]]) -> Pair:
+    def written(text: str, side: int) -> str:
+        return pattern.sub(lambda found: new[found[0]][side] if found[0] in new else found[0], text)
+
+    return pair._replace(source=written(pair.source, 0), target=written(pair.target, 1))
+
+
+def _grouping(lines: Iterable[str]) -> str:
+    """The mark between thousands: "." or "," or " "; "" where the lines do not show it."""
+    marks = Counter(found[1] for line in lines for found in _GROUPED.finditer(line))
+    (mark, count), *_ = (*marks.most_common(1), ("", 0))
+    return mark if count >= _EVIDENCE else ""
+
+
+def _like(old: str, random: Random) -> str:
+    """A number with as many digits and the same marks, whose first digit is not 0."""
+    digits = iter([random.choice("123456789"), *random.choices("0123456789", k=len(old))])
+    return re.sub(r"\d", lambda _: next(digits), old)
+
+
+def _telephone(random: Random) -> str:
+    mark = random.choice(" -.")
+    groups = (
+        "".join(random.choices("0123456789", k=random.randint(2, 4)))
+        for _ in range(random.randint(2, 4))
+    )
+    return random.choice(("", "", "+")) + mark.join(groups)

@@ -1,0 +1,75 @@
+"""Noise: the pairs that a pass changes, so that a model reads more than its corpus writes."""
+
+from collections.abc import Sequence
+from random import Random
+
+from regard.translation.settings.data import NoiseSettings
+from regard.translation.text.corpora import Pair
+from regard.translation.text.exchange import Exchange
+from regard.translation.text.noise import (
+    capitalised,
+    emphasised,
+    mistyped,
+    without_accents,
+    without_marks,
+)
+
+# Sentences of a joined pair at most.
+_JOINED = 4
+
+
+class Noise:
+    """Draws the changed pairs of each pass. The random numbers alone decide which.
+
+    Args:
+        settings: the part of the pairs that each option changes.
+        pairs: the training pairs.
+    """
+
+    def __init__(self, settings: NoiseSettings, pairs: Sequence[Pair]) -> None:
+        self._settings, self._pairs = settings, pairs
+        self._exchange = Exchange(pairs)
+        self._names = settings.names if self._exchange.named else 0.0
+        copied = self._exchange.named or self._exchange.numbered
+        self._numbers = settings.numbers if copied else 0.0
+
+    def draw(self, random: Random) -> dict[int, Pair]:
+        """The changed pairs of a pass, by their rows."""
+        found = ((row, self._changed(pair, random)) for row, pair in enumerate(self._pairs))
+        return {row: new for row, new in found if new is not self._pairs[row]}
+
+    def _changed(self, pair: Pair, random: Random) -> Pair:
+        settings, chance = self._settings, random.random
+        old = pair
+        if chance() < self._names:
+            pair = self._exchange.with_name(random)
+        if chance() < self._numbers:
+            pair = self._exchange.with_number(random)
+        copied = pair is not old
+        if chance() < settings.joined:
+            pair = self._joined(pair, random)
+        source = pair.source
+        if chance() < settings.capitals:
+            source = emphasised(source, random)
+        if chance() < settings.title:
+            source = capitalised(source)
+        if chance() < settings.lower:
+            source = source.lower()
+        if chance() < settings.marks:
+            opening = chance() < 0.5
+            source = without_marks(source, opening=opening, final=not opening or chance() < 0.5)
+        # A name or number that is to be copied must be read as it is.
+        if chance() < settings.accents and not copied:
+            source = without_accents(source)
+        if chance() < settings.typos and not copied:
+            source = mistyped(source, random)
+        return pair if source == pair.source else pair._replace(source=source)
+
+    def _joined(self, pair: Pair, random: Random) -> Pair:
+        """A pair and one to three others of the same tags, as one."""
+        others = [random.choice(self._pairs) for _ in range(random.randrange(1, _JOINED))]
+        every = [pair, *(other for other in others if other.tags == pair.tags)]
+        return pair._replace(
+            source=" ".join(each.source for each in every),
+            target=" ".join(each.target for each in every),
+        )

@@ -1,0 +1,102 @@
+"""Names and numbers that are exchanged: the same on both sides, all else as it was."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from regard.translation.text.corpora import Pair
+from regard.translation.text.exchange import Exchange, Inventor, Writing
+
+PAIRS = [
+    Pair("Tom vive en Boston.", "Tom lives in Boston."),
+    Pair("El hotel es de Mary.", "The hotel is Mary's."),
+    Pair("Hotel Paradiso.", "Hotel Paradiso."),
+    Pair("Vi el hotel.", "I saw the hotel."),
+    Pair("Son 20 euros y 20 más.", "It is 20 euros and 20 more."),
+    Pair("Son las 2:30.", "It is half past two."),
+    *[Pair("Cuesta 2.000 yenes.", "It costs 2,000 yen.")] * 5,
+]
+
+
+def test_names_are_words_with_a_capital_on_both_sides_that_are_never_small():
+    found = Exchange(PAIRS)
+    assert [names for _, names in found.named] == [["Tom", "Boston"], ["Mary"], ["Paradiso"]]
+    assert [numbers for _, numbers in found.numbered] == [["20"]]
+
+
+def test_a_name_is_exchanged_on_both_sides():
+    exchange, random = Exchange(PAIRS), Random(3)
+    patterns = [
+        ("(.+) vive en (.+)[.]", "(.+) lives in (.+)[.]"),
+        ("El hotel es de (.+)[.]", "The hotel is (.+)'s[.]"),
+        ("Hotel (.+)[.]", "Hotel (.+)[.]"),
+    ]
+    seen = set()
+    for _ in range(60):
+        pair = exchange.with_name(random)
+        found = [
+            (source.groups(), target.groups())
+            for a, b in patterns
+            if (source := re.fullmatch(a, pair.source)) and (target := re.fullmatch(b, pair.target))
+        ]
+        assert len(found) == 1, pair
+        assert found[0][0] == found[0][1]
+        seen.update(found[0][0])
+    assert len(seen) > 10
+
+
+def test_a_number_takes_the_place_of_a_number_each_time_or_of_a_name():
+    exchange, random = Exchange(PAIRS), Random(3)
+    seen = []
+    for _ in range(200):
+        source, target = exchange.with_number(random)[:2]
+        digits = [re.sub(r"\D", "", text) for text in (source, target)]
+        assert digits[0] == digits[1] != ""
+        seen.append(target)
+    old = [re.fullmatch("It is (.+) euros and (.+) more.", text) for text in seen]
+    assert all(found[1] == found[2] for found in old if found)
+    assert 60 < sum(map(bool, old)) < 140
+    assert any("lives" in text for text in seen)
+
+
+def test_each_side_has_its_marks_where_the_text_shows_them():
+    french = Writing([Pair("It costs 1,000,000 yen.", "Cela coûte 1 000 000 yens.")] * 5)
+    assert french.grouped([7, 8, 90]) == ("7,008,090", "7 008 090")
+    assert french.decimal("0", "5") == ("0.5", "0,5")
+    unknown = Writing([Pair("It costs 1,000 yen.", "Cela coûte 1 000 yens.")] * 4)
+    assert unknown.grouped([7, 8]) == ("7008", "7008")
+    assert unknown.decimal("0", "5") == ("0.5", "0.5")
+
+
+def test_numbers_come_in_many_forms():
+    writing, random = Writing(PAIRS), Random(5)
+    found = [writing.number(random) for _ in range(500)]
+    for form in (r"\d+", r"\d\d?:\d\d", r"\d+/\d+/\d+", r"\d{4}-\d\d-\d\d", r"\+?\d+( \d+)+"):
+        assert any(re.fullmatch(form, source) and source == target for source, target in found)
+    for source, target in found:
+        assert source == target or source.translate(str.maketrans(",.", ".,")) == target
+    assert any(source != target for source, target in found)
+
+
+def test_half_of_the_numbers_keep_the_form_of_the_old_one():
+    writing, random = Writing(PAIRS), Random(5)
+    kept = sum(
+        bool(re.fullmatch(r"[1-9]\d:\d{3}/\d", writing.number(random, "12:345/6")[0]))
+        for _ in range(400)
+    )
+    assert 150 < kept < 250
+
+
+def test_invented_names_have_the_letter_sequences_of_the_given_ones():
+    inventor, random = Inventor(["Maria", "Marta", "Tara"]), Random(2)
+    found = {inventor.name(random) for _ in range(200)}
+    known = {
+        f"  {name.lower()} "[at : at + 3] for name in ("Maria", "Marta", "Tara") for at in range(6)
+    }
+    for name in found:
+        letters = f"  {name.lower()} "
+        assert {letters[at : at + 3] for at in range(len(letters) - 2)} <= known
+        assert name.istitle()
+        assert 2 <= len(name) <= 12
+    assert len(found) > 4
