@@ -17,6 +17,7 @@ kernelspec:
   name: python3
 ---
 """
+OPTIONS = re.compile(r"\A(?:(?::.*\n)+|---\n(?:.*\n)*?---\n)")  # of a cell: its tags, mostly
 
 
 def faults(text: str) -> list[str]:
@@ -43,7 +44,7 @@ def faults(text: str) -> list[str]:
         elif not any(f"== RIGHT != {checks[0]}(" in cell for cell in hidden):
             found.append(f"exercise {title}: no folded cell shows a solution and a mistake")
     for cell in re.findall(r"^```\{code-cell\} python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        compile(re.sub(r"\A(:.*\n)+", "", cell), "lesson", "exec")
+        compile(OPTIONS.sub("", cell), "lesson", "exec")
     return found
 
 
