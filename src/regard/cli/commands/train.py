@@ -86,6 +86,8 @@ def train(context: typer.Context, options: TrainOptions) -> None:
         raise ConfigurationError(
             "--from starts a new run, --resume continues one: give one of them"
         )
+    # Nearly every batch has a new shape: cached programs of oneDNN are of little use, and 1,024 fill gigabytes.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
     with Signals() as signals, ExitStack() as stack:
         check_device(options.device)
         from regard.translation.training import processes as joining
