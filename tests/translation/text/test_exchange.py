@@ -79,6 +79,19 @@ def test_numbers_come_in_many_forms():
     assert any(source != target for source, target in found)
 
 
+def test_dates_are_written_in_both_languages():
+    writing, random = Writing(PAIRS, ("es", "en")), Random(5)
+    found = [writing.number(random) for _ in range(800)]
+    full = re.compile(r"(?:el )?(.+) de mayo del? (\d{4})")
+    read = [(full.fullmatch(source), target) for source, target in found]
+    dates = [(each[1], each[2], target) for each, target in read if each]
+    assert len(dates) > 2
+    for day, year, target in dates:
+        assert target == f"May {day.replace('1.º', '1')}, {year}"
+    assert any(re.fullmatch(r"May \d+", target) for _, target in found)
+    assert not any("May" in target for _, target in map(Writing(PAIRS).number, [random] * 400))
+
+
 def test_half_of_the_numbers_keep_the_form_of_the_old_one():
     writing, random = Writing(PAIRS), Random(5)
     kept = sum(

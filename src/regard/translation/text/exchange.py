@@ -1,5 +1,6 @@
 """Pairs in which a name or a number is exchanged on both sides, so that a model learns to copy it."""
 
+import datetime
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -7,12 +8,16 @@ from itertools import chain
 from random import Random
 
 from regard.translation.text.corpora import Pair
+from regard.translation.text.generated.dates import CALENDARS, render
 
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}([., ])\d{3}(?:\1\d{3})*(?![\d.,]*\d)")
 # A name is written in small letters at most this often, beside its capital.
 _SMALL_LETTERS = 0.05
+_CALENDARS = {calendar.language: calendar for calendar in CALENDARS}
+# The end of a way to write dates.
+_YEAR = re.compile(r"(,| del?)? \{year\}$")
 # With fewer grouped numbers on a side its writing is unknown.
 _EVIDENCE = 5
 
@@ -23,14 +28,18 @@ class Exchange:
     A name is a word with a capital that both sides have, as often, and that the text hardly writes in small letters.
     New names are those of the text and invented ones. A number is a run of digits that both sides have. New numbers
     are counts, years, times, dates, decimals, telephone numbers and more; each side has its marks for decimals and
-    thousands, learnt from the text.
+    thousands, learnt from the text. Of six languages, dates with the name of the month are among them.
+
+    Args:
+        pairs: the text.
+        languages: of source and target, as ISO 639-1 names them.
 
     Attributes:
         named: the pairs that have a name, with their names.
         numbered: the pairs that have a number, with their numbers.
     """
 
-    def __init__(self, pairs: Sequence[Pair]) -> None:
+    def __init__(self, pairs: Sequence[Pair], languages: tuple[str, str] = ("", "")) -> None:
         counts = Counter(_WORD.findall(" ".join(chain.from_iterable(pair[:2] for pair in pairs))))
 
         def is_name(word: str) -> bool:
@@ -45,7 +54,7 @@ class Exchange:
         self.numbered = [(pair, found) for pair in pairs if (found := _shared(pair, _NUMBER))]
         self._names = sorted(set(chain.from_iterable(names for _, names in self.named)))
         self._inventor = Inventor(self._names)
-        self._writing = Writing(pairs)
+        self._writing = Writing(pairs, languages)
 
     def with_name(self, random: Random) -> Pair:
         """A pair with other names. `named` must not be empty."""
@@ -101,7 +110,8 @@ class Writing:
     (('1.234.567', '1,234,567'), ('3,14', '3.14'))
     """
 
-    def __init__(self, pairs: Sequence[Pair]) -> None:
+    def __init__(self, pairs: Sequence[Pair], languages: tuple[str, str] = ("", "")) -> None:
+        self._calendars = [_CALENDARS[name] for name in languages if name in _CALENDARS]
         self._marks = (
             _grouping(pair.source for pair in pairs),
             _grouping(pair.target for pair in pairs),
@@ -117,7 +127,7 @@ class Writing:
             random.randrange(24),
         )
         day, month, year = random.randint(1, 31), random.randint(1, 12), random.randint(1400, 2099)
-        kinds = (
+        kinds: tuple[str | tuple[str, str], ...] = (
             str(random.randrange(10 ** random.randint(1, 6))),
             str(year),
             f"{hour}:{random.randrange(60):02}",
@@ -129,6 +139,7 @@ class Writing:
                     f"{day}.{month}.{year}",
                     f"{year}-{month:02}-{day:02}",
                     f"{day}/{month}/{two}",
+                    f"{day}.{month}.{two}",
                 )
             ),
             _telephone(random),
@@ -136,8 +147,19 @@ class Writing:
             self.decimal(str(whole), str(random.randrange(1, 1000))),
             self.grouped([whole, *(random.randrange(1000) for _ in range(random.randint(1, 2)))]),
         )
+        if len(self._calendars) == 2:
+            kinds += (self._date(random, datetime.date(year, month, min(day, 28))),)
         found = random.choice(kinds)
         return (found, found) if isinstance(found, str) else found
+
+    def _date(self, random: Random, date: datetime.date) -> tuple[str, str]:
+        """A date with the name of its month, in one of the ways of the source and the first way of the target."""
+        source, target = self._calendars
+        ways = [way for way in source.formats if "{month}" in way and "{weekday}" not in way]
+        written = [random.choice(ways), target.formats[0]]
+        if random.random() < 0.25:
+            written = [_YEAR.sub("", way) for way in written]
+        return render(source, written[0], date), render(target, written[1], date)
 
     def decimal(self, whole: str, part: str) -> tuple[str, str]:
         """A decimal with the mark of each side; a point where it is unknown."""

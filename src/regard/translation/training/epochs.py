@@ -52,8 +52,12 @@ class Epochs:
         self._source = Segmenter(tokenizers.source, sampling)
         self._target = Segmenter(tokenizers.target, sampling)
         self._words = self._in_words(pairs)
-        noise = configuration.data.noise
-        self._noise = None if noise is None else Noise(noise, pairs)
+        data = configuration.data
+        self._noise = None
+        if data.noise is not None:
+            several = len(data.source_languages) > 1 or len(data.target_languages) > 1
+            languages = data.source_languages[0], data.target_languages[0]
+            self._noise = Noise(data.noise, pairs, ("", "") if several else languages)
         weights = np.array([pair.weight for pair in pairs])
         self._weights = weights if bool((weights != 1).any()) else None
         self._configuration = configuration

@@ -24,11 +24,17 @@ class Noise:
     Args:
         settings: the part of the pairs that each option changes.
         pairs: the training pairs.
+        languages: of source and target.
     """
 
-    def __init__(self, settings: NoiseSettings, pairs: Sequence[Pair]) -> None:
+    def __init__(
+        self,
+        settings: NoiseSettings,
+        pairs: Sequence[Pair],
+        languages: tuple[str, str] = ("", ""),
+    ) -> None:
         self._settings, self._pairs = settings, pairs
-        self._exchange = Exchange(pairs)
+        self._exchange = Exchange(pairs, languages)
         self._names = settings.names if self._exchange.named else 0.0
         copied = self._exchange.named or self._exchange.numbered
         self._numbers = settings.numbers if copied else 0.0
