@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import named
+    from regard import named, programs
     from regard.attention import kernels, looks, masks, normalisers, positions, scores
     from regard.attention.attend import attend, look, read
     from regard.attention.blocks import TransformerBlock
@@ -50,6 +50,7 @@ __all__ = [
     "normalisers",
     "plot",
     "positions",
+    "programs",
     "read",
     "scores",
     "watch",
@@ -78,7 +79,11 @@ _NAMES = {
 _MODULES = {
     name: f"regard.attention.{name}"
     for name in ("scores", "normalisers", "masks", "positions", "kernels", "looks")
-} | {"edits": "regard.watching.edits", "named": "regard.named"}
+} | {
+    "edits": "regard.watching.edits",
+    "named": "regard.named",
+    "programs": "regard.programs",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,70 @@
+"""Programs that run as plain Python and as the weights of Transformers."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from regard.programs.defining import Program, program
+from regard.programs.language import (
+    Column,
+    ProgramError,
+    Selector,
+    aggregate,
+    elementwise,
+    everywhere,
+    indices,
+    numerical,
+    select,
+    together,
+    tokens,
+    where,
+    width,
+)
+from regard.programs.library import PROGRAMS
+from regard.programs.planning import Plan, plan
+from regard.programs.running import run
+from regard.programs.sizes import Sizes
+
+if TYPE_CHECKING:
+    from regard.programs.compiling import Compiled, compile
+    from regard.programs.model import SequenceModel
+
+__all__ = [
+    "PROGRAMS",
+    "Column",
+    "Compiled",
+    "Plan",
+    "Program",
+    "ProgramError",
+    "Selector",
+    "SequenceModel",
+    "Sizes",
+    "aggregate",
+    "compile",
+    "elementwise",
+    "everywhere",
+    "indices",
+    "numerical",
+    "plan",
+    "program",
+    "run",
+    "select",
+    "together",
+    "tokens",
+    "where",
+    "width",
+]
+
+# Those that need torch.
+_LATER = {
+    "Compiled": "compiling",
+    "compile": "compiling",
+    "SequenceModel": "model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'regard.programs' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"regard.programs.{_LATER[name]}"), name)

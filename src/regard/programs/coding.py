@@ -1,0 +1,146 @@
+"""How the residual stream holds a column: one-hot for categories, one number for numbers, with a bound on its error."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from regard.programs.language import Value
+
+# A linear function of the residual stream: the factor of each of its columns.
+Row: TypeAlias = dict[int, float]
+
+# Two columns that every stream has. ONE is 2**30 everywhere: beside its square, 2**60, the squares of all other columns
+# are lost in float32, so that the norms of the blocks divide every position by exactly the same number, and weights of
+# the norms undo it. TOKEN is 1 at tokens and 0 at the beginning-of-sequence place, which all unused attention goes to.
+ONE, TOKEN, HUGE = 0, 1, 2.0**30
+BEGINNING: Row = {ONE: 1 / HUGE, TOKEN: -1.0}  # 1 at the beginning, exactly 0 at tokens
+
+ROUNDING = 2.0**-24  # of float32
+READING = 8 * ROUNDING  # relative error of a number that came through a norm and one product
+
+
+def add(*rows: tuple[float, Row]) -> Row:
+    """The sum of factor times row."""
+    total: Row = {}
+    for factor, row in rows:
+        for column, weight in row.items():
+            total[column] = total.get(column, 0.0) + factor * weight
+    return {column: weight for column, weight in total.items() if weight}
+
+
+@dataclass(frozen=True, eq=False)
+class OneHot:
+    """Columns of the stream that are 1 for one value each; the first value, which has none, is 1 minus the others.
+
+    Attributes:
+        values: the values.
+        first: the column of the second value.
+        time: 0 after the embeddings, 2l + 1 after the attention of block l, 2l + 2 after its feed-forward layer.
+        error: a bound on the sum over values of |what a row reads - what it should|.
+    """
+
+    values: tuple[Value, ...]
+    first: int
+    time: int
+    error: float
+
+    def row(self, value: Value) -> Row:
+        """Reads 1 where this is the value, else 0; 0 at the beginning."""
+        columns = range(self.first, self.first + len(self.values) - 1)
+        place = self.values.index(value)
+        if place:
+            return {columns[place - 1]: 1.0}
+        return {TOKEN: 1.0} | dict.fromkeys(columns, -1.0)
+
+
+@dataclass(frozen=True)
+class Categories:
+    """A categorical column: a function of a one-hot one. So a function of one column costs nothing."""
+
+    base: OneHot
+    of: dict[Value, Value]
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return tuple(dict.fromkeys(self.of.values()))
+
+    def row(self, values: Collection[Value]) -> Row:
+        """Reads 1 where the column has one of these values."""
+        return add(
+            *((1.0, self.base.row(each)) for each, value in self.of.items() if value in values)
+        )
+
+    @property
+    def time(self) -> int:
+        return self.base.time
+
+    @property
+    def error(self) -> float:
+        return self.base.error
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A numerical column: the row that reads it, and every number that it can be.
+
+    Attributes:
+        error: a bound on |what the row reads - the number|.
+    """
+
+    row: Row
+    values: tuple[Fraction, ...]
+    time: int
+    error: float
+
+    @property
+    def largest(self) -> float:
+        return float(max(map(abs, self.values)))
+
+
+Coded: TypeAlias = Categories | Numbers
+
+
+@dataclass(frozen=True)
+class Head:
+    """An attention head: score = sum over dims of query row times key row; reads rows into columns."""
+
+    about: str
+    dims: list[tuple[Row, Row]]
+    reads: list[tuple[Row, int]]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A hidden unit of a feed-forward layer: relu(inner), times a factor into each column of outer."""
+
+    inner: Row
+    outer: Row
+
+
+def factored(
+    queries: Categories, keys: Categories, true: Collection[tuple[Value, Value]]
+) -> list[tuple[Row, Row]]:
+    """Dimensions of a head whose products sum to 1 for the (query, key) values in `true`, else to 0.
+
+    There is one for each distinct set of keys that some query selects, or of queries that select some key, whichever
+    are fewer: the nonnegative factors of a 0/1 matrix with equal rows, or columns, merged.
+    """
+
+    def merged(
+        ones: Iterable[Value], others: Iterable[Value], flip: bool
+    ) -> dict[frozenset[Value], list[Value]]:
+        found: dict[frozenset[Value], list[Value]] = {}
+        for one in ones:
+            fits = frozenset(two for two in others if ((two, one) if flip else (one, two)) in true)
+            found.setdefault(fits, []).append(one)
+        found.pop(frozenset(), None)
+        return found
+
+    by_query = merged(queries.values, keys.values, False)
+    by_key = merged(keys.values, queries.values, True)
+    if len(by_query) <= len(by_key):
+        return [(queries.row(own), keys.row(fits)) for fits, own in by_query.items()]
+    return [(queries.row(fits), keys.row(own)) for fits, own in by_key.items()]

@@ -1,0 +1,90 @@
+"""A program: a column to compute, the alphabet of its inputs, and whether it is causal."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from regard.programs.language import Column, ProgramError, Value
+from regard.programs.running import run
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A column to compute, and the inputs that it is for.
+
+    Attributes:
+        name: its name.
+        output: the column.
+        alphabet: the tokens that its inputs are made of.
+        causal: whether a query may read only keys at its own position and before.
+        any_tokens: whether it works with any other alphabet as well.
+        about: one line on what it computes.
+        example: an input that shows it.
+    """
+
+    name: str
+    output: Column
+    alphabet: Sequence[Value]
+    causal: bool = False
+    any_tokens: bool = False
+    about: str = ""
+    example: Sequence[Value] = ()
+
+    def __call__(self, tokens: Sequence[Value]) -> list[Any]:
+        """The answers, one a position, as plain Python computes them."""
+        self.check(tokens)
+        return run(self.output, tokens, causal=self.causal)
+
+    def check(self, tokens: Sequence[Value]) -> None:
+        """Raise `ProgramError` for a token that is not in the alphabet."""
+        for place, token in enumerate(() if self.any_tokens else tokens):
+            if token not in self.alphabet:
+                known = " ".join(map(str, self.alphabet))
+                raise ProgramError(
+                    f"token {place} is {token!r}: the alphabet of {self.name} is {known}"
+                )
+
+    def over(self, tokens: Sequence[Value]) -> "Program":
+        """The program over the alphabet of an input, where it works with any."""
+        self.check(tokens)
+        if not self.any_tokens or not tokens:
+            return self
+        return replace(self, alphabet=tuple(sorted(set(tokens), key=_order)))
+
+
+def _order(token: Value) -> Any:
+    return (str(type(token)), token)
+
+
+def program(
+    alphabet: Sequence[Value],
+    *,
+    causal: bool = False,
+    any_tokens: bool = False,
+    name: str | None = None,
+    example: Sequence[Value] = (),
+) -> Callable[[Callable[[], Column]], Program]:
+    """Make a `Program` of a function that returns a column. Its docstring says what the program computes.
+
+    Example:
+        >>> from regard.programs import tokens, where
+        >>> @program("ab")
+        ... def swap():
+        ...     "The other letter."
+        ...     return where(tokens == "a", "b", "a")
+        >>> swap("aab")
+        ['b', 'b', 'a']
+    """
+
+    def made(function: Callable[[], Column]) -> Program:
+        about = (function.__doc__ or "").strip().partition("\n")[0]
+        column = function()
+        if not isinstance(column, Column):
+            raise ProgramError(
+                f"{function.__name__} returned {type(column).__name__}: return a column"
+            )
+        called = name or function.__name__.replace("_", "-")
+        letters = tuple(alphabet)
+        return Program(called, column, letters, causal, any_tokens, about, example or letters)
+
+    return made

@@ -1,0 +1,101 @@
+"""A program as plain Python: what every column holds for one input. It is the meaning of the language."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from regard.programs.language import (
+    Aggregate,
+    Column,
+    Elementwise,
+    Linear,
+    ProgramError,
+    Selector,
+    Value,
+    Width,
+    indices,
+    tokens,
+)
+
+
+def run(column: Column, tokens: Sequence[Value], *, causal: bool = False) -> list[Any]:
+    """The values of a column for some tokens, in plain Python.
+
+    Raises:
+        ProgramError: a function of the program fails, or a number is expected and something else found.
+
+    Example:
+        >>> run(indices * 2, "abc")
+        [0, 2, 4]
+    """
+    return Running(tokens, causal).values(column)
+
+
+class Running:
+    """The values of columns for one input, each computed once."""
+
+    def __init__(self, given: Sequence[Value], causal: bool) -> None:
+        self.places = range(len(given))
+        self.causal = causal
+        self._known: dict[Column, list[Any]] = {tokens: list(given), indices: list(self.places)}
+
+    def values(self, column: Column) -> list[Any]:
+        """The value at each position."""
+        if column not in self._known:
+            self._known[column] = self._computed(column)
+        return self._known[column]
+
+    def _computed(self, column: Column) -> list[Any]:
+        match column:
+            case Elementwise(_, function, inputs):
+                given = zip(*map(self.values, inputs), strict=True)
+                return [called(column, function, *each) for each in given]
+            case Linear(_, terms, constant):
+                rows = [[factor * number(column, v) for v in self.values(c)] for c, factor in terms]
+                return [sum(each, constant) for each in zip(*rows, strict=True)]
+            case Width(_, selector):
+                return [len(keys) for keys in self.selected(selector)]
+            case Aggregate(_, selector, of, default, last):
+                values = self.values(of)
+                found = [[values[key] for key in keys] for keys in self.selected(selector)]
+                if column.numerical:
+                    return [Fraction(sum(some), len(some)) if some else default for some in found]
+                return [some[-1 if last else 0] if some else default for some in found]
+        raise ProgramError(f"{column!r} is no column of the language")
+
+    def selected(self, selector: Selector) -> list[list[int]]:
+        """The selected keys of each query, in order."""
+        keys = [self.values(keys) for keys, _, _ in selector.terms]
+        queries = [self.values(queries) for _, queries, _ in selector.terms]
+        tests = [predicate for _, _, predicate in selector.terms]
+        return [
+            [
+                key
+                for key in (self.places[: query + 1] if self.causal else self.places)
+                if all(
+                    called(selector, test, k[key], q[query])
+                    for test, k, q in zip(tests, keys, queries, strict=True)
+                )
+            ]
+            for query in self.places
+        ]
+
+
+def called(what: Column | Selector, function: Callable[..., Any], *values: Any) -> Any:
+    """function(*values), whose failure is one of the program."""
+    try:
+        return function(*values)
+    except Exception as fault:  # the function is the user's
+        given = ", ".join(map(repr, values))
+        said = f"{type(fault).__name__}: {fault}"
+        hint = ": give a default to the aggregate that finds no key" * (None in values)
+        raise ProgramError(f"'{what}' fails for the values {given} ({said}){hint}") from fault
+
+
+def number(what: Column, value: Any) -> Fraction:
+    """A value that must be a number."""
+    if not isinstance(value, int | Fraction):
+        raise ProgramError(
+            f"'{what}' must be numbers, whole or fractions: a value of it is {value!r}"
+        )
+    return Fraction(value)
