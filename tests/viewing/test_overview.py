@@ -148,3 +148,12 @@ def test_a_notebook_with_inline_pictures_does_not_cut_the_title_off() -> None:
     content.seek(0)
     wide, tall = image.imread(content).shape[1::-1]
     assert (wide, tall) == pytest.approx(tuple(100 * figure.get_size_inches()), abs=1)
+
+
+def test_the_words_below_every_panel_are_turned_and_small() -> None:
+    panels = a_look(2).plot(keys=[f"word {place}" for place in range(a_look(2).shape[-1])]).axes[:2]
+    styles = [
+        {(tick.get_rotation(), tick.get_fontsize()) for tick in panel.get_xticklabels()}
+        for panel in panels
+    ]
+    assert styles == [{(90.0, 7.0)}] * 2

@@ -109,9 +109,9 @@ def plot(
         panel.set_xlabel("key", color=palette.faint)
         panel.set_ylabel("query", color=palette.faint)
         panel.tick_params(colors=palette.faint, length=2)
+        sides[0].mark(panel.yaxis, palette)
+        sides[1].mark(panel.xaxis, palette, rotation=90)
         panel.label_outer()
-    sides[0].mark(panels[0].yaxis, palette)
-    sides[1].mark(panels[0].xaxis, palette, rotation=90)
     for panel in panels[len(cells) :]:
         panel.set_axis_off()
     name = "weight" if reduce == "mean" else "highest weight"
