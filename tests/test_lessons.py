@@ -37,7 +37,7 @@ def faults(text: str) -> list[str]:
         )
         checks = re.findall(r"^def (check_\w+)\(", "".join(cells), re.MULTILINE)
         hidden = [cell for cell in cells if cell.startswith(":tags: [hide-cell]")]
-        if not any(re.search(r"= \.\.\.$|return \.\.\.$", cell, re.MULTILINE) for cell in cells):
+        if not any(re.search(r"(= |return |^ +)\.\.\.$", cell, re.MULTILINE) for cell in cells):
             found.append(f"exercise {title}: there is no gap (...) to fill")
         if not checks or f"print({checks[0]}(" not in "".join(cells):
             found.append(f"exercise {title}: no check runs on the reader's answer")
