@@ -7,6 +7,7 @@ import type { Theme } from "./colour";
 import { Bundle, Header } from "./contract";
 import { Lines } from "./lines";
 import { save } from "./drawing";
+import { Tone, TONES } from "./raster";
 import { failure, MEAN, Source } from "./source";
 import { Address } from "./state";
 
@@ -26,6 +27,7 @@ export class App {
   readonly row: Signal<number | null>;
   readonly column: Signal<number | null>;
   readonly pieces: Signal<boolean>;
+  private readonly scale: Signal<string>;
   readonly exchanged: Signal<string>; // the sentence with words exchanged, in Change
   readonly lines = new Lines(this);
   readonly follow: Signal<boolean>;
@@ -46,9 +48,19 @@ export class App {
     this.row = address.place("row");
     this.column = address.place("column");
     this.pieces = address.flag("pieces");
+    this.scale = address.text("scale", "linear");
     this.exchanged = address.text("exchanged");
     this.follow = address.flag("follow");
     this.pair = address.place("pair");
+  }
+
+  /** The tone of the pictures in Heads and Map. */
+  get tone(): Tone {
+    return this.scale.value in TONES ? (this.scale.value as Tone) : "linear";
+  }
+
+  set tone(tone: Tone) {
+    this.scale.value = tone;
   }
 
   get live(): boolean {

@@ -2,6 +2,7 @@
 
 import type { App } from "./app";
 import type { Attention } from "./contract";
+import { Tone, TONES } from "./raster";
 import { MEAN } from "./source";
 
 interface AttentionChoiceProps {
@@ -40,5 +41,21 @@ export function AttentionChoice({ app, attentions, now, head, mean = true }: Att
         <input type="checkbox" checked={app.pieces.value} onChange={(event) => (app.pieces.value = event.currentTarget.checked)} /> pieces
       </label>}
     </>
+  );
+}
+
+/** How weights become colours: a long row spreads its weights so thin that a linear scale shows nothing. */
+export function ToneChoice({ app }: { app: App }) {
+  return (
+    <label>
+      Colours{" "}
+      <select value={app.tone} onChange={(event) => (app.tone = event.currentTarget.value as Tone)}>
+        {Object.entries(TONES).map(([tone, text]) => (
+          <option key={tone} value={tone}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }

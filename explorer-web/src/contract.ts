@@ -31,7 +31,7 @@ export interface Attention {
   measures: Measures;
   sampled?: number; // how many queries they were computed from, if not from all
   weights?: { buffer: number }; // float16 (heads, queries, keys); NaN: masked
-  map?: { buffer: number; height: number; width: number; peaks: number[] }; // uint8 (heads, height, width) of 255 x weight / peak
+  map?: { buffer: number; height: number; width: number; peaks: number[] }; // uint8 (heads, height, width) of 254 x weight / peak; 255: masked
   top?: { keys: number; weights: number; count: number }; // int32 and float16 (heads, queries, count); key -1: none
 }
 
@@ -81,6 +81,7 @@ export interface Header {
   [more: string]: unknown;
 }
 
+const VERSION = 2;
 const MAGIC = 0x44524752; // "RGRD", little endian
 
 export class Bundle {
@@ -94,7 +95,7 @@ export class Bundle {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     if (bytes.length < 12 || view.getUint32(0, true) !== MAGIC) throw new Error("these bytes are not data of Regard");
     const version = view.getUint32(4, true);
-    if (version !== 1) throw new Error(`the data has version ${version}, this page reads version 1`);
+    if (version !== VERSION) throw new Error(`the data has version ${version}, this page reads version ${VERSION}`);
     const length = view.getUint32(8, true);
     const header = JSON.parse(new TextDecoder().decode(bytes.subarray(12, 12 + length))) as Header;
     return new Bundle(header, bytes, 12 + length);

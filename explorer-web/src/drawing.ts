@@ -2,6 +2,7 @@
 
 import { css, ink, Scale } from "./colour";
 import { Plane } from "./numbers";
+import { share, Tone } from "./raster";
 import { rightToLeft } from "./text";
 
 export interface Pen {
@@ -23,6 +24,7 @@ export interface Drawing {
   diverging?: boolean;
   cell?: number;
   gold?: Gold;
+  tone?: Tone;
 }
 
 export interface Layout {
@@ -65,7 +67,8 @@ export interface Paint {
 }
 
 export function draw(drawing: Drawing, at: Layout, pen: Pen, paint: Paint, row: number | null, column: number | null): void {
-  const { plane, top, diverging } = drawing;
+  const { plane, top, diverging, tone = "linear" } = drawing;
+  const place = (weight: number) => (diverging ? 0.5 + weight / top / 2 : share(weight, top, tone));
   const { cell, left, head, size } = at;
   const gap = cell >= 8 ? 1 : 0;
   for (let i = 0; i < plane.rows; i++)
@@ -73,13 +76,13 @@ export function draw(drawing: Drawing, at: Layout, pen: Pen, paint: Paint, row: 
       const weight = plane.data[i * plane.columns + j];
       const [x, y] = [left + j * cell, head + i * cell];
       if (Number.isNaN(weight)) pen.hatch(x, y, cell - gap, cell - gap);
-      else pen.rectangle(x, y, cell - gap, cell - gap, css(paint.scale, diverging ? 0.5 + weight / top / 2 : weight / top));
+      else pen.rectangle(x, y, cell - gap, cell - gap, css(paint.scale, place(weight)));
     }
   const dot = Math.max(3, Math.round(cell / 3));
-  for (const [place, sure] of cell < 6 ? [] : (drawing.gold ?? [])) {
-    const [i, j] = place.split(",").map(Number);
+  for (const [at, sure] of cell < 6 ? [] : (drawing.gold ?? [])) {
+    const [i, j] = at.split(",").map(Number);
     const [x, y] = [left + (j + 0.5) * cell - dot / 2, head + (i + 0.5) * cell - dot / 2].map(Math.round);
-    const colour = ink(paint.scale, (plane.data[i * plane.columns + j] || 0) / top);
+    const colour = ink(paint.scale, place(plane.data[i * plane.columns + j] || 0));
     if (sure) pen.rectangle(x, y, dot, dot, colour);
     else pen.frame(x, y, dot, dot, colour);
   }
@@ -123,8 +126,13 @@ export class CanvasPen implements Pen {
   }
 
   hatch(x: number, y: number, width: number, height: number): void {
-    if (width < 4) return;
     this.on.save();
+    if (width < 4) {
+      this.on.globalAlpha = 0.3; // no room for lines
+      this.rectangle(x, y, width, height, this.faint);
+      this.on.restore();
+      return;
+    }
     this.on.beginPath();
     this.on.rect(x, y, width, height);
     this.on.clip();

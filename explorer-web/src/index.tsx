@@ -2,7 +2,7 @@
 
 import { useSignalEffect } from "@preact/signals";
 import { render as draw } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { App, Shared, useApp } from "./app";
 import { Bundle } from "./contract";
 import { VIEWS } from "./views";
@@ -53,6 +53,7 @@ export default { render };
 function Explorer() {
   const app = useApp();
   const source = app.scene.value;
+  const [id] = useState(() => `regard-${Math.random().toString(36).slice(2)}`); // several explorers can be in one notebook
   const views = VIEWS.filter((view) => view.when(app));
   const first = source && !source.header.translation ? "heads" : "translate"; // where no view is chosen
   const view = [app.view.value, first].map((name) => views.find((one) => one.name === name)).find(Boolean) ?? views[0];
@@ -79,9 +80,9 @@ function Explorer() {
               key={one.name}
               type="button"
               role="tab"
-              id={`tab-${one.name}`}
+              id={`${id}-${one.name}`}
               aria-selected={one === view}
-              aria-controls="view"
+              aria-controls={id}
               tabIndex={one === view ? 0 : -1}
               onClick={() => (app.view.value = one.name)}
               onKeyDown={(event) => step(event, place)}
@@ -97,7 +98,7 @@ function Explorer() {
             {app.error.value}
           </p>
         )}
-        <div id="view" role="tabpanel" aria-labelledby={`tab-${view.name}`}>
+        <div id={id} role="tabpanel" aria-labelledby={`${id}-${view.name}`}>
           <view.Show />
         </div>
         {app.busy.value && (
@@ -113,7 +114,7 @@ function Explorer() {
           </button>
         </footer>
       )}
-      <p class="hidden" aria-live="polite" id="said">
+      <p class="hidden said" aria-live="polite">
         {app.said.value}
       </p>
     </>

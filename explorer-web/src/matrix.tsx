@@ -5,6 +5,8 @@ import { useApp } from "./app";
 import { scale } from "./colour";
 import { CanvasPen, draw, Drawing, Gold, Layout, layout, save, SvgPen } from "./drawing";
 import { fixed, percent, Plane } from "./numbers";
+import { marks, Tone, TONES } from "./raster";
+import { FoldedTable } from "./table";
 
 const TABLE = 4000; // cells of the longest table
 
@@ -20,6 +22,7 @@ export interface MatrixProps {
   column?: number | null;
   choose?: (row: number | null, column: number | null) => void;
   gold?: Gold; // cells that people linked
+  tone?: Tone; // linear by default
 }
 
 type Weights = Pick<MatrixProps, "plane" | "rows" | "columns" | "spoken" | "diverging" | "gold">;
@@ -77,7 +80,7 @@ export function Matrix(props: MatrixProps) {
     element.style.height = `${at.height}px`;
     on.scale(ratio, ratio);
     draw(props, at, pen, colours, hover ? hover[0] : row, hover ? hover[1] : column);
-  }, [plane, props.rows, props.columns, props.top, room, theme, row, column, hover, props.gold]);
+  }, [plane, props.rows, props.columns, props.top, room, theme, row, column, hover, props.gold, props.tone]);
 
   const cellAt = (event: MouseEvent): [number, number] | null => {
     const { left, top } = canvas.current!.getBoundingClientRect();
@@ -118,7 +121,7 @@ export function Matrix(props: MatrixProps) {
         />
       </div>
       <figcaption>
-        <Legend top={props.top} diverging={props.diverging} masked={plane.data.some(Number.isNaN)} />
+        <Legend top={props.top} diverging={props.diverging} tone={props.tone} masked={plane.data.some(Number.isNaN)} />
         {props.gold && (
           <span class="legend">
             <i class="gold" /> gold link{[...props.gold.values()].includes(false) && (
@@ -170,7 +173,15 @@ function saveDrawing(props: MatrixProps, from: HTMLCanvasElement, theme: "light"
   save(`${props.name}.svg`, new Blob([pen.svg(at.width, at.height, paper)], { type: "image/svg+xml" }));
 }
 
-export function Legend({ top, diverging, masked }: { top: number; diverging?: boolean; masked: boolean }) {
+interface LegendProps {
+  top: number;
+  diverging?: boolean;
+  tone?: Tone;
+  masked: boolean;
+  raster?: boolean; // whether masked cells are pixels, and not hatched
+}
+
+export function Legend({ top, diverging, tone = "linear", masked, raster }: LegendProps) {
   const app = useApp();
   const bar = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
@@ -181,56 +192,28 @@ export function Legend({ top, diverging, masked }: { top: number; diverging?: bo
       on.fillRect(i, 0, 1, 8);
     }
   });
-  const end = top <= 1 && !diverging ? percent(top) : fixed(top, top < 0.1 ? 3 : 2);
+  const text = (weight: number) => (diverging || top > 1 ? fixed(weight, top < 0.1 ? 3 : 2) : weight && weight < 0.001 ? weight.toExponential(0) : percent(weight));
+  const [start, middle] = marks(top, tone);
   return (
     <span class="legend">
-      {diverging ? `−${end}` : "0"} <canvas ref={bar} width={128} height={8} aria-hidden="true" /> {diverging ? `+${end}` : end}
+      {diverging ? `−${text(top)}` : text(start)} <canvas ref={bar} width={128} height={8} aria-hidden="true" /> {diverging ? `+${text(top)}` : text(top)}
+      {tone !== "linear" && `, ${TONES[tone]}: ${text(middle)} in the middle`}
       {masked && (
         <>
-          <i class="masked" /> masked: may not be read
+          <i class={raster ? "masked pixels" : "masked"} /> masked: may not be read
         </>
       )}
     </span>
   );
 }
 
-/** The numbers, made when they are asked for. */
-function Table({ plane, rows, columns, diverging, name }: MatrixProps) {
-  const [open, setOpen] = useState(false);
-  const cells = plane.rows * plane.columns;
-  if (cells > TABLE) return null;
-  return (
-    <details class="numbers" onToggle={(event) => setOpen((event.currentTarget as HTMLDetailsElement).open)}>
-      <summary>Table of numbers</summary>
-      {open && (
-        <div class="sheet" tabIndex={0} role="region" aria-label={`${name}, numbers`}>
-          <table>
-            <thead>
-              <tr>
-                <td />
-                {columns.map((label, j) => (
-                  <th key={j} scope="col" dir="auto">
-                    {label}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {Array.from({ length: plane.rows }, (_, i) => (
-                <tr key={i}>
-                  <th scope="row" dir="auto">
-                    {rows[i]}
-                  </th>
-                  {Array.from({ length: plane.columns }, (_, j) => {
-                    const weight = plane.data[i * plane.columns + j];
-                    return <td key={j}>{Number.isNaN(weight) ? "masked" : fixed(weight, diverging ? 3 : 4)}</td>;
-                  })}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
-    </details>
-  );
+/** The numbers, if they are few. */
+function Table({ plane, spoken, diverging, name, ...drawn }: MatrixProps) {
+  if (plane.data.length > TABLE) return null;
+  const [rows, columns] = spoken ?? [drawn.rows, drawn.columns];
+  const cell = (i: number, j: number) => {
+    const weight = plane.data[i * plane.columns + j];
+    return Number.isNaN(weight) ? "masked" : fixed(weight, diverging ? 3 : 4);
+  };
+  return <FoldedTable summary="Table of numbers" label={`${name}, numbers`} columns={columns} rows={rows} cell={cell} />;
 }

@@ -48,7 +48,7 @@ export function ChosenRow({ app, source, attention, head, brush = null, clear }:
   return (
     <section aria-label="The chosen row">
       {exact !== null && (
-        <p class="readout" id="exact" data-weight={exact}>
+        <p class="readout exact" data-weight={exact}>
           <bdi>{placed(rows, from)}</bdi> ← <bdi>{placed(columns, column!)}</bdi> {text(exact)}
         </p>
       )}

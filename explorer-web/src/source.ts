@@ -111,7 +111,7 @@ export class Source {
     const { buffer, height, width, peaks } = attention.map!;
     const size = height * width;
     const bytes = this.bundle.buffer(buffer).subarray(head * size, (head + 1) * size);
-    return { rows: height, columns: width, data: Float32Array.from(bytes, (x) => (x * peaks[head]) / 255) };
+    return { rows: height, columns: width, data: Float32Array.from(bytes, (x) => (x === 255 ? NaN : (x * peaks[head]) / 254)) };
   }
 
   private meanMap(attention: Attention): Plane {

@@ -123,14 +123,17 @@ class Local implements Pyramid {
     let most = 0;
     let sum = 0;
     let count = 0;
+    let open = false;
     for (let i = top; i < Math.min(top + cells, rows); i++)
       for (let j = left; j < Math.min(left + cells, columns); j++) {
         const x = data[i * columns + j];
         count++;
         if (Number.isNaN(x)) continue;
+        open = true;
         sum += x;
         if (x > most) most = x;
       }
+    if (!open) return NaN;
     return reduce === "max" ? most : sum / count;
   }
 }

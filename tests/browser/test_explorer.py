@@ -34,7 +34,7 @@ def address(base: str, **state: str | int) -> str:
 
 def test_one_arrow_key_moves_one_word_and_the_lit_row_matches(translators, open_page, translator):
     page = open_page(address(translators, text=TEXT)).page
-    words = page.locator("#target-words button")
+    words = page.locator(".target-words button")
     words.first.wait_for()
     words.first.click()
     made, _ = explore(translator, TEXT)
@@ -42,17 +42,17 @@ def test_one_arrow_key_moves_one_word_and_the_lit_row_matches(translators, open_
     source, target = (made.sequences[at].words for at in (0, 1))
     mean = cross.look.weights().mean(0)
     for place, (top, bottom, _) in enumerate(target):
-        assert page.locator("#target-words button[aria-pressed=true]").count() == 1
+        assert page.locator(".target-words button[aria-pressed=true]").count() == 1
         pressed = words.nth(place)
         assert pressed.get_attribute("aria-pressed") == "true"
         shown = [
             float(each.get_attribute("data-weight"))
-            for each in page.locator("#source-words li").all()
+            for each in page.locator(".source-words li").all()
         ]
         expected = [float(mean[top:bottom, a:b].sum(1).mean()) for a, b, _ in source]
         assert shown == pytest.approx(expected, abs=1e-3)
         if place:
-            said = page.locator("#said").inner_text()
+            said = page.locator(".said").inner_text()
             best = max(range(len(shown)), key=shown.__getitem__)
             assert said.startswith(f"{target[place][2]} ← {source[best][2]} ")
             assert said.endswith("%")
@@ -66,16 +66,16 @@ def test_a_chosen_cell_is_the_same_in_every_view(translators, open_page):
     page.get_by_role("tab", name="Numbers").click()
     page.get_by_role("heading", name="Why this score: sister · hermana").wait_for()
     page.get_by_role("tab", name="Map").click()
-    page.locator("#exact").wait_for()
-    assert page.locator("#exact").inner_text().startswith("sister (5) ← hermana (1)")
+    page.locator(".exact").wait_for()
+    assert page.locator(".exact").inner_text().startswith("sister (5) ← hermana (1)")
     page.get_by_role("tab", name="Translate").click()
-    pressed = page.locator("#target-words button[aria-pressed=true]")
+    pressed = page.locator(".target-words button[aria-pressed=true]")
     assert pressed.all_inner_texts() == ["sister"]
 
 
 def test_a_live_page_is_saved_as_a_file_that_needs_no_network(translators, open_page, tmp_path):
     page = open_page(address(translators, text=TEXT)).page
-    page.locator("#target-words button").first.wait_for()
+    page.locator(".target-words button").first.wait_for()
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as a file").click()
     path = tmp_path / "regard.html"
@@ -99,7 +99,7 @@ def test_a_head_switched_off_is_that_of_python_and_undo_restores_the_text(
     page = open_page(
         address(translators, view="change", text=TEXT, attention="decoder.2.cross")
     ).page
-    before = page.locator("#text-before")
+    before = page.locator(".text-before")
     before.wait_for()
     text = before.inner_text()
     with page.expect_response("**/api/change"):
@@ -107,13 +107,13 @@ def test_a_head_switched_off_is_that_of_python_and_undo_restores_the_text(
     edits = {"decoder.2.cross": [Scale(0.0)]}
     made, _ = explore(translator, TEXT, edits=edits)
     expect = pytest.importorskip("playwright.sync_api").expect
-    after = page.locator("#text-after")
+    after = page.locator(".text-after")
     expect(after).to_have_text(made.translation["translation"])
     assert made.translation["translation"] != text
-    page.locator("#undo").click()
+    page.locator(".undo").click()
     expect(after).to_have_text("–")
     assert before.inner_text() == text
-    page.locator("#redo").click()
+    page.locator(".redo").click()
     expect(after).to_have_text(made.translation["translation"])
 
 
@@ -144,14 +144,14 @@ def test_products_sum_to_the_score_and_weights_to_one(translators, open_page):
             column=5,
         )
     ).page
-    page.locator("#weights-sum").wait_for()
+    page.locator(".weights-sum").wait_for()
 
     def number(text: str) -> float:
         return float(text.replace("−", "-"))
 
     terms = sum(number(each) for each in page.locator("td.term").all_inner_texts())
-    assert terms == pytest.approx(number(page.locator("#sum").inner_text()), abs=0.01)
-    assert number(page.locator("#weights-sum").inner_text()) == pytest.approx(1, abs=1e-3)
+    assert terms == pytest.approx(number(page.locator(".sum").inner_text()), abs=0.01)
+    assert number(page.locator(".weights-sum").inner_text()) == pytest.approx(1, abs=1e-3)
     weights = page.locator("td.weight").all()
     total = sum(float(each.get_attribute("data-weight")) for each in weights)
     assert total == pytest.approx(1, abs=1e-5)
@@ -188,7 +188,7 @@ def test_a_file_needs_no_network_and_shows_evil_names_as_text(open_page, tmp_pat
 def test_evil_input_to_the_server_is_text(translators, open_page):
     recorded = open_page(address(translators, text=EVIL))
     page = recorded.page
-    page.locator("#target-words button").first.wait_for()
+    page.locator(".target-words button").first.wait_for()
     assert page.locator("img").count() == 0
     assert not any("alert" in each or "dialog" in each for each in recorded.errors)
 
@@ -218,7 +218,7 @@ def test_all_lines_of_a_file_are_translated_and_one_is_looked_at(
     page = recorded.page
     page.get_by_label("File").set_input_files(file)
     expect = pytest.importorskip("playwright.sync_api").expect
-    expect(page.locator("#lines-done")).to_have_text("12 of 12", timeout=60_000)
+    expect(page.locator(".lines-done")).to_have_text("12 of 12", timeout=60_000)
     shown = page.locator(".lines li")
     made = [one.text for one in translator.translate(texts)]
     assert shown.locator("small").all_inner_texts() == made
@@ -234,17 +234,17 @@ def test_all_lines_of_a_file_are_translated_and_one_is_looked_at(
 def test_an_exchanged_word_is_compared_and_undone(translators, open_page, translator):
     other = TEXT.replace("casa", "torre")
     page = open_page(address(translators, view="change", text=TEXT)).page
-    page.locator("#exchanged").fill(other)
+    page.locator(".exchanged").fill(other)
     with page.expect_response("**/api/change"):
         page.get_by_role("button", name="Exchange words").click()
     expect = pytest.importorskip("playwright.sync_api").expect
-    expect(page.locator("#text-after")).to_have_text(translator.translate([other])[0].text)
+    expect(page.locator(".text-after")).to_have_text(translator.translate([other])[0].text)
     page.get_by_role("img", name="difference").wait_for()
     page.reload()
-    expect(page.locator("#text-after")).to_have_text(translator.translate([other])[0].text)
-    page.locator("#exchanged").fill(TEXT)
+    expect(page.locator(".text-after")).to_have_text(translator.translate([other])[0].text)
+    page.locator(".exchanged").fill(TEXT)
     page.get_by_role("button", name="Exchange words").click()
-    expect(page.locator("#text-after")).to_have_text("–")
+    expect(page.locator(".text-after")).to_have_text("–")
 
 
 def test_choices_of_a_view_stay_in_the_address(translators, open_page):
@@ -296,9 +296,9 @@ def test_nothing_scrolls_sideways_on_a_phone(translators, open_page, view):
 
 def test_a_reload_restores_the_state(translators, open_page):
     page = open_page(translators).page
-    page.locator("#sentence").fill(TEXT)
+    page.locator(".sentence").fill(TEXT)
     page.get_by_role("button", name="Translate", exact=True).click()
-    page.locator("#target-words button").nth(2).click()
+    page.locator(".target-words button").nth(2).click()
     page.get_by_role("tab", name="Heads").click()
     page.locator("ul.grid button").nth(5).click()
     before = page.url
@@ -307,8 +307,8 @@ def test_a_reload_restores_the_state(translators, open_page):
     assert page.url == before
     assert page.get_by_role("tab", name="Heads").get_attribute("aria-selected") == "true"
     page.get_by_role("tab", name="Translate").click()
-    page.locator("#target-words button").first.wait_for()
-    assert page.locator("#sentence").input_value() == TEXT
+    page.locator(".target-words button").first.wait_for()
+    assert page.locator(".sentence").input_value() == TEXT
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +333,7 @@ def test_a_map_of_131072_tokens(deep, open_page):
     recorded = open_page(address(base, view="map", row=70_000, column=69_999))
     page = recorded.page
     page.wait_for_selector("canvas.map")
-    shown = page.locator("#exact")
+    shown = page.locator(".exact")
     shown.wait_for()
     print(f"ready after {time.perf_counter() - start:.2f} s")
     expected = float(look.weights(rows=[70_000], columns=[69_999]))

@@ -49,11 +49,11 @@ def test_heads_are_sorted_by_their_agreement_with_gold_links(paired, open_page):
     matrix.focus()
     page.keyboard.press("ArrowRight")  # the first cell: "Where" and "¿"
     page.keyboard.press("ArrowRight")
-    said = page.locator("#said").inner_text()
+    said = page.locator(".said").inner_text()
     assert said.startswith("Where ← Dónde ")
     assert said.endswith("%, gold link")
     page.keyboard.press("ArrowRight")
-    assert page.locator("#said").inner_text().endswith("%")
+    assert page.locator(".said").inner_text().endswith("%")
     page.reload()
     expect(page.locator("ul.grid button.chosen")).to_have_count(1)
     assert page.get_by_label("Sort by").input_value() == "agreement"
@@ -64,7 +64,7 @@ def test_a_typed_sentence_takes_the_place_of_one_with_links(paired, open_page):
     page = open_page(paired + "#pair=0").page
     expect = pytest.importorskip("playwright.sync_api").expect
     page.get_by_text("possible one").first.wait_for()
-    page.locator("#sentence").fill("El gato negro duerme.")
+    page.locator(".sentence").fill("El gato negro duerme.")
     page.get_by_role("button", name="Translate", exact=True).click()
     expect(page.locator("h1")).to_contain_text("El gato negro duerme. → ")
     assert "pair=" not in page.url

@@ -92,6 +92,36 @@ def test_a_head_without_whole_weights_shows_the_largest_keys_of_a_row(open_page,
     assert recorded.errors == []
 
 
+PIXELS = """canvas => {
+    const found = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const colour = (x, y) => found.slice(4 * (y * canvas.width + x), 4 * (y * canvas.width + x) + 3).join();
+    return [colour(canvas.width - 1, 0), colour(0, canvas.height - 1), colour(0, 0)];
+}"""
+
+
+def test_colours_can_be_logarithmic_and_masked_pixels_have_their_own(open_page, tmp_path):
+    path = write(tmp_path / "large.html", scene(2, 16, 300))
+    page = open_page(path.as_uri() + "#view=heads").page
+    picture = page.locator("ul.grid canvas").first
+    page.wait_for_function("document.querySelector('ul.grid canvas').width === 128")
+    masked, low, high = picture.evaluate(PIXELS)
+    assert masked not in (low, high)
+    page.get_by_label("Colours").select_option("logarithmic")
+    assert "scale=log" in page.url
+    page.wait_for_timeout(200)
+    stays, other, top = picture.evaluate(PIXELS)
+    assert (stays, top) == (masked, high)
+    assert other != low
+    page.get_by_role("tab", name="Map").click()
+    legend = page.locator(".legend")
+    expect = pytest.importorskip("playwright.sync_api").expect
+    expect(legend).to_have_text(
+        "1e-4 100%, logarithmic: 1.0% in the middle masked: may not be read"
+    )
+    page.get_by_label("Colours").select_option("square root")
+    expect(legend).to_have_text("0% 100%, square root: 25% in the middle masked: may not be read")
+
+
 def test_tables_hold_the_measures_and_the_numbers(translators, open_page):
     state = f"text={quote(TEXT)}&attention=decoder.1.cross&head=1&row=1&column=1"
     page = open_page(f"{translators}#view=heads&{state}").page

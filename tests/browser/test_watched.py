@@ -122,7 +122,7 @@ def test_a_file_of_many_tokens_has_a_map_and_the_largest_weights_of_rows(open_pa
     key = int(weights.argmax())
     state = f"#view=map&attention=layer.0.self&head=3&row=1201&column={key}"
     recorded = open_page(path.as_uri() + state)
-    shown = recorded.page.locator("#exact")
+    shown = recorded.page.locator(".exact")
     shown.wait_for()
     assert float(shown.get_attribute("data-weight")) == pytest.approx(float(weights[key]), rel=1e-3)
     assert (
@@ -132,8 +132,8 @@ def test_a_file_of_many_tokens_has_a_map_and_the_largest_weights_of_rows(open_pa
     )
     least = int(weights[:1202].argmin())
     recorded = open_page(path.as_uri() + state.replace(f"column={key}", f"column={least}"))
-    recorded.page.locator("#exact").wait_for()
-    assert "not among the 8 largest" in recorded.page.locator("#exact").inner_text()
+    recorded.page.locator(".exact").wait_for()
+    assert "not among the 8 largest" in recorded.page.locator(".exact").inner_text()
     recorded.page.get_by_role("tab", name="Heads").click()
     recorded.page.locator("figure canvas").first.wait_for()
     said = recorded.page.locator("figure output").first.inner_text()
@@ -149,11 +149,11 @@ def test_the_file_of_a_translation_steps_through_its_words(open_page, tmp_path):
     out = tmp_path / "look.html"
     assert main(["look", "El gato negro duerme.", "--out", str(out)]) == 0
     recorded = open_page(out.as_uri(), offline=True)
-    words = recorded.page.locator("#target-words button")
+    words = recorded.page.locator(".target-words button")
     words.first.click()
     recorded.page.keyboard.press("ArrowRight")
     assert words.nth(1).get_attribute("aria-pressed") == "true"
-    shares = recorded.page.locator("#source-words li").all()
+    shares = recorded.page.locator(".source-words li").all()
     total = sum(float(each.get_attribute("data-weight")) for each in shares)
     assert total == pytest.approx(1, abs=0.01)
     tabs = recorded.page.get_by_role("tab").all_inner_texts()
@@ -206,9 +206,13 @@ def test_a_widget_is_drawn_by_the_same_module(generated, browser):
             const model = { get: (name) => values[name], on() {} };
             const { default: front } = await import("http://widget/explorer.js");
             front.render({ model, el: document.querySelector("div") });
+            front.render({ model, el: document.body.appendChild(document.createElement("p")) });
         }""",
         data,
     )
+    page.locator("ul.grid").nth(1).wait_for()
+    ids = page.evaluate("Array.from(document.querySelectorAll('[id]'), (each) => each.id)")
+    assert len(set(ids)) == len(ids) == 6  # of two tabs and a view, in each of two widgets
     page.locator("ul.grid button").nth(3).click()
     page.locator("ul.grid button.chosen").wait_for()
     assert page.title() == "notebook"
@@ -242,7 +246,7 @@ def example():
     state = "#view=map&attention=layer.0.self&head=1&row=90000&column=12345"
     with served(Explorer(Models({}), scene)) as base:
         recorded = open_page(base + state)
-        shown = recorded.page.locator("#exact")
+        shown = recorded.page.locator(".exact")
         shown.wait_for(timeout=60_000)
         expected = float(one.look.weights(rows=[90_000], columns=[12_345])[1])
         assert float(shown.get_attribute("data-weight")) == pytest.approx(expected, abs=1e-5)

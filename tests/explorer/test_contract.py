@@ -59,10 +59,20 @@ def test_large_attentions_are_sent_as_a_picture_and_the_largest_of_each_row():
     drawn = buffer(picture["buffer"], "u1").reshape(2, picture["height"], picture["width"])
     expected = look.map(picture["height"], picture["width"], reduce="max")
     scaled = torch.from_numpy(drawn.astype("f4")) * torch.tensor(picture["peaks"])[:, None, None]
-    torch.testing.assert_close(scaled / 255, expected, atol=1 / 255, rtol=0)
+    torch.testing.assert_close(scaled / 254, expected, atol=1 / 254, rtol=0)
     weights, keys = look.top(LARGEST)
     assert np.array_equal(buffer(top["keys"], "<i4"), keys.numpy().ravel().astype("i4"))
     assert np.allclose(buffer(top["weights"], "<f2"), weights.numpy().ravel(), atol=5e-4)
+
+
+def test_a_picture_says_which_bins_are_masked():
+    header, buffer = parse(pack(scene(2, 300, 300, regard.masks.causal(align="end")), whole=1000))
+    (one,) = header["attentions"]
+    drawn = buffer(one["map"]["buffer"], "u1").reshape(2, 128, 128)
+    first = np.arange(129) * 300 // 128
+    masked = first[None, :-1] >= first[1:, None]  # the first key of a bin and its last query
+    assert np.array_equal(drawn == 255, np.broadcast_to(masked, drawn.shape))
+    assert drawn[drawn < 255].max() == 254
 
 
 def test_a_file_of_many_rows_has_fewer_keys_of_each_and_a_server_sends_none():

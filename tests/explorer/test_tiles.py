@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 
 import regard
+from regard.attention import masks
 from regard.explorer.tiles import BASE, SIZE, Tiles
 
 
@@ -74,5 +77,35 @@ def test_ten_random_leaves_of_131072_tokens():
         rows = torch.arange(row * SIZE, (row + 1) * SIZE)
         scores = (query[rows] @ key.T).double() / 4
         scores = scores.masked_fill(torch.arange(count) > rows[:, None], -torch.inf)
-        dense = scores.softmax(-1)[:, column * SIZE : (column + 1) * SIZE]
-        torch.testing.assert_close(tile.double(), dense, atol=1e-5, rtol=0)
+        dense = scores.softmax(-1).masked_fill(scores == -torch.inf, torch.nan)
+        dense = dense[:, column * SIZE : (column + 1) * SIZE]
+        torch.testing.assert_close(tile.double(), dense, atol=1e-5, rtol=0, equal_nan=True)
+
+
+LENGTHS = torch.tensor([200])
+DOCUMENTS = torch.tensor([[0] * 40 + [1] * 100 + [2] * 3 + [3] * 4 + [4] * 153])
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        masks.causal(align="end"),
+        masks.band(9, 0),
+        masks.padding(LENGTHS),
+        masks.documents(DOCUMENTS),
+    ],
+    ids=["causal", "band", "padding", "documents"],
+)
+@pytest.mark.parametrize("reduce", ["max", "mean"])
+def test_pixels_without_a_key_to_read_are_not_numbers(mask, reduce):
+    vectors = torch.randn(1, 300, 8, generator=torch.Generator().manual_seed(0))
+    tiles = Tiles(regard.look(vectors, vectors, mask=mask)[0])
+    readable = tiles.look.readable()
+    for level, size in enumerate(tiles.levels):
+        cells = 1 << level
+        for row, column in product(*(range(-(-n // SIZE)) for n in size[:2])):
+            shown = tiles.tile(level, row, column, reduce).numbers
+            part = readable[row * SIZE * cells :, column * SIZE * cells :]
+            strips = [each.split(cells, 1) for each in part[: SIZE * cells].split(cells)]
+            expected = torch.stack([torch.stack([x.any() for x in each]) for each in strips])
+            assert torch.equal(~shown.isnan(), expected[:, : shown.shape[1]])

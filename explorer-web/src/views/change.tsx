@@ -60,10 +60,10 @@ function Editor({ app, source, run }: { app: App; source: Source; run: string })
         </button>
         <CellEdit app={app} attention={attention} add={add} />
         <span class="tools">
-          <button type="button" id="undo" disabled={!edits.canUndo} onClick={() => edits.undo()}>
+          <button type="button" class="undo" disabled={!edits.canUndo} onClick={() => edits.undo()}>
             Undo
           </button>
-          <button type="button" id="redo" disabled={!edits.canRedo} onClick={() => edits.redo()}>
+          <button type="button" class="redo" disabled={!edits.canRedo} onClick={() => edits.redo()}>
             Redo
           </button>
         </span>
@@ -98,7 +98,7 @@ function Exchange({ text, act }: { text: string; act: (text: string) => void }) 
     >
       <label class="wide">
         <span class="hidden">The sentence with words exchanged</span>
-        <input id="exchanged" type="text" dir="auto" maxLength={4000} autocomplete="off" value={given} onInput={(event) => setGiven(event.currentTarget.value)} />
+        <input class="exchanged" type="text" dir="auto" maxLength={4000} autocomplete="off" value={given} onInput={(event) => setGiven(event.currentTarget.value)} />
       </label>
       <button type="submit">Exchange words</button>
     </form>
@@ -166,14 +166,14 @@ function Outcome({ app, before, after, attention, head }: OutcomeProps) {
         <tbody>
           <tr>
             <th scope="row">before</th>
-            <td dir="auto" id="text-before">
+            <td dir="auto" class="text-before">
               {first.translation}
             </td>
             <td>{fixed(first.log_probability)}</td>
           </tr>
           <tr>
             <th scope="row">after</th>
-            <td dir="auto" id="text-after">
+            <td dir="auto" class="text-after">
               {second ? <Compared before={first.translation} after={second.translation} /> : "–"}
             </td>
             <td>{fixed(second?.log_probability)}</td>
@@ -181,7 +181,7 @@ function Outcome({ app, before, after, attention, head }: OutcomeProps) {
           <tr>
             <th scope="row">the one before, after the change</th>
             <td dir="auto">{forced ? forced.text : "–"}</td>
-            <td id="forced">{forced ? `${fixed(forced.log_probability)} (${fixed(forced.log_probability - first.log_probability)})` : "–"}</td>
+            <td class="forced">{forced ? `${fixed(forced.log_probability)} (${fixed(forced.log_probability - first.log_probability)})` : "–"}</td>
           </tr>
         </tbody>
       </table>

@@ -1,16 +1,18 @@
 // Heads: every layer and head as a small map, sorted by what it does; one of them large.
 
 import type { Signal } from "@preact/signals";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { App, useApp } from "../app";
-import { scale } from "../colour";
+import { ToneChoice } from "../choices";
 import type { Attention } from "../contract";
 import { binNames, binned, chosenIn, goldIn, labelled, wholeWords } from "../labels";
 import { Matrix } from "../matrix";
 import { fixed, peak, Plane, roundTop } from "../numbers";
+import { raster } from "../raster";
 import { ChosenRow } from "../row";
 import { Export } from "../sheet";
 import { MEAN, Source } from "../source";
+import { FoldedTable } from "../table";
 import { pyramid } from "../tiles";
 
 const EXPLAINED: Record<string, string> = {
@@ -40,7 +42,8 @@ export function Heads() {
   const grid = useRef<HTMLUListElement>(null);
   if (!source) return <p class="hint">Translate a sentence first.</p>;
   const attentions = source.header.attentions.filter((one) => kind.value === "all" || one.kind === kind.value);
-  const sorts = ["layer", ...new Set(source.header.attentions.flatMap((one) => Object.keys(one.measures)))];
+  const measures = [...new Set(source.header.attentions.flatMap((one) => Object.keys(one.measures)))];
+  const sorts = ["layer", ...measures];
   const sort = sorts.includes(chosenSort.value) ? chosenSort.value : "layer";
   const cells = order(attentions, sort, means.value);
   const chosen = attentions.find((one) => one.name === app.attention.value);
@@ -67,6 +70,7 @@ export function Heads() {
         <label class="check">
           <input type="checkbox" checked={means.value} onChange={(event) => (means.value = event.currentTarget.checked)} /> means of layers
         </label>
+        <ToneChoice app={app} />
         <span class="hint">
           {EXPLAINED[sort]}
           {means.value && sort !== "layer" && "; the mean over the heads"}
@@ -83,7 +87,17 @@ export function Heads() {
         </p>
       )}
       <Grid app={app} source={source} cells={cells} sort={sort} list={grid} />
-      <MeasureTable cells={cells} sorts={sorts.slice(1)} />
+      {measures.length > 0 && (
+        <FoldedTable
+          summary="Table of measures"
+          label="Measures of the heads"
+          corner="head"
+          columns={measures}
+          titles={measures.map((one) => EXPLAINED[one])}
+          rows={cells.map(name)}
+          cell={(i, j) => fixed(measure(cells[i], measures[j]))}
+        />
+      )}
       <Rollout app={app} source={source} />
     </>
   );
@@ -119,43 +133,6 @@ const tilesOf = (list: HTMLUListElement) =>
     canvas: item.querySelector("canvas")!,
     text: Array.from(item.querySelectorAll("span, small"), (line) => line.textContent!.trim()),
   }));
-
-/** The measures of all heads. */
-function MeasureTable({ cells, sorts }: { cells: Cell[]; sorts: string[] }) {
-  const [open, setOpen] = useState(false);
-  if (!sorts.length) return null;
-  return (
-    <details class="numbers" onToggle={(event) => setOpen((event.currentTarget as HTMLDetailsElement).open)}>
-      <summary>Table of measures</summary>
-      {open && (
-        <div class="sheet" tabIndex={0} role="region" aria-label="Measures of the heads">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">head</th>
-                {sorts.map((sort) => (
-                  <th key={sort} scope="col" title={EXPLAINED[sort]}>
-                    {sort}
-                  </th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {cells.map((cell) => (
-                <tr key={name(cell)}>
-                  <th scope="row">{name(cell)}</th>
-                  {sorts.map((sort) => (
-                    <td key={sort}>{fixed(measure(cell, sort))}</td>
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
-    </details>
-  );
-}
 
 function Grid({ app, source, cells, sort, list }: GridProps) {
   const step = (event: KeyboardEvent, place: number) => {
@@ -199,17 +176,18 @@ function Grid({ app, source, cells, sort, list }: GridProps) {
 function Thumbnail({ app, source, cell }: { app: App; source: Source; cell: Cell }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const theme = app.theme.value;
+  const { tone } = app;
   const { attention, place } = cell;
   useEffect(() => {
     let current = true;
     picture(source, attention, place).then(
-      (plane) => current && paintPlane(canvas.current!, plane, theme),
+      (plane) => current && raster(canvas.current!, plane, roundTop(peak(plane)), theme, tone),
       (fault: Error) => (app.error.value = fault.message),
     );
     return () => {
       current = false;
     };
-  }, [source, attention, place, theme]);
+  }, [source, attention, place, theme, tone]);
   return <canvas ref={canvas} aria-hidden="true" />;
 }
 
@@ -218,20 +196,6 @@ async function picture(source: Source, attention: Attention, place: number): Pro
   if (source.drawn(attention)) return source.overview(attention, place);
   const built = await pyramid(source, attention, place);
   return (await built.tile(built.levels.length - 1, 0, 0, "max", new AbortController().signal)).plane;
-}
-
-/** One pixel a cell; the style sheet makes it large. */
-export function paintPlane(canvas: HTMLCanvasElement, plane: Plane, theme: "light" | "dark"): void {
-  canvas.width = plane.columns;
-  canvas.height = plane.rows;
-  const colours = scale(theme);
-  const top = roundTop(peak(plane));
-  const image = new ImageData(plane.columns, plane.rows);
-  plane.data.forEach((weight, i) => {
-    const at = 3 * Math.round(255 * Math.min(Math.max((weight || 0) / top, 0), 1));
-    image.data.set([colours[at], colours[at + 1], colours[at + 2], Number.isNaN(weight) ? 90 : 255], 4 * i);
-  });
-  canvas.getContext("2d")!.putImageData(image, 0, 0);
 }
 
 function Enlarged({ app, source, attention }: { app: App; source: Source; attention: Attention }) {
@@ -248,7 +212,7 @@ function Enlarged({ app, source, attention }: { app: App; source: Source; attent
   return (
     <section>
       <h2>{title}</h2>
-      <Matrix name={title} {...shown} top={roundTop(peak(shown.plane))} {...chosenIn(app, shown)} gold={gold} />
+      <Matrix name={title} {...shown} top={roundTop(peak(shown.plane))} {...chosenIn(app, shown)} gold={gold} tone={app.tone} />
       {!source.whole(attention) && (
         <>
           <WholeNumber name="Row" most={attention.shape[1] - 1} chosen={app.row} />

@@ -15,7 +15,7 @@ export function FileLines({ app }: { app: App }) {
       <p class="tools">
         <span class="hint">{lines.note.value}</span>
         <progress aria-label="Lines translated" value={done} max={all.length} />
-        <span class="hint" id="lines-done">
+        <span class="hint lines-done">
           {done} of {all.length}
         </span>
         <button type="button" onClick={() => lines.stop()}>

@@ -2,12 +2,13 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { App, useApp } from "../app";
-import { AttentionChoice } from "../choices";
-import { scale } from "../colour";
+import { AttentionChoice, ToneChoice } from "../choices";
+import type { Theme } from "../colour";
 import type { Attention } from "../contract";
 import { Export } from "../sheet";
 import { Legend } from "../matrix";
-import { roundTop } from "../numbers";
+import { peak, Plane, roundTop } from "../numbers";
+import { raster, Tone } from "../raster";
 import { ChosenRow } from "../row";
 import { MEAN, Source } from "../source";
 import { placed } from "../text";
@@ -67,8 +68,9 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
   const [, redraw] = useState(0);
   const [hover, setHover] = useState<[number, number] | null>(null);
   const [progress, setProgress] = useState<number | null>(null);
-  const top = useRef(1);
+  const [[top, masked], setPainted] = useState<[number, boolean]>([1, false]);
   const theme = app.theme.value;
+  const { tone } = app;
   const cache = useMemo(() => {
     const fault = (reason: string) => (app.error.value = reason);
     return new TileCache(built, reduce, () => redraw((n) => n + 1), fault);
@@ -99,10 +101,11 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
     [element.width, element.height] = [size[0] * ratio, size[1] * ratio];
     const on = element.getContext("2d")!;
     on.scale(ratio, ratio);
-    top.current = paint(on, cache, frame, size, theme, (on.canvas.parentElement && getComputedStyle(element).getPropertyValue("--rule")) || "#ccc");
+    const now = paint(on, cache, frame, size, theme, tone, (on.canvas.parentElement && getComputedStyle(element).getPropertyValue("--rule")) || "#ccc");
+    if (now[0] !== top || now[1] !== masked) setPainted(now); // the legend says what was drawn
     const accent = getComputedStyle(element).getPropertyValue("--accent").trim();
     outline(on, frame, size, app.row.value, app.column.value, span(brush.value), accent);
-    paintMini(mini.current!, cache, frame, size, queries, keys, theme, accent);
+    paintMini(mini.current!, cache, frame, size, queries, keys, theme, tone, accent);
   });
 
   // Tiles are fetched when the map has come to rest, so that a zoom through ten levels fetches one of them.
@@ -225,7 +228,8 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
             ))}
           </select>
         </label>
-        <Legend top={top.current} masked={false} />
+        <ToneChoice app={app} />
+        <Legend top={top} tone={tone} masked={masked} raster />
         <Export name={`${attention.name}-map`} tiles={() => [{ canvas: canvas.current!, text: [attention.name] }]} />
         {sampled && (
           <span class="note">
@@ -297,7 +301,7 @@ function wanted(built: Pyramid, frame: Frame, size: Size): [number, number, numb
 }
 
 /** Draw what is known; returns the end of the colour scale. Coarser tiles stand in for those that are on their way. */
-function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, size: Size, theme: "light" | "dark", rule: string): number {
+function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, size: Size, theme: Theme, tone: Tone, rule: string): [number, boolean] {
   const { levels } = cache.pyramid;
   const [width, height] = size;
   const finest = level(cache.pyramid, frame.zoom);
@@ -310,38 +314,31 @@ function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, siz
   const fine = shown.filter(({ at }) => at === finest);
   for (const { at, i, j } of fine.length ? fine : shown) for (const x of cache.get(at, i, j)!.plane.data) if (x > most) most = x;
   const top = roundTop(most);
+  let masked = false;
   on.imageSmoothingEnabled = false;
   for (const { at, i, j } of shown) {
     const { plane } = cache.get(at, i, j)!;
+    masked ||= plane.data.some(Number.isNaN);
     const { down, across } = levels[at];
     const x = (j * SIZE * across - left) * frame.zoom;
     const y = (i * SIZE * down - above) * frame.zoom;
-    on.drawImage(bitmap(plane, top, theme), x, y, plane.columns * across * frame.zoom, plane.rows * down * frame.zoom);
+    on.drawImage(bitmap(plane, top, theme, tone), x, y, plane.columns * across * frame.zoom, plane.rows * down * frame.zoom);
   }
   const last = levels[0];
   on.strokeStyle = rule;
   on.strokeRect(-left * frame.zoom, -above * frame.zoom, last.columns * last.across * frame.zoom, last.rows * last.down * frame.zoom);
-  return top;
+  return [top, masked];
 }
 
-const bitmaps = new WeakMap<object, { top: number; theme: string; canvas: HTMLCanvasElement }>();
+const bitmaps = new WeakMap<object, { how: string; canvas: HTMLCanvasElement }>();
 
-function bitmap(plane: { rows: number; columns: number; data: Float32Array }, top: number, theme: "light" | "dark"): HTMLCanvasElement {
+function bitmap(plane: Plane, top: number, theme: Theme, tone: Tone): HTMLCanvasElement {
+  const how = `${top}/${theme}/${tone}`;
   const known = bitmaps.get(plane);
-  if (known && known.top === top && known.theme === theme) return known.canvas;
+  if (known?.how === how) return known.canvas;
   const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [plane.columns, plane.rows];
-  const image = new ImageData(plane.columns, plane.rows);
-  const colours = scale(theme);
-  for (let i = 0; i < plane.data.length; i++) {
-    const at = 3 * Math.round(255 * clamp((plane.data[i] || 0) / top, 0, 1));
-    image.data[4 * i] = colours[at];
-    image.data[4 * i + 1] = colours[at + 1];
-    image.data[4 * i + 2] = colours[at + 2];
-    image.data[4 * i + 3] = 255;
-  }
-  canvas.getContext("2d")!.putImageData(image, 0, 0);
-  bitmaps.set(plane, { top, theme, canvas });
+  raster(canvas, plane, top, theme, tone);
+  bitmaps.set(plane, { how, canvas });
   return canvas;
 }
 
@@ -360,19 +357,15 @@ function outline(on: CanvasRenderingContext2D, frame: Frame, [width, height]: [n
   if (column !== null) on.strokeRect(x(column), -2, thick, height + 4);
 }
 
-function paintMini(canvas: HTMLCanvasElement, cache: TileCache, frame: Frame, [width, height]: [number, number], queries: number, keys: number, theme: "light" | "dark", accent: string): void {
+function paintMini(canvas: HTMLCanvasElement, cache: TileCache, frame: Frame, [width, height]: [number, number], queries: number, keys: number, theme: Theme, tone: Tone, accent: string): void {
   const on = canvas.getContext("2d")!;
   on.clearRect(0, 0, MINI, MINI);
   const tile = cache.get(cache.pyramid.levels.length - 1, 0, 0);
   const most = Math.max(queries, keys);
   const [wide, high] = [(MINI * keys) / most, (MINI * queries) / most];
   if (tile) {
-    let peak = 0;
-    for (const value of tile.plane.data) if (value > peak) peak = value;
     const small = document.createElement("canvas");
-    small.width = tile.plane.columns;
-    small.height = tile.plane.rows;
-    small.getContext("2d")!.drawImage(bitmap({ ...tile.plane }, roundTop(peak), theme), 0, 0);
+    raster(small, tile.plane, roundTop(peak(tile.plane)), theme, tone);
     on.drawImage(small, 0, 0, wide, high);
   }
   const share = MINI / most;

@@ -9,6 +9,7 @@ import { labels } from "../labels";
 import { fixed, percent } from "../numbers";
 import { Export } from "../sheet";
 import { failure, Source } from "../source";
+import { Bar, BarHead, FoldedTable, Sheet } from "../table";
 
 const LISTED = 12; // terms that are listed
 
@@ -121,65 +122,51 @@ function Products({ terms, query, cell }: { terms: Terms; query: string; cell: s
         1. Why this score: <bdi>{query}</bdi> · <bdi>{cell}</bdi>
       </h2>
       <p class="equation">{dot ? "score = scale × Σ query × key" : "score = Σ v × tanh(query + key)"}</p>
-      <div class="sheet" tabIndex={0} role="region" aria-label="Terms of the score, table">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{dot ? "dimension" : "channel"}</th>
-            <th scope="col">query</th>
-            <th scope="col">key</th>
-            <th scope="col">{dot ? "product" : "v × tanh"}</th>
-            <th scope="col">
-              <span class="hidden">bar</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {listed.map((i) => (
-            <tr key={i}>
-              <th scope="row">{i}</th>
-              <td>{fixed(terms.query[i])}</td>
-              <td>{fixed(terms.key[i])}</td>
-              <td class="term">{fixed(terms.terms[i])}</td>
-              <td>
-                <Bar share={terms.terms[i] / most} />
-              </td>
+      <Sheet label="Terms of the score, table">
+        <table>
+          <BarHead names={[dot ? "dimension" : "channel", "query", "key", dot ? "product" : "v × tanh"]} />
+          <tbody>
+            {listed.map((i) => (
+              <tr key={i}>
+                <th scope="row">{i}</th>
+                <td>{fixed(terms.query[i])}</td>
+                <td>{fixed(terms.key[i])}</td>
+                <td class="term">{fixed(terms.terms[i])}</td>
+                <td>
+                  <Bar share={terms.terms[i] / most} />
+                </td>
+              </tr>
+            ))}
+            <tr>
+              <th scope="row">{order.length - listed.length} others</th>
+              <td />
+              <td />
+              <td class="term">{fixed(rest)}</td>
+              <td />
             </tr>
-          ))}
-          <tr>
-            <th scope="row">{order.length - listed.length} others</th>
-            <td />
-            <td />
-            <td class="term">{fixed(rest)}</td>
-            <td />
-          </tr>
-        </tbody>
-        <tfoot>
-          <tr>
-            <th scope="row">sum</th>
-            <td />
-            <td />
-            <td id="sum">{fixed(terms.sum, 4)}</td>
-            <td />
-          </tr>
-          <tr>
-            <th scope="row">{terms.scale === 1 ? "score" : `× ${fixed(terms.scale, 4)} = score`}</th>
-            <td />
-            <td />
-            <td id="score" data-score={terms.score}>
-              {fixed(terms.score, 4)}
-            </td>
-            <td>{terms.cap === undefined ? "" : `bounded by ${terms.cap}`}</td>
-          </tr>
-        </tfoot>
-      </table>
-      </div>
+          </tbody>
+          <tfoot>
+            <tr>
+              <th scope="row">sum</th>
+              <td />
+              <td />
+              <td class="sum">{fixed(terms.sum, 4)}</td>
+              <td />
+            </tr>
+            <tr>
+              <th scope="row">{terms.scale === 1 ? "score" : `× ${fixed(terms.scale, 4)} = score`}</th>
+              <td />
+              <td />
+              <td class="score" data-score={terms.score}>
+                {fixed(terms.score, 4)}
+              </td>
+              <td>{terms.cap === undefined ? "" : `bounded by ${terms.cap}`}</td>
+            </tr>
+          </tfoot>
+        </table>
+      </Sheet>
     </section>
   );
-}
-
-function Bar({ share }: { share: number }) {
-  return <i class={share < 0 ? "bar below" : "bar"} style={{ width: `calc(min(5rem, 9vw) * ${Math.abs(share)})` }} />;
 }
 
 /** Scores, bias and mask, softmax. */
@@ -193,7 +180,7 @@ function Weights({ app, found, columns, chosen, query }: { app: App; found: Foun
       <h2>
         2. From scores to weights: what <bdi>{query}</bdi> reads
       </h2>
-      <div class="sheet" tabIndex={0} role="region" aria-label="Scores and weights, table">
+      <Sheet label="Scores and weights, table">
         <table>
           <thead>
             <tr>
@@ -227,12 +214,12 @@ function Weights({ app, found, columns, chosen, query }: { app: App; found: Foun
               <td />
               {found.bias && <td />}
               <td>{fixed(logits.reduce((sum, x) => sum + Math.exp(x - most), 0), 4)}</td>
-              <td id="weights-sum">{fixed(found.weights.reduce((sum, x) => sum + x, 0), 4)}</td>
+              <td class="weights-sum">{fixed(found.weights.reduce((sum, x) => sum + x, 0), 4)}</td>
               {found.edited && <td>{fixed(found.edited.reduce((sum, x) => sum + x, 0), 4)}</td>}
             </tr>
           </tfoot>
         </table>
-      </div>
+      </Sheet>
     </section>
   );
 }
@@ -244,22 +231,9 @@ function Components({ found, query, cell }: { found: Found; query: string; cell:
   return (
     <section aria-label="Which components made the score">
       <h2>3. Which earlier components made this score</h2>
-      <div class="sheet" tabIndex={0} role="region" aria-label="Components of the score, table">
+      <Sheet label="Components of the score, table">
         <table>
-          <thead>
-            <tr>
-              <th scope="col">
-                of <bdi>{query}</bdi>
-              </th>
-              <th scope="col">
-                of <bdi>{cell}</bdi>
-              </th>
-              <th scope="col">part of the score</th>
-              <th scope="col">
-                <span class="hidden">bar</span>
-              </th>
-            </tr>
-          </thead>
+          <BarHead names={[<>of <bdi>{query}</bdi></>, <>of <bdi>{cell}</bdi></>, "part of the score"]} />
           <tbody>
             {found.pairs.slice(0, LISTED).map((pair) => (
               <tr key={`${pair.query}/${pair.key}`}>
@@ -287,7 +261,7 @@ function Components({ found, query, cell }: { found: Found; query: string; cell:
             </tr>
           </tfoot>
         </table>
-      </div>
+      </Sheet>
     </section>
   );
 }
@@ -348,7 +322,6 @@ function Stages({ app, stages, columns, heads, head }: StagesProps) {
 /** Vectors as strips of colour, with their numbers as a table. */
 function Strips({ app, strips }: { app: App; strips: [string, number[]][] }) {
   const list = useRef<HTMLDListElement>(null);
-  const [open, setOpen] = useState(false);
   const tiles = () => Array.from(list.current!.querySelectorAll("canvas"), (canvas, i) => ({ canvas, text: [strips[i][0]] }));
   const longest = Math.max(...strips.map(([, numbers]) => numbers.length));
   return (
@@ -359,35 +332,14 @@ function Strips({ app, strips }: { app: App; strips: [string, number[]][] }) {
         ))}
       </dl>
       <Export name="numbers" tiles={tiles} width={640} height={20} />
-      <details class="numbers" onToggle={(event) => setOpen((event.currentTarget as HTMLDetailsElement).open)}>
-        <summary>Table of numbers</summary>
-        {open && (
-          <div class="sheet" tabIndex={0} role="region" aria-label="Numbers of the strips">
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">channel</th>
-                  {strips.map(([name]) => (
-                    <th key={name} scope="col">
-                      {name}
-                    </th>
-                  ))}
-                </tr>
-              </thead>
-              <tbody>
-                {Array.from({ length: longest }, (_, i) => (
-                  <tr key={i}>
-                    <th scope="row">{i}</th>
-                    {strips.map(([name, numbers]) => (
-                      <td key={name}>{i < numbers.length ? fixed(numbers[i], 4) : ""}</td>
-                    ))}
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
-        )}
-      </details>
+      <FoldedTable
+        summary="Table of numbers"
+        label="Numbers of the strips"
+        corner="channel"
+        columns={strips.map(([name]) => name)}
+        rows={Array.from({ length: longest }, (_, i) => String(i))}
+        cell={(i, j) => (i < strips[j][1].length ? fixed(strips[j][1][i], 4) : "")}
+      />
     </>
   );
 }

@@ -70,7 +70,7 @@ function Input({ app }: { app: App }) {
       </label>
       <label class="wide">
         <span class="hidden">Sentence</span>
-        <input id="sentence" type="text" dir="auto" value={text} maxLength={4000} autocomplete="off" onInput={(event) => setText(event.currentTarget.value)} />
+        <input class="sentence" type="text" dir="auto" value={text} maxLength={4000} autocomplete="off" onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <button type="submit">Translate</button>
       <label class="file">
@@ -231,7 +231,7 @@ function Sentences({ app, shown, row, top, revealed, choose }: SentencesProps) {
   };
   return (
     <section class="sentences" aria-label="The sentence and its translation">
-      <ol class="words" id="source-words" dir="auto" aria-label="Source">
+      <ol class="words source-words" dir="auto" aria-label="Source">
         {columns.map((word, j) => {
           const weight = row === null ? undefined : plane.data[row * plane.columns + j];
           const lit = weight !== undefined && !Number.isNaN(weight);
@@ -244,7 +244,7 @@ function Sentences({ app, shown, row, top, revealed, choose }: SentencesProps) {
           );
         })}
       </ol>
-      <ol class="words written" id="target-words" dir="auto" aria-label="Translation" ref={list}>
+      <ol class="words written target-words" dir="auto" aria-label="Translation" ref={list}>
         {rows.slice(0, revealed).map((word, i) => (
           <li key={i} class={i === row ? "chosen" : ""}>
             <button

@@ -23,10 +23,11 @@ from torch import Tensor
 
 from regard.attention.looks import Look
 from regard.explorer.agreement import Links, Span, agreement
+from regard.explorer.tiles import bounds, masked
 from regard.viewing import pieces
 from regard.watching.measures import TokenIds, measures
 
-MAGIC, VERSION = b"RGRD", 1
+MAGIC, VERSION = b"RGRD", 2
 WHOLE = (
     1 << 21
 )  # weights of all attentions that are sent one by one; above, pictures and the largest of each row
@@ -265,12 +266,15 @@ def _whole(one: Attention) -> np.ndarray:
 
 
 def _picture(one: Attention, buffers: _Buffers) -> dict[str, Any]:
-    """Maxima over bins, as bytes of the largest weight of each head."""
+    """Maxima over bins, as bytes: 254 is the largest weight of each head, 255 a bin without a key to read."""
     _, queries, keys = one.shape
     height, width = min(PICTURE, queries), min(PICTURE, keys)
-    drawn = _headed(one.look.map(height, width, reduce="max"), one).cpu()
-    peaks = drawn.flatten(1).amax(1)
-    scaled = (drawn / peaks.clamp(min=1e-30)[:, None, None] * 255).round().to(torch.uint8)
+    drawn = one.look.map(height, width, reduce="max").cpu()
+    bins = bounds(range(height), queries / height), bounds(range(width), keys / width)
+    drawn = _headed(masked(one.look, drawn, *bins), one)
+    peaks = drawn.nan_to_num(0).flatten(1).amax(1)
+    shares = drawn / peaks.clamp(min=1e-30)[:, None, None]
+    scaled = (shares * 254).round().nan_to_num(255).to(torch.uint8)
     return {
         "buffer": buffers.add(scaled.numpy()),
         "height": height,

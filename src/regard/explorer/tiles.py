@@ -10,7 +10,7 @@ from math import ceil
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.looks import Look
@@ -38,6 +38,7 @@ class Tile:
     """Numbers of a tile; smaller than 256 x 256 at the right and lower edges.
 
     Attributes:
+            NaN where no key may be read.
         exact: False if they come from one row of each bin.
     """
 
@@ -78,12 +79,14 @@ class Tiles:
         columns = range(column * SIZE, min((column + 1) * SIZE, size.columns))
         if not rows or not columns:
             raise IndexError(f"level {level} has no tile ({row}, {column})")
-        if level >= BASE and self.is_exact(level, reduce):
-            return Tile(self._pooled(level, rows, columns, reduce), True)
-        if size.columns <= WIDEST:
-            strip = self._strip(level, row, reduce)
-            return Tile(strip[:, columns.start : columns.stop], level < BASE)
-        return Tile(self._computed(level, rows, columns, reduce), level < BASE)
+        if exact := self.is_exact(level, reduce) and level >= BASE:
+            numbers = self._pooled(level, rows, columns, reduce)
+        elif size.columns <= WIDEST:
+            numbers = self._strip(level, row, reduce)[:, columns.start : columns.stop]
+        else:
+            numbers = self._computed(level, rows, columns, reduce)
+        bins = bounds(rows, size.down), bounds(columns, size.across)
+        return Tile(masked(self.look, numbers, *bins), exact or level < BASE)
 
     def _strip(self, level: int, row: int, reduce: Reduce) -> Tensor:
         """All tiles of one row of tiles: a row is normalised over every key, whichever of them are shown."""
@@ -155,6 +158,30 @@ class Tiles:
 
     def _end(self, pixel: int, cells: float, axis: int) -> int:
         return min(ceil(pixel * cells), self.look.shape[axis])
+
+
+def bounds(pixels: range, cells: float) -> Int[Tensor, "2 pixels"]:
+    """The first and the last cell of each pixel, of so many cells each."""
+    places = torch.arange(pixels.start, pixels.stop + 1, dtype=torch.float64)
+    edges = (places * cells + 1e-6).long()  # an edge that is a whole number may be a little less
+    return torch.stack([edges[:-1], edges[1:] - 1])
+
+
+def masked(
+    look: Look,
+    numbers: Float[Tensor, "*heads rows columns"],
+    rows: Int[Tensor, "2 rows"],
+    columns: Int[Tensor, "2 columns"],
+) -> Float[Tensor, "*heads rows columns"]:
+    """The pixels of a map, NaN where no key may be read: a pixel that is 0 and whose corner cells are masked."""
+    queries, keys = look.shape[-2:]
+    corners = look.readable(
+        rows=rows.clamp(max=queries - 1).flatten(), columns=columns.clamp(max=keys - 1).flatten()
+    )
+    if corners is None:
+        return numbers
+    open_ = corners.unflatten(-1, (2, -1)).any(-2).unflatten(-2, (2, -1)).any(-3)
+    return numbers.masked_fill(~open_.to(numbers.device) & (numbers == 0), torch.nan)
 
 
 def _level(queries: int, keys: int, level: int) -> Level:

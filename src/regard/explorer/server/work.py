@@ -1,10 +1,11 @@
 """One thread that computes, with a short queue before it: a model is never run by two requests at a time."""
 
 import asyncio
+from asyncio import FIRST_COMPLETED
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
@@ -12,7 +13,6 @@ from regard.explorer.server.errors import Refused
 
 WAITING = 64  # requests in the queue
 SECONDS = 60.0  # that a request waits and computes at most
-LOOK = 0.1  # seconds between two looks whether the client is still there
 
 T = TypeVar("T")
 
@@ -49,20 +49,18 @@ class Work:
         self._waiting += 1
         future = asyncio.wrap_future(self._thread.submit(checked))
         future.add_done_callback(self._finished)
+        leaving = asyncio.ensure_future(_leaving(request))
         try:
-            return await asyncio.wait_for(asyncio.shield(self._watched(request, future)), SECONDS)
-        except TimeoutError:
-            raise Refused(503, f"the request took more than {SECONDS:.0f} seconds") from None
+            either: set[asyncio.Future[Any]] = {future, leaving}
+            done, _ = await asyncio.wait(either, timeout=SECONDS, return_when=FIRST_COMPLETED)
         finally:
             left.set()
-
-    async def _watched(self, request: Request, future: asyncio.Future[T]) -> T:
-        while True:
-            done, _ = await asyncio.wait([future], timeout=LOOK)
-            if done:
-                return future.result()
-            if await request.is_disconnected():
-                raise Cancelled
+            leaving.cancel()
+        if future in done:
+            return future.result()
+        if leaving in done:
+            raise Cancelled
+        raise Refused(503, f"the request took more than {SECONDS:.0f} seconds")
 
     def _finished(self, future: asyncio.Future[T]) -> None:
         self._waiting -= 1
@@ -71,3 +69,9 @@ class Work:
 
     def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+async def _leaving(request: Request) -> None:
+    """Wait until the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
