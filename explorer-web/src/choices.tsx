@@ -37,9 +37,11 @@ export function AttentionChoice({ app, attentions, now, head, mean = true }: Att
           </select>
         </label>
       )}
-      {mean && <label class="check">
-        <input type="checkbox" checked={app.pieces.value} onChange={(event) => (app.pieces.value = event.currentTarget.checked)} /> pieces
-      </label>}
+      {mean && app.header?.sequences.some(({ words }) => words.length) && (
+        <label class="check">
+          <input type="checkbox" checked={app.pieces.value} onChange={(event) => (app.pieces.value = event.currentTarget.checked)} /> pieces
+        </label>
+      )}
     </>
   );
 }

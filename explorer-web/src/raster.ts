@@ -21,7 +21,7 @@ export function marks(top: number, tone: Tone): [number, number] {
   return tone === "log" ? [top * 10 ** -DECADES, top * 10 ** (-DECADES / 2)] : [0, top / 2];
 }
 
-const MASKED = { light: [222, 212, 200], dark: [58, 50, 42] };
+const MASKED = { light: [230, 222, 212], dark: [58, 50, 42] };
 
 /** Paint a plane on a canvas of its size; the style sheet makes it larger. */
 export function raster(canvas: HTMLCanvasElement, { rows, columns, data }: Plane, top: number, theme: Theme, tone: Tone): void {

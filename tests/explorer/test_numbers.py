@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from regard.attention.heads import MultiHeadAttention, new_norm
+from regard.attention.scores import Cosine, ScaledDot
 from regard.explorer.translating import arithmetic, explore
 from regard.translation.models.transformer.model import Transformer
 from regard.translation.settings.transformer import TransformerSettings
@@ -85,7 +87,6 @@ SETTINGS = {
     "alibi": {"positions": "alibi", "gated": True},
     "wide heads": {"head_width": 24, "positions": "learned"},
 }
-UNSPLIT = {"post-norm": "after the residual", "rotary": "rotated"}
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -118,10 +119,33 @@ def test_models_of_other_settings(name, edits):
             assert "before: residual out" not in stages
         else:
             close(total, stages["before: residual out"])
-        if name in UNSPLIT and not (name == "rotary" and one.endswith("cross")):
-            assert UNSPLIT[name] in found["unsplit"]
-        else:
-            close(found["split"], found["terms"]["score"], 1e-3)
+        close(found["split"], found["terms"]["score"], 1e-4)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("score", [ScaledDot(), Cosine(3.0)], ids=["dot", "cosine"])
+@pytest.mark.parametrize("qk_norm", ["rms", "layer"])
+def test_a_split_score_passes_the_norms_of_queries_and_keys(norm, score, qk_norm):
+    torch.manual_seed(0)
+    given = Translator.open("es-en")
+    settings = TransformerSettings(
+        width=32, heads=2, feed_forward=48, norm=norm, positions="rotary"
+    )
+    size = len(given.tokenizers.target)
+    model = Transformer(settings, size, size, PAD).eval()
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.score = score
+            module.query_norm, module.key_norm = (new_norm(16, qk_norm) for _ in range(2))
+    for name, weight in model.named_parameters():
+        if "norm" in name:
+            torch.nn.init.normal_(weight)  # gains and biases of their own
+    translator = Translator(given.run, model, given.tokenizers)
+    numbers = arithmetic(translator, given.translate([TEXT])[0])
+    for one in numbers.seen:
+        found = numbers.of(one, 1, 2, 1)
+        close(found["split"], found["terms"]["score"], 1e-3)
+    assert len(found["pairs"]) > 20
 
 
 def test_the_numbers_of_an_edited_recurrent_model():

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -18,12 +19,13 @@ from torch import Tensor, nn
 
 from regard.attention.blocks import Residual
 from regard.attention.heads import MultiHeadAttention
-from regard.attention.scores import Additive, DotLike, ScaledDot, SoftCap
+from regard.attention.scores import Additive, Cosine, DotLike, ScaledDot, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive
 from regard.watching import Seen
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.change import Change
 
+BIAS = "norm's bias"
 PAIRS = 24  # pairs of components that are listed; the rest is one number
 
 Object = dict[str, Any]
@@ -158,8 +160,6 @@ class Arithmetic:
         self, module: MultiHeadAttention, path: str, head: int, row: int, key: int, score: Any
     ) -> Object:
         """The score split by pairs of components of the residual stream, or why it cannot be."""
-        if module.query_norm is not None or module.rotary is not None:
-            return {"unsplit": "queries and keys are normalised or rotated after their projection"}
         if not isinstance(score, DotLike):
             return {"unsplit": "the score is not a dot product of projections"}
         streams = Streams(self.model, self.trace)
@@ -172,10 +172,15 @@ class Arithmetic:
         group = module.heads // module.key_heads
         query_of = _projection(module.query_projection, head, d_head)
         key_of = _projection(module.key_projection, head // group, d_head)
-        queries, keys = _projected(left, *query_of), _projected(right, *key_of)
+        queries = _turned(module, _projected(left, *query_of), module.query_norm, row)
+        keys = _turned(module, _projected(right, *key_of), module.key_norm, key)
         names = list(queries), list(keys)
         factors = torch.stack(list(queries.values())), torch.stack(list(keys.values()))
-        first, second, scale = score.factors(*factors)
+        if isinstance(score, Cosine):  # divides by the lengths of the sums
+            first, second = (each / each.sum(0).norm() for each in factors)
+            scale = score.scale
+        else:
+            first, second, scale = score.factors(*factors)
         table = first @ second.mT * scale
         order = table.abs().flatten().argsort(descending=True)[:PAIRS].tolist()
         pairs = [
@@ -206,54 +211,56 @@ class Streams:
         """The components of an attention's input at one position.
 
         Raises:
-            KeyError: the block adds its norm after the residual, or is none of Regard's.
+            KeyError: the block is none of Regard's, or its norm is unknown.
         """
         residual = self._own(path)
-        return _normed(self._before(residual, row), self._residuals[residual].norm)
+        parts = self._stream(residual, row)
+        own = self._residuals[residual]
+        return _normed(parts, own.norm) if own.before else parts
 
     def memory(self, path: str, row: int) -> dict[str, Tensor]:
         """The components of the input of its keys."""
-        residual = self._own(path)
-        if not residual.endswith("cross_residual"):
+        if not self._own(path).endswith("cross_residual"):
             return self.into(path, row)
-        stack = [name for name in self._residuals if name.startswith("encoder.")]
-        if not stack:
+        if not any(name.startswith("encoder.") for name in self._residuals):
             raise KeyError("there is no encoder")
-        parts = self._before(stack[-1], row) | {self._label(stack[-1]): self._added(stack[-1], row)}
-        return _normed(parts, self._model.get_submodule("encoder_norm"))
+        return _normed(self._stream("encoder.", row), self._model.get_submodule("encoder_norm"))
 
     def _own(self, path: str) -> str:
         residual = f"{path.removesuffix('_attention')}_residual"
         if residual not in self._residuals:
             raise KeyError(f"{path} is not in a block of Regard's")
-        if not self._residuals[residual].before:
-            raise KeyError("its norms come after the residual")
         return residual
 
-    def _before(self, residual: str, row: int) -> dict[str, Tensor]:
-        """The components of the stream that a residual receives."""
-        side = residual.split(".")[0]
-        stack = [name for name in self._residuals if name.split(".")[0] == side]
-        parts = {"embedding": self._trace.given[stack[0]][0, row]}
-        for name in stack[: stack.index(residual)]:
-            parts[self._label(name)] = self._added(name, row)
+    def _stream(self, end: str, row: int) -> dict[str, Tensor]:
+        """The components of the stream before the residual `end`; "encoder." is the end of that stack."""
+        stack = [name for name in self._residuals if name.split(".")[0] == end.split(".")[0]]
+        given = self._trace.given
+        parts = {"embedding": given[stack[0]][0, row]}
+        for name in takewhile(lambda name: name != end, stack):
+            residual = self._residuals[name]
+            total = self._trace.returned[name] if residual.before else given[f"{name}.norm"]
+            parts[self._label(name)] = total[0, row] - given[name][0, row]
+            if not residual.before:
+                parts = _normed(parts, residual.norm)
         return parts
-
-    def _added(self, residual: str, row: int) -> Tensor:
-        return self._trace.returned[residual][0, row] - self._trace.given[residual][0, row]
 
     def _label(self, residual: str) -> str:
         return residual.removesuffix("_residual").replace("feed_forward", "feed-forward")
 
 
 def _normed(parts: Mapping[str, Tensor], norm: nn.Module) -> dict[str, Tensor]:
-    """Each component through a norm whose standard deviation is that of their sum."""
+    """Each component through a norm whose standard deviation is that of their sum; the biases of norms are one."""
+    if isinstance(norm, nn.Identity):
+        return dict(parts)
     total = torch.stack(list(parts.values())).sum(0)
     if isinstance(norm, nn.LayerNorm):
         deviation = (total.var(unbiased=False) + norm.eps).sqrt()
         gain = norm.weight / deviation
         made = {name: (part - part.mean()) * gain for name, part in parts.items()}
-        return made | {"norm's bias": norm.bias} if norm.bias is not None else made
+        if norm.bias is not None:
+            made[BIAS] = made.get(BIAS, 0.0) + norm.bias
+        return made
     if isinstance(norm, nn.RMSNorm):
         gain = norm.weight / (total.square().mean() + (norm.eps or 0.0)).sqrt()
         return {name: part * gain for name, part in parts.items()}
@@ -271,6 +278,16 @@ def _projected(
 ) -> dict[str, Tensor]:
     made = {name: weight @ part for name, part in parts.items()}
     return made if bias is None else made | {"projection's bias": bias}
+
+
+def _turned(
+    module: MultiHeadAttention, parts: Mapping[str, Tensor], norm: nn.Module | None, place: int
+) -> dict[str, Tensor]:
+    """The components of a query or key of a head after its norm and its rotation, which are linear as well."""
+    made = dict(parts) if norm is None else _normed(parts, norm)
+    if module.rotary is None:
+        return made
+    return {name: module.rotary(part[None], place)[0] for name, part in made.items()}
 
 
 def _terms(call: CapturedCall, row: int, key: int) -> Object:
