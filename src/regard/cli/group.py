@@ -50,7 +50,9 @@ def add(app: typer.Typer, *commands: Callable[..., None]) -> None:
     for command in commands:
         examples = _sections(command).get("Examples", "").rstrip()
         epilog = f"\b\nExamples:\n{re.sub('^    ', '  ', examples, flags=re.MULTILINE)}"
-        app.command(epilog=epilog if examples else None)(grouped(command))
+        # A name such as list_ is not to hide Python's own.
+        name = command.__name__.rstrip("_").replace("_", "-")
+        app.command(name, epilog=epilog if examples else None)(grouped(command))
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -21,6 +21,7 @@ from regard.cli.commands import (
     export,
     look,
     models,
+    programs,
     shortlist,
     train,
     translate,
@@ -70,6 +71,7 @@ def _regard(
 add(app, translate.translate, train.train, evaluate.evaluate, align.align)
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
+app.add_typer(programs.app, name="programs")
 add(app, look.look, explore.explore, export.export, shortlist.shortlist, models.models)
 
 

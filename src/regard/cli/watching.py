@@ -31,30 +31,42 @@ WANTED = (
 def show(asked: str, layer: int | None, head: int | None, out: Path | None, theme: str) -> None:
     """Run the function `asked`, print the table of its heads, and save pictures or a page of them."""
     if out is not None:
-        _check(out)
+        check(out)
     what = f"--watch {asked}"
-    seen, words = watched(asked, what, layer, head)
+    seen, words = watched(called(asked, what), what, layer, head)
     report.say(str(seen.table()))
-    if out is not None and _is_page(out):
-        with running(what):
-            seen.page(out, title=asked, **words)
-        report.say(f"wrote {out}")
-    elif out is not None:
-        _save(seen, out, theme)
+    if out is not None:
+        save(seen, words, what, asked, out, theme)
+
+
+def called(asked: str, what: str) -> Any:
+    """What the function MODULE:CALL returns. `what` begins each error."""
+    with running(what):
+        return function(asked, what)()
 
 
 def watched(
-    asked: str, what: str, layer: int | None = None, head: int | None = None
+    made: Any, what: str, layer: int | None = None, head: int | None = None
 ) -> tuple[Seen, dict[str, Any]]:
-    """Run the function `asked`: its attentions, and the tokens or tokenizer of a page. `what` begins each error."""
-    with running(what):
-        made = _function(asked, what)()
+    """Run the model of a pair (model, inputs): its attentions, and the tokens or tokenizer of a page."""
     model, run, words = _model(what, made)
     with running(what):
         seen = _watched(model, run, layer, head)
     for path, why in seen.unseen.items():
         report.say(f"not seen: {path or 'the model'}: {why}", file=sys.stderr)
     return seen, words
+
+
+def save(
+    seen: Seen, words: Mapping[str, Any], what: str, title: str, out: Path, theme: str
+) -> None:
+    """Write the attentions as a page, or as pictures into a folder."""
+    if _is_page(out):
+        with running(what):
+            seen.page(out, title=title, **words)
+        report.say(f"wrote {out}")
+    else:
+        _save(seen, out, theme)
 
 
 @contextmanager
@@ -94,7 +106,7 @@ def _model(what: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[str
     )
 
 
-def _function(asked: str, what: str) -> Callable[[], Any]:
+def function(asked: str, what: str) -> Callable[[], Any]:
     """The function MODULE:CALL; modules of the current folder are found too, as with `python -m`."""
     name, colon, call = asked.partition(":")
     if not (colon and name and call):
@@ -132,7 +144,7 @@ def _is_page(out: Path) -> bool:
     return out.suffix.lower() == ".html"
 
 
-def _check(out: Path) -> None:
+def check(out: Path) -> None:
     """Raises `RegardError` where neither a page nor a folder of pictures can be put there."""
     from regard.viewing import figures
 

@@ -28,6 +28,7 @@ from regard.programs.sizes import Sizes
 
 if TYPE_CHECKING:
     from regard.programs.compiling import Compiled, compile
+    from regard.programs.folder import open_folder, save
     from regard.programs.model import SequenceModel
 
 __all__ = [
@@ -46,9 +47,11 @@ __all__ = [
     "everywhere",
     "indices",
     "numerical",
+    "open_folder",
     "plan",
     "program",
     "run",
+    "save",
     "select",
     "together",
     "tokens",
@@ -60,6 +63,8 @@ __all__ = [
 _LATER = {
     "Compiled": "compiling",
     "compile": "compiling",
+    "open_folder": "folder",
+    "save": "folder",
     "SequenceModel": "model",
 }
 

@@ -27,6 +27,7 @@ class Compiled:
         answers: what the outputs stand for; every number that it can be, for a numerical answer.
         numerical: whether the model's single output is the answer, rounded to the nearest of the answers.
         heads: for each block, what its heads compute.
+        example: an input that shows the program.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Compiled:
     answers: tuple[Any, ...]
     numerical: bool
     heads: list[list[str]]
+    example: tuple[Value, ...] = ()
 
     @property
     def length(self) -> int:
@@ -114,8 +116,11 @@ def compile(program: Program, length: int = 8) -> Compiled:
     model = SequenceModel(made.sizes, program.causal).eval().requires_grad_(False)
     _write(made, model)
     heads = [[head.about for head in own] for own in made.heads]
+    alphabet = tuple(program.alphabet)
+    fits = all(each in alphabet for each in program.example)
+    example = (tuple(program.example) if fits else alphabet * length)[:length]
     return Compiled(
-        program.name, model, tuple(program.alphabet), made.answers, made.numerical, heads
+        program.name, model, alphabet, made.answers, made.numerical, heads, example[:length]
     )
 
 

@@ -130,13 +130,13 @@ class Column:
         return self._operated(">=", operator.ge, other)
 
     def __and__(self, other: Any) -> Column:
-        return self._operated("&", lambda one, two: bool(one) and bool(two), other)
+        return self._operated("and", lambda one, two: bool(one) and bool(two), other)
 
     def __or__(self, other: Any) -> Column:
-        return self._operated("|", lambda one, two: bool(one) or bool(two), other)
+        return self._operated("or", lambda one, two: bool(one) or bool(two), other)
 
     def __invert__(self) -> Column:
-        return Elementwise(f"~{self}", operator.not_, (self,))
+        return Elementwise(f"(not {self})", operator.not_, (self,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,14 +202,16 @@ class Selector:
         return self.name
 
     def __and__(self, other: Selector) -> Selector:
-        return Selector(self.terms + other.terms, f"{self} & {other}")
+        return Selector(self.terms + other.terms, f"{self} and {other}")
 
     def __or__(self, other: Selector) -> Selector:
-        return replace(~(~self & ~other), name=f"({self} | {other})")
+        return replace(~(~self & ~other), name=f"({self} or {other})")
 
     def __invert__(self) -> Selector:
         keys, queries, holds = self._joined()
-        return Selector(((keys, queries, lambda key, query: not holds(key, query)),), f"~({self})")
+        return Selector(
+            ((keys, queries, lambda key, query: not holds(key, query)),), f"not ({self})"
+        )
 
     def _joined(self) -> tuple[Column, Column, Predicate]:
         """One term for all of them, over tuples of their values."""
@@ -297,7 +299,7 @@ def select(keys: Column, queries: Any = True, predicate: str | Predicate = "==")
         raise ProgramError(
             f"predicate is {predicate!r}: pass a function or one of {', '.join(COMPARISONS)}"
         )
-    name = f"({keys} {predicate} {queries})"
+    name = f"{keys} {predicate} {queries if isinstance(queries, Column) else repr(queries)}"
     return Selector(((_column(keys), _column(queries), COMPARISONS[predicate]),), name)
 
 

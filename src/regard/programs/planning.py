@@ -192,7 +192,7 @@ class Planner:
         """New columns for values, of which the first needs none."""
         if len(values) > MOST_VALUES:
             raise ProgramError(
-                f"'{column}' has {len(values)} values, more than {MOST_VALUES}: make fewer of them"
+                f"'{column}' has {len(values)} values, more than {MOST_VALUES}: compile for a shorter length"
             )
         if not error <= MOST_ERROR:
             raise self.beyond(column, "its values")
@@ -227,7 +227,7 @@ class Planner:
         if count > MOST_COMBINATIONS:
             raise ProgramError(
                 f"'{column}' has {count} combinations of values, more than {MOST_COMBINATIONS}: "
-                "make fewer values of its columns first"
+                "give its columns fewer values, or compile for a shorter length"
             )
         places = [bases.index(each.base) for each in given]
         table = {

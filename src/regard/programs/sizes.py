@@ -1,6 +1,8 @@
 """The sizes of a Transformer over one sequence, and its number of parameters."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+
+LARGEST = 100_000
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,9 @@ class Sizes:
         places: positions, with that of the beginning.
         answers: outputs.
 
+    Raises:
+        ValueError: a size is not from 1 to 100,000.
+
     Example:
         >>> Sizes(1, 1, 4, 16, 8, 4, 9, 9).parameters
         912
@@ -30,6 +35,20 @@ class Sizes:
     tokens: int
     places: int
     answers: int
+
+    def __post_init__(self) -> None:
+        if not all(1 <= size <= LARGEST for size in astuple(self)):
+            raise ValueError(f"{self!r}: a size is not from 1 to {LARGEST}")
+
+    def __str__(self) -> str:
+        def counted(number: int, thing: str) -> str:
+            return f"{number:,} {thing}{'s' * (number != 1)}"
+
+        return (
+            f"{counted(self.layers, 'layer')}, {counted(self.heads, 'head')} of width {self.head_width}, "
+            f"stream of width {self.width}, {counted(self.feed_forward, 'hidden unit')}, "
+            f"{counted(self.parameters, 'parameter')}"
+        )
 
     @property
     def parameters(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import aligning, watching
+from regard.cli import aligning, computing, watching
 from regard.cli.options import corpora
 from regard.cli.options.model import DEFAULT_MODEL, Device
 from regard.cli.output import report, streams
@@ -36,8 +36,8 @@ def explore(
     The server answers on 127.0.0.1 alone, and opens no model but those named here. Ctrl-C ends it.
 
     Args:
-        shown: Bundled models' names or run folders; a model of your own, MODULE:CALL as for `regard look --watch`;
-            or a .safetensors file with the tensors `query` and `key`. [default: es-en]
+        shown: Bundled models' names or run folders; the folder of a compiled program; a model of your own, MODULE:CALL
+            as for `regard look --watch`; or a .safetensors file with the tensors `query` and `key`. [default: es-en]
         port: The port; 0 takes any free one.
         open_: Open the page in the default browser.
         alignments: Sentence pairs with the links of their words, as JSON lines: heads are sorted by them.
@@ -55,9 +55,11 @@ def explore(
     from regard.translation.opening import find
 
     streams.output()
-    scenes = [name for name in shown or () if _is_file(name) or _is_call(name)]
+    scenes = [name for name in shown or () if _is_scene(name)]
     if len(scenes) > 1:
-        raise ConfigurationError(f"{' and '.join(scenes)}: pass one function or file at a time")
+        raise ConfigurationError(
+            f"{' and '.join(scenes)}: pass one function, file or program at a time"
+        )
     models = [name for name in shown or [DEFAULT_MODEL] if name not in scenes]
     folders = {Path(name).name or name: find(name) for name in models}
     if flip and alignments is None:
@@ -88,6 +90,10 @@ def _gold(path: Path, flip: bool) -> Gold:
     return gold
 
 
+def _is_scene(name: str) -> bool:
+    return _is_file(name) or _is_call(name) or computing.is_program(name)
+
+
 def _is_file(name: str) -> bool:
     return name.lower().endswith(".safetensors") and not Path(name).is_dir()
 
@@ -99,12 +105,14 @@ def _is_call(name: str) -> bool:
 
 
 def _scene(name: str) -> Scene:
-    """The first scene: a watch of the user's own model, or the attention in a file."""
+    """The first scene: a watch of the user's own model or of a compiled program, or the attention in a file."""
     if _is_file(name):
         from regard.explorer.stored import open_file
 
         return open_file(name)
-    seen, words = watching.watched(name, name)
+    if computing.is_program(name):
+        return computing.scene(name)
+    seen, words = watching.watched(watching.called(name, name), name)
     with watching.running(name):
         scene: Scene = seen.scene(title=name, **words)
     return scene

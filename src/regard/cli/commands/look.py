@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from regard.cli import watching
+from regard.cli import computing, watching
 from regard.cli.options.checks import check_sentences, check_writable, exclude
 from regard.cli.options.model import DEFAULT_MODEL, ModelOptions
 from regard.cli.output import drawing, report, streams
@@ -61,6 +61,7 @@ def look(
         regard look "El gato negro duerme." --attention encoder --layer 0 --head 2 --out self.png
         regard look --model runs/reverse "a b c d" --pieces
         regard look --watch my_model:example --out heads
+        regard look --model folder-of-a-program "hello"
     """
     if watch is not None:
         others = {
@@ -79,6 +80,17 @@ def look(
         raise ConfigurationError(
             "TEXT is missing: pass a sentence, or --watch MODULE:CALL; see `regard look --help`"
         )
+    if computing.is_program(model.model):
+        others = {
+            "--target": target is not None,
+            "--to": model.to is not None,
+            "--attention": attention is not None,
+            "--pieces": pieces,
+            "--device": model.device != "cpu",
+        }
+        exclude(f"--model {model.model}", others, "it is a compiled program")
+        computing.look(model.model, text, layer, head, out, theme)
+        return
     if out is not None:
         _check_name(out)
         check_writable(out)

@@ -1,0 +1,126 @@
+"""Programs in commands: found by name, their inputs read from text, their attention drawn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.cli import watching
+from regard.cli.output import drawing, report
+from regard.errors import ConfigurationError, DataError
+
+if TYPE_CHECKING:
+    from regard.explorer import Scene
+    from regard.programs import Compiled, Program
+    from regard.viewing.alignment import Alignment
+
+BEGINNING = "begin"  # the place before the first token, which unused attention goes to
+
+
+def program(name: str) -> Program:
+    """A shipped program by its name, or one of the user's own, MODULE:NAME."""
+    from regard.programs import PROGRAMS, Program
+
+    if name in PROGRAMS:
+        return PROGRAMS[name]
+    if ":" not in name:
+        known = ", ".join(PROGRAMS)
+        raise ConfigurationError(
+            f"{name}: no such program; there are {known}; your own are MODULE:NAME"
+        )
+    with watching.running(name):
+        found = watching.function(name, name)
+    if not isinstance(found, Program):
+        raise ConfigurationError(
+            f"{name}: is of type {type(found).__name__}: put @program(alphabet) above its function"
+        )
+    return found
+
+
+def tokens(text: str, alphabet: Sequence[Any]) -> list[Any]:
+    """The tokens of a text: its characters, or its words where a token of the alphabet is longer."""
+    named = {str(token): token for token in alphabet}
+    words = list(text) if all(len(name) == 1 for name in named) else text.split()
+    return [named.get(word, word) for word in words]
+
+
+def is_program(name: str) -> bool:
+    """Whether a name is that of a folder with a compiled program."""
+    return os.path.isfile(Path(name) / "program.json")
+
+
+def answer(compiled: Compiled, given: Sequence[Any]) -> list[Any]:
+    """Print each token with its answer below it, and return the answers."""
+    answers = compiled(given)
+    report.say(report.table([list(map(str, given)), list(map(str, answers))]))
+    return answers
+
+
+def draw(
+    compiled: Compiled,
+    given: Sequence[Any],
+    layer: int | None = None,
+    head: int | None = None,
+    theme: str | None = None,
+) -> None:
+    """Print the attention of the heads that the program uses, or of one layer or head."""
+    found = drawing.choose(_heads(compiled, given), layer, head)
+    for heads in found.values():
+        for alignment in heads.values():
+            drawing.print_alignment(alignment, theme)
+
+
+def _heads(compiled: Compiled, given: Sequence[Any]) -> dict[int, list[Alignment]]:
+    """The used heads of each layer that has any. Queries leave out the beginning; keys have it."""
+    from regard.viewing.alignment import Alignment, by_head
+
+    words = [BEGINNING, *map(str, given)]
+    layers: dict[int, list[Alignment]] = {}
+    for layer, (look, names) in enumerate(zip(compiled.looks(given), compiled.heads, strict=True)):
+        for head, (one, name) in enumerate(zip(by_head(look, words, words), names, strict=False)):
+            readable = None if one.readable is None else one.readable[1:]
+            title = f"layer {layer}, head {head}: {name}"
+            drawn = Alignment(one.weights[1:], words[1:], words, title, readable)
+            layers.setdefault(layer, []).append(drawn)
+    return layers
+
+
+def look(
+    folder: str, text: str, layer: int | None, head: int | None, out: Path | None, theme: str | None
+) -> None:
+    """`regard look` for a folder with a compiled program."""
+    if out is not None:
+        watching.check(out)
+    compiled, given = _opened(folder, text)
+    answer(compiled, given)
+    if out is None:
+        print()
+        draw(compiled, given, layer, head, theme)
+    else:
+        seen, words = watching.watched(_watchable(compiled, given), folder, layer, head)
+        watching.save(seen, words, folder, compiled.name, out, theme or "light")
+
+
+def scene(folder: str) -> Scene:
+    """The scene of a compiled program and its example, for `regard explore`."""
+    compiled, given = _opened(folder, None)
+    seen, words = watching.watched(_watchable(compiled, given), folder)
+    found: Scene = seen.scene(title=compiled.name, **words)
+    return found
+
+
+def _opened(folder: str, text: str | None) -> tuple[Compiled, list[Any]]:
+    from regard.programs import open_folder
+
+    compiled = open_folder(folder)
+    given = list(compiled.example) if text is None else tokens(text, compiled.alphabet)
+    if not given:
+        raise DataError("TEXT is empty: there is nothing to look at")
+    return compiled, given
+
+
+def _watchable(compiled: Compiled, given: Sequence[Any]) -> tuple[Any, ...]:
+    """What MODULE:CALL of a watch returns: the model, its input and the words."""
+    return compiled.model, compiled.ids(given), [BEGINNING, *map(str, given)]
