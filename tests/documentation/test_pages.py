@@ -1,31 +1,23 @@
-"""What the documents show is run, and what they point to is there."""
-
-from __future__ import annotations
+"""The examples of docstrings run, and what the documents point to is there."""
 
 import doctest
 import importlib
 import pkgutil
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
+from tests.documentation.blocks import DOCUMENTS, ROOT
 
 import regard
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(regard.__path__, "regard.")
     if not module.name.endswith("__main__")
 )
 RULES = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -46,24 +38,11 @@ def test_the_rooms_were_found_and_hold_examples():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_python_with_a_prompt_in_documents_runs(document, capsys):
-    text = "\n".join(
-        b for b in blocks(document.read_text(encoding="utf-8"), "python") if ">>>" in b
-    )
-    typed = doctest.DocTestParser().get_doctest(text, {}, document.name, str(document), 0)
-    failed = doctest.DocTestRunner(optionflags=RULES).run(typed).failed
-    assert failed == 0, capsys.readouterr().out
-
-
-def test_python_blocks_without_a_prompt_are_python_that_compiles():
-    for block in blocks(README, "python"):
-        if ">>>" not in block:
-            compile(block, "README.md", "exec")
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_within_the_repository_lead_somewhere(document):
-    links = re.findall(r"\]\(([^)\s#]+)", document.read_text(encoding="utf-8"))
+    prose = re.sub(
+        r"^```.*?^```|`[^`\n]+`", "", document.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    links = re.findall(r"\]\(([^)\s#]+)", prose)
     here = [link for link in links if not re.match(r"[a-z]+:", link)]
     assert [link for link in here if not (document.parent / link).exists()] == []
 
