@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from regard.attention import kernels, looks, masks, normalisers, positions, scores
     from regard.attention.attend import attend, look, read
     from regard.attention.blocks import TransformerBlock
-    from regard.attention.cost import attention_cost
     from regard.attention.heads import MultiHeadAttention
     from regard.attention.kernels.choose import explain, kernel
     from regard.attention.looks import Look
     from regard.attention.memory import CharacterNgrams, Memory
     from regard.attention.shapes import ShapeError
+    from regard.costs import cost
     from regard.viewing.plot import plot
     from regard.watching import Seen, WatchError, change, declare, edits, watch
 
@@ -36,8 +36,8 @@ __all__ = [
     "WatchError",
     "__version__",
     "attend",
-    "attention_cost",
     "change",
+    "cost",
     "declare",
     "edits",
     "explain",
@@ -68,7 +68,7 @@ _NAMES = {
     "MultiHeadAttention": "regard.attention.heads",
     "ShapeError": "regard.attention.shapes",
     "TransformerBlock": "regard.attention.blocks",
-    "attention_cost": "regard.attention.cost",
+    "cost": "regard.costs.counting",
     "Seen": "regard.watching",
     "WatchError": "regard.watching",
     "change": "regard.watching",

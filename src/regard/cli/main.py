@@ -15,6 +15,7 @@ import typer
 from regard.cli.commands import (
     align,
     config,
+    cost,
     data,
     evaluate,
     explore,
@@ -72,7 +73,7 @@ add(app, translate.translate, train.train, evaluate.evaluate, align.align)
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.add_typer(programs.app, name="programs")
-add(app, look.look, explore.explore, export.export, shortlist.shortlist, models.models)
+add(app, look.look, explore.explore, cost.cost, export.export, shortlist.shortlist, models.models)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

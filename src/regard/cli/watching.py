@@ -49,7 +49,7 @@ def watched(
     made: Any, what: str, layer: int | None = None, head: int | None = None
 ) -> tuple[Seen, dict[str, Any]]:
     """Run the model of a pair (model, inputs): its attentions, and the tokens or tokenizer of a page."""
-    model, run, words = _model(what, made)
+    model, run, words = model_of(what, made)
     with running(what):
         seen = _watched(model, run, layer, head)
     for path, why in seen.unseen.items():
@@ -69,6 +69,13 @@ def save(
         _save(seen, out, theme)
 
 
+def is_call(name: str) -> bool:
+    """Whether a name is MODULE:CALL, and not that of a file."""
+    return (
+        re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", name) is not None and not Path(name).exists()
+    )
+
+
 @contextmanager
 def running(what: str) -> Iterator[None]:
     """Report errors of the user's own code as such."""
@@ -81,7 +88,7 @@ def running(what: str) -> Iterator[None]:
         raise DataError(f"{what}: {said} (add --debug to see where)") from fault
 
 
-def _model(what: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[str, Any]]:
+def model_of(what: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[str, Any]]:
     """The returned model, a function that runs it once, and the tokens or tokenizer of a page."""
     from torch import Tensor, nn
 

@@ -162,8 +162,8 @@ def plain_axes(axes: Axes, palette: colours.Theme, title: str) -> None:
     axes.spines["bottom"].set_color(palette.rule)
 
 
-def legend(axes: Axes, palette: colours.Theme) -> None:
-    axes.legend(frameon=False, fontsize=8, labelcolor=palette.faint, loc="upper right")
+def legend(axes: Axes, palette: colours.Theme, place: Any = "upper right") -> None:
+    axes.legend(frameon=False, fontsize=8, labelcolor=palette.faint, loc=place)
 
 
 def label(text: str, longest: int = _LONGEST_LABEL) -> str:

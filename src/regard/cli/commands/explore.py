@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,17 +90,11 @@ def _gold(path: Path, flip: bool) -> Gold:
 
 
 def _is_scene(name: str) -> bool:
-    return _is_file(name) or _is_call(name) or computing.is_program(name)
+    return _is_file(name) or watching.is_call(name) or computing.is_program(name)
 
 
 def _is_file(name: str) -> bool:
     return name.lower().endswith(".safetensors") and not Path(name).is_dir()
-
-
-def _is_call(name: str) -> bool:
-    return (
-        re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", name) is not None and not Path(name).exists()
-    )
 
 
 def _scene(name: str) -> Scene:

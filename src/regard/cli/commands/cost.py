@@ -1,0 +1,132 @@
+"""`regard cost`: what a model costs on paper, by part, and measured here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli import watching
+from regard.cli.options.checks import check_picture, check_writable, exclude
+from regard.cli.output import costs, drawing, report
+
+if TYPE_CHECKING:
+    from regard.costs.papers import Model
+    from regard.costs.parts import Cost
+
+LENGTHS = [2**power for power in range(6, 18)]  # of the texts in a picture
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes that are counted for.
+
+    Attributes:
+        queries: Tokens that read: of the target, or the new ones of a text. [default: those of the paper, or 50]
+        keys: Tokens that are read: of the source, or of the text. [default: as many]
+        batch: Sequences.
+        half: Numbers of two bytes, not four.
+        width: Width of single-head, multi-head and summed-heads. [default: 512]
+        heads: Heads of multi-head and summed-heads. [default: 8]
+        changes: Change a key of a configuration.
+    """
+
+    queries: int | None = None
+    keys: int | None = None
+    batch: int = 1
+    half: bool = False
+    width: int | None = None
+    heads: int | None = None
+    changes: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
+
+
+def cost(
+    *,
+    what: Annotated[str, typer.Argument(metavar="CONFIG|NAME|DIR|MODULE:CALL")],
+    sizes: Sizes,
+    measure: bool = False,
+    out: Path | None = None,
+    format: report.Format = "text",
+) -> None:
+    """Count what a model costs: parameters, multiply-adds and memory, by part.
+
+    Products of matrices are counted. Softmax, norms, activation functions and sums are not; masks save nothing.
+
+    Args:
+        what: A named model (bahdanau-2015, luong-2015, vaswani-base, vaswani-big, bert-base, gpt-2, gpt-2-xl, gpt-3);
+            single-head, multi-head or summed-heads; a configuration; a bundled model or a run folder; or MODULE:CALL,
+            as for `regard look --watch`.
+        measure: Also run it here, and print the time and the memory of a forward pass.
+        out: A picture (.png, .svg, .pdf), with the memory for texts of other lengths.
+        format: For people, or JSON.
+
+    Examples:
+        regard cost gpt-3
+        regard cost multi-head --width 512 --heads 8 --queries 1000
+        regard cost tatoeba-es-en --set model.width=512 --measure
+        regard cost runs/mine --queries 30 --keys 40 --out cost.png
+        regard cost my_model:example --format json
+    """
+    if out is not None:
+        check_picture(out)
+        check_writable(out)
+    if watching.is_call(what):
+        exclude(what, _given(sizes, measure), "a module is counted as MODULE:CALL calls it")
+        counted, model = _of_call(what, sizes.half), None
+    else:
+        counted, model = _of_name(what, sizes)
+    found = None
+    if measure and model is not None:
+        from regard.costs.measuring import measured
+
+        found = measured(counted, model)
+    if out is not None:
+        _draw(counted, model, out)
+    if format == "json":
+        here = {} if found is None else {"measured": found._asdict()}
+        print(report.as_json({**counted.as_object(), **here}))
+    else:
+        costs.show(counted, model, found)
+    if out is not None and format == "text":
+        report.say(f"wrote {out}")
+
+
+def _given(sizes: Sizes, measure: bool) -> dict[str, bool]:
+    """The options that a module has no use for: the call decides its sizes."""
+    names = ("queries", "keys", "width", "heads", "changes")
+    found = {f"--{name}": getattr(sizes, name) is not None for name in names}
+    found["--set"] = found.pop("--changes")
+    return {**found, "--batch": sizes.batch != 1, "--measure": measure}
+
+
+def _of_call(asked: str, half: bool) -> Cost:
+    from regard.costs.counting import of_module
+
+    model, run, _ = watching.model_of(asked, watching.called(asked, asked))
+    with watching.running(asked):
+        return of_module(model, run, asked, 2 if half else 4)
+
+
+def _of_name(name: str, sizes: Sizes) -> tuple[Cost, Model]:
+    from regard.costs.counting import find, of_model
+
+    shape = {
+        key: getattr(sizes, key) for key in ("width", "heads") if getattr(sizes, key) is not None
+    }
+    model = find(name, **shape, changes=tuple(sizes.changes or ()))
+    number_bytes = 2 if sizes.half else 4
+    return of_model(model, name, sizes.queries, sizes.keys, sizes.batch, number_bytes), model
+
+
+def _draw(cost: Cost, model: Model | None, out: Path) -> None:
+    from regard.costs.counting import of_model
+    from regard.viewing.costs import picture
+
+    growth = []
+    if model is not None:
+        lengths = [n for n in LENGTHS if model.most is None or n <= model.most]
+        how = (cost.batch, cost.number_bytes)
+        growth = [of_model(model, cost.model, n, n, *how) for n in lengths]
+    drawing.save(picture(cost, growth), out)

@@ -1,0 +1,94 @@
+"""A cost for people: a table of its parts, its sums, and what was measured beside them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from regard.cli.output import report
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.costs.measuring import Measured
+    from regard.costs.papers import Model
+    from regard.costs.parts import Cost
+
+
+def show(cost: Cost, model: Model | None, measured: Measured | None) -> None:
+    """Print a cost on standard output."""
+    from rich.console import Console
+
+    report.say(_title(cost, model))
+    Console(file=sys.stdout, highlight=False).print(_table(cost))
+    for line in _sums(cost, model):
+        report.say(line)
+    if measured is not None:
+        report.say(_compared(cost, measured))
+    for missing in cost.uncounted:
+        report.say(f"not counted: {missing}")
+
+
+def _title(cost: Cost, model: Model | None) -> str:
+    if model is None:
+        return f"{cost.model}, one call"
+    lengths = f"{cost.queries:,} queries, {cost.keys:,} keys"
+    batch = f"{cost.batch:,} sequences of " if cost.batch > 1 else ""
+    return f"{cost.model}: {model.source}\n{batch}{lengths}, {cost.number_bytes} bytes a number"
+
+
+def _table(cost: Cost) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from regard.costs.parts import short
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_footer=True, padding=(0, 1, 0, 0))
+    table.add_column("part", "all that is counted" if cost.uncounted else "all", no_wrap=True)
+    memory = cost.memory
+    sums = [f"{cost.parameters:,}", short(cost.multiply_adds)]
+    sums += [short(size, "B") for size in memory[1:]]
+    heads = ("parameters", "multiply-adds", "activations", "scores", "cache")
+    for head, footer in zip(heads, sums, strict=True):
+        table.add_column(head, footer, justify="right", no_wrap=True)
+    for part in cost.parts:
+        numbers = (part.activations, part.scores, part.cache)
+        sizes = [short(cost.number_bytes * each, "B") if each else "" for each in numbers]
+        table.add_row(part.name, f"{part.parameters:,}", short(part.multiply_adds), *sizes)
+    return table
+
+
+def _sums(cost: Cost, model: Model | None) -> Iterator[str]:
+    from regard.costs.parts import short
+
+    weights, activations, scores, cache = (short(size, "B") for size in cost.memory)
+    if attention := cost.attention_weights():
+        formula, total = attention
+        yield f"attention weights: {formula} = {total:,}; without the 4 it is {total // 4:,}"
+    if model is not None and model.published:
+        yield f"parameters: {cost.parameters:,} counted, {model.published:,} published"
+    if model is not None and model.remark:
+        yield model.remark
+    matrix = f"; {scores} of scores with the matrix, none without it; cache {cache}"
+    yield f"memory: weights {weights}, activations {activations}{matrix if model else ''}"
+
+
+def _compared(cost: Cost, measured: Measured) -> str:
+    """The counts on paper beside those of the pass that ran here."""
+    weights, activations, scores, _ = cost.memory
+    without = weights + activations
+    speed = measured.multiply_adds / measured.seconds / 1e9
+    rows: list[list[str | float]] = [
+        ["", "on paper", "measured here"],
+        ["parameters", cost.parameters, measured.parameters],
+        ["multiply-adds", cost.multiply_adds, measured.multiply_adds],
+        [
+            "MB with the scores",
+            *(f"{size / 1e6:,.1f}" for size in (without + scores, measured.matrix_bytes)),
+        ],
+        ["MB without them", *(f"{size / 1e6:,.1f}" for size in (without, measured.peak_bytes))],
+        ["seconds", "", f"{measured.seconds:.4f}"],
+        ["G multiply-adds a second", "", f"{speed:,.1f}"],
+    ]
+    return f"\n{report.table(rows)}"

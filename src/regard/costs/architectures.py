@@ -1,0 +1,192 @@
+"""The formulas of attentions by their kind, of the models of our settings, and of stacks such as BERT and GPT."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from regard.costs.parts import ADDED, Part, Parts, attention, linear, matrix, read, scored, times
+from regard.translation.settings.recurrent import RecurrentSettings
+from regard.translation.settings.transformer import TransformerSettings
+
+
+@dataclass(frozen=True)
+class Heads:
+    """One attention over vectors of one width.
+
+    Args:
+        kind: "single-head": softmax(Q K^T / sqrt(d)) V, without projections; "multi-head": projected heads
+            of width / heads side by side; "summed-heads": heads of the full width, added.
+        width: of queries, keys and values.
+        heads: how many; 1 for a single head.
+    """
+
+    kind: Literal["single-head", "multi-head", "summed-heads"]
+    width: int
+    heads: int = 1
+
+
+def attended(sizes: Heads, queries: int, keys: int) -> Parts:
+    """One attention of `queries` over `keys`, which are kept."""
+    width = sizes.width
+    if sizes.kind == "single-head":
+        kept = Part("values", cache=2 * keys * width)
+        return [*read(queries, keys, 1, width, width), kept]
+    summed: dict[str, Any] = {"d_head": width, "merge": "sum"}
+    how = summed if sizes.kind == "summed-heads" else {}
+    return attention(queries, keys, width, sizes.heads, cached=True, **how)
+
+
+def transformer(
+    settings: TransformerSettings, words: tuple[int, int], queries: int, keys: int
+) -> Parts:
+    """An encoder over `keys` source tokens, a decoder over `queries` target tokens.
+
+    Vaswani et al. 2017, arXiv 1706.03762, with the options of `[model]`. `words` are the sizes of the
+    vocabularies, of the source and of the target.
+    """
+    width, tied = settings.width, settings.tied
+    own: dict[str, Any] = {"d_head": settings.head_width, "bias": settings.attention_bias}
+    norm = Part(ADDED, width * (2 if settings.normalisation == "layer" else 1))
+
+    def reading(rows: int, columns: int, cached: bool) -> Parts:
+        return [norm, *attention(rows, columns, width, settings.heads, **own, cached=cached)]
+
+    def fed(rows: int) -> Parts:
+        bias = settings.feed_forward_bias
+        return [norm, *feed_forward(width, settings.feed_forward, rows, bias, settings.gated)]
+
+    positions = {
+        "learned": settings.longest * width,
+        "relative": 2 * settings.heads * settings.relative_buckets,
+    }.get(settings.positions, 0)
+    encoder = reading(keys, keys, False) + fed(keys)
+    decoder = reading(queries, queries, True) + reading(queries, keys, True) + fed(queries)
+    return [
+        embeddings(words, width, tied in ("embeddings", "three_way")),
+        Part("embeddings", positions),
+        *times(settings.encoder_layers, encoder),
+        *times(settings.decoder_layers, decoder),
+        *times(2 * (settings.norm == "pre"), [norm]),
+        *output(words[1], width, queries, tied in ("target", "three_way"), settings.output_bias),
+    ]
+
+
+def recurrent(
+    settings: RecurrentSettings, words: tuple[int, int], queries: int, keys: int
+) -> Parts:
+    """An encoder over `keys` source tokens, a decoder over `queries` target tokens, with attention or without.
+
+    Bahdanau et al. 2015, arXiv 1409.0473, and Luong et al. 2015, arXiv 1508.04025, as `[model]` has them.
+    """
+    state, memory, word = settings.decoder_width, settings.memory_width, settings.embedding_width
+    gates = 4 if settings.cell == "lstm" else 3
+    feeding = settings.attention == "luong" and settings.input_feeding
+    feed = {"bahdanau": memory, "luong": state * feeding, "none": 0}[settings.attention]
+
+    def cell(d_input: int, d_state: int, rows: int) -> Parts:
+        ends = (d_input, d_state)
+        return [p for d in ends for p in linear("recurrence", d, gates * d_state, rows, bias=True)]
+
+    parts = [embeddings(words, word, settings.tied == "three_way")]
+    for layer in range(settings.encoder_layers):
+        one = cell(memory if layer else word, settings.encoder_width, keys)
+        parts += times(2 if settings.bidirectional else 1, one)
+    if settings.bridge == "linear":
+        bridge = linear("recurrence", memory, state, 1, bias=True)
+        parts += times(settings.decoder_layers * (2 if settings.cell == "lstm" else 1), bridge)
+    for layer in range(settings.decoder_layers):
+        parts += cell(state if layer else word, state, queries)
+    parts += [matrix("recurrence", feed, gates * state, queries)]
+    if settings.attention != "none":
+        parts += _crossed(settings, queries, keys, queries if feed else 1)
+    hidden = settings.hidden_width
+    if settings.attention == "bahdanau":
+        parts += linear("output layer", state + memory + word, hidden, queries, bias=True)
+    else:
+        joined = memory + state if settings.attention == "luong" else 0
+        parts += [matrix("output layer", joined, state, queries)]
+        parts += [matrix("output layer", state, hidden, queries)] if hidden != state else []
+    return [*parts, *output(words[1], hidden, queries, settings.tied != "none", True)]
+
+
+def _crossed(settings: RecurrentSettings, queries: int, keys: int, calls: int) -> Parts:
+    state, memory, heads = settings.decoder_width, settings.memory_width, settings.heads
+    hidden = settings.attention_width
+    if heads > 1:
+        return attention(
+            *(queries, keys, state, heads),
+            d_key=memory,
+            d_output=memory,
+            score=settings.score,
+            d_hidden=hidden,
+            calls=calls,
+            cached=True,
+        )
+    matrices, width = scored(settings.score, queries, keys, state, memory, hidden, prepared=True)
+    kept = Part("values", cache=keys * memory)
+    return [*matrices, *read(queries, keys, 1, width, memory), kept]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Embeddings, blocks of self-attention and feed-forward layer, and an output layer or none.
+
+    Args:
+        layers: blocks.
+        width: of the embeddings and of every block.
+        heads: of a block.
+        words: size of the vocabulary.
+        positions: learned vectors of positions.
+        segments: learned vectors of segments.
+        causal: whether it writes, so that the output layer shares the weights of the embeddings and
+            keys and values are kept; otherwise it reads, and has a norm after the embeddings.
+        pooler: whether the first state goes through one more layer.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    words: int
+    positions: int
+    segments: int = 0
+    causal: bool = True
+    pooler: bool = False
+
+
+Built = TransformerSettings | RecurrentSettings | Stack | Heads
+
+
+def stack(sizes: Stack, queries: int, keys: int) -> Parts:
+    """`queries` tokens through a stack; `keys` counts them and those before them, which are in the cache."""
+    width, norm = sizes.width, Part(ADDED, 2 * sizes.width)
+    block = [
+        *attention(
+            *(queries, keys, width, sizes.heads), bias=True, new_keys=queries, cached=sizes.causal
+        ),
+        *feed_forward(width, 4 * width, queries, True),
+        *times(2, [norm]),
+    ]
+    return [
+        Part("embeddings", width * (sizes.words + sizes.positions + sizes.segments)),
+        *times(sizes.layers, block),
+        norm,
+        *(linear("output layer", width, width, 1, bias=True) if sizes.pooler else []),
+        *(output(sizes.words, width, queries, True, False) if sizes.causal else []),
+    ]
+
+
+def embeddings(words: tuple[int, int], width: int, shared: bool) -> Part:
+    """The word vectors of both languages; looking one up multiplies nothing."""
+    return Part("embeddings", width * (words[1] if shared else sum(words)))
+
+
+def feed_forward(width: int, inner: int, rows: int, bias: bool, gated: bool = False) -> Parts:
+    """W2 f(W1 x), with a gate W3 x or without."""
+    hidden = linear("feed-forward", width, inner, rows, bias=bias)
+    last = linear("feed-forward", inner, width, rows, bias=bias)
+    return times(2 if gated else 1, hidden) + last
+
+
+def output(words: int, width: int, rows: int, tied: bool, bias: bool) -> Parts:
+    """From hidden vectors to logits; tied, its weights are counted with the embeddings."""
+    weight, added = linear("output layer", width, words, rows, bias=bias)
+    return [replace(weight, parameters=0) if tied else weight, added]

@@ -1,0 +1,171 @@
+"""The cost of any nn.Module: its parameters by part, and the products of one call, by a count of them as they run."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from regard.attention.heads import MultiHeadAttention
+from regard.attention.kernels.choose import kernel
+from regard.attention.scores import Additive, Cosine, Dot, General, ScaledDot
+from regard.costs.parts import ADDED, Part, Parts, attention
+from regard.errors import ModelError
+
+# Where parameters belong, by the names that libraries give them; the first that fits.
+_NAMES = {
+    "W_Q, W_K, W_V": "in_proj|c_attn|qkv|query_key_value",
+    "W_Q": r"(^|[._])(q|wq|query|q_proj|q_lin|to_q|query_projection|query_weight)[._]",
+    "W_K": r"(^|[._])(k|wk|key|k_proj|k_lin|to_k|key_projection|key_weight)[._]",
+    "W_V": r"(^|[._])(v|wv|value|v_proj|v_lin|to_v|value_projection)[._]",
+    "feed-forward": r"mlp|ffn|feed_?forward|dense_?relu|fc\d|linear\d|intermediate|(?<!attention\.)output\.dense",
+    "W_O": r"(^|[._])(o|wo|o_proj|out_proj|out_lin|to_out|output_projection)[._]|attn\.c_proj|attention\.output",
+    "scores": r"(^|\.)score\.",
+    "output layer": r"(^|\.)(lm_head|output|generator|classifier|head)\.",
+}
+_RECURRENT = (nn.RNNBase, nn.RNNCellBase)
+# Operations without products that are not tagged as element by element.
+_CHEAP = re.compile(
+    "(aten|prims)::.*(softmax|norm|embedding|sum|mean|max|min|amax|any|all|cat|stack|copy|clone|arange|empty|zeros|ones|full|fill|where"
+    "|index|gather|scatter|select|slice|view|expand|permute|transpose|repeat|pad|bernoulli|rand|normal|uniform"
+    "|dropout|lift|detach|to_copy|contiguous|item|local_scalar|tri[ul]|eye|cumsum|sort|topk|argm|nonzero|unique"
+    "|is_|equal|set_|resize|alias|new_|scalar_tensor|linspace|multinomial|isin|roll|flip|split|check|device)"
+)
+_FUSED = re.compile(
+    "aten.*scaled_dot_product.*attention|aten::_(flash|efficient)_attention_forward"
+)
+
+
+def parameters(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters of a module by their paths; one that is shared has its first path.
+
+    Raises:
+        ModelError: one of them has no shape yet.
+    """
+    found: dict[str, Tensor] = dict(model.named_parameters())
+    for path, parameter in found.items():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise ModelError(f"{path} has no shape yet: call the model once, then count")
+    return found
+
+
+def part_of(model: nn.Module, path: str, parameter: Tensor) -> str:
+    """The name of the part that a parameter belongs to."""
+    owner = model.get_submodule(path.rpartition(".")[0])
+    if isinstance(owner, nn.Embedding | nn.EmbeddingBag):
+        return "embeddings"
+    if isinstance(owner, _RECURRENT):
+        return "recurrence"
+    if parameter.ndim < 2 and not path.endswith("score.weight"):
+        return ADDED
+    names = (name for name, pattern in _NAMES.items() if re.search(pattern, path, re.IGNORECASE))
+    return next(names, "other matrices")
+
+
+class Products(TorchDispatchMode):
+    """Counts products of matrices as they run, by the part of their weights.
+
+    torch's counter has the formulas; those that it lacks on processors are here. `uncounted` has the
+    other operations that are not known to be free of products, with the number of their calls.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.parts: Parts = []
+        self.uncounted: Counter[str] = Counter()
+        self._owners = {
+            parameter.untyped_storage()._cdata: part_of(model, path, parameter)
+            for path, parameter in parameters(model).items()
+        }
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, packet, kwargs = str(func.name()), func.overloadpacket, kwargs or {}
+        counted = flop_registry.get(packet)
+        if counted is None:
+            with self:  # an operation made of others, which inference mode passes on whole
+                made = func.decompose(*args, **kwargs)
+            if made is not NotImplemented:
+                return made
+        made = func(*args, **kwargs)
+        if _FUSED.match(name):
+            self.parts += _fused(*args[:3])
+        elif counted is not None:
+            adds = counted(*args, **kwargs, out_val=made) // 2
+            self.parts.append(Part(self._part(name, args), 0, adds, made.numel()))
+        elif name in ("aten::mv", "aten::dot"):
+            self.parts.append(Part(self._part(name, args), 0, args[0].numel(), made.numel()))
+        elif not (torch.Tag.pointwise in func.tags or func.is_view or _CHEAP.match(name)):
+            self.uncounted[name] += 1
+        return made
+
+    def _part(self, name: str, operands: Any) -> str:
+        tensors = [each for each in operands if isinstance(each, Tensor)]
+        owners = [self._owners.get(each.untyped_storage()._cdata) for each in tensors]
+        for owner in owners:
+            if owner not in (None, ADDED):
+                return "output layer" if owner == "embeddings" else str(owner)
+        return "scores and values" if "bmm" in name else "other products"
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor) -> Parts:
+    """The products of torch's fused attention, which keeps no scores."""
+    *batch, queries, d_key = query.shape
+    pairs = torch.Size([*batch, queries, key.shape[-2]]).numel()
+    out = torch.Size([*batch, queries, value.shape[-1]]).numel()
+    return [
+        Part("scores", 0, pairs * d_key, 0, pairs),
+        Part("values", 0, pairs * value.shape[-1], out),
+    ]
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """Run everything as products of torch's: no compiled kernels of ours, no whole layers in one operation."""
+    heads, layers = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
+    torch.backends.mha.set_fastpath_enabled(False)
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        with kernel("reference"):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(heads)
+        torch.backends.mkldnn.enabled = layers
+
+
+def count(model: nn.Module, run: Callable[[], Any] | None) -> tuple[Parts, tuple[str, ...]]:
+    """The parts of a model, and what they leave out. Without `run`, which calls the model, only its parameters."""
+    found = parameters(model)
+    parts = [Part(part_of(model, path, each), each.numel()) for path, each in found.items()]
+    if run is None:
+        return parts, ("multiply-adds and activations: pass the inputs of a call too",)
+    products = Products(model)
+    with torch.no_grad(), plain(), products:
+        run()
+    calls = products.uncounted.items()
+    return parts + products.parts, tuple(f"{name}, {number} calls" for name, number in calls)
+
+
+def heads(module: MultiHeadAttention) -> Callable[[int, int], Parts] | None:
+    """The formula of an attention of ours, by queries and keys; None where its score is the caller's own."""
+    score = module.score
+    kinds = {Dot: "dot", ScaledDot: "scaled_dot", Cosine: "cosine", type(None): "scaled_dot"}
+    options: dict[str, Any] = {"score": kinds.get(type(score))}
+    if isinstance(score, General):
+        options = {"score": "general", "score_sets": score.weight[..., 0, 0].numel()}
+    elif isinstance(score, Additive) and score.bias is None:
+        sets = score.weight[..., 0].numel()
+        options = {"score": "additive", "score_sets": sets, "d_hidden": score.d_hidden}
+    if options["score"] is None:
+        return None
+    norm = module.query_norm
+    kind = None if norm is None else "layer" if isinstance(norm, nn.LayerNorm) else "rms"
+    names = ("d_query", "heads", "d_key", "d_value", "d_head", "d_head_value", "d_output", "merge")
+    options |= {name: getattr(module, name) for name in (*names, "key_heads")}
+    bias = module.query_projection.bias is not None
+    return partial(attention, bias=bias, qk_norm=kind, cached=True, **options)

@@ -1,0 +1,109 @@
+"""What can be named, what is refused, and the sums of a cost."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from regard.costs import cost
+from regard.costs.counting import find
+from regard.costs.measuring import measured
+from regard.costs.parts import short
+from regard.errors import ConfigurationError, ModelError
+from regard.translation.settings import toml
+from regard.translation.translator import Translator
+from regard.viewing.costs import picture
+
+
+def test_a_run_its_model_and_its_configuration_are_found():
+    run = cost("es-en", queries=5, keys=7)
+    model = cost(Translator.open("es-en").model, queries=5, keys=7)
+    assert run.parts == model.parts
+    shipped = cost("tatoeba-es-en", queries=5, keys=7)
+    file = cost(Path("src/regard/configs/tatoeba-es-en.toml"), queries=5, keys=7)
+    table = cost(toml.read(Path("src/regard/configs/tatoeba-es-en.toml")), queries=5, keys=7)
+    assert shipped.parts == file.parts == table.parts == run.parts
+    wider = cost("tatoeba-es-en", changes=("model.feed_forward=2048",), queries=5, keys=7)
+    assert wider["feed-forward"].parameters == 2 * run["feed-forward"].parameters
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "message"),
+    [
+        ("gpt-5", {}, "gpt-5: no such model or run folder.*named are bahdanau-2015, .*gpt-3"),
+        ("gpt-3", {"queries": 0}, "queries is 0: pass a whole number, 1 to 1,000,000,000,000"),
+        ("gpt-3", {"queries": 1, "keys": 10**13}, "keys is 10000000000000: pass"),
+        ("gpt-2", {"queries": 9, "keys": 5}, "keys is 5: gpt-2 reads its own queries too"),
+        ("gpt-3", {"batch": 1.5}, "batch is 1.5: pass"),
+        ("multi-head", {"heads": 7}, "7 heads do not divide the width 512"),
+        ("multi-head", {"width": 0}, "width is 0: pass a whole number, 1 to 65,536"),
+        ("gpt-3", {"width": 512}, "width and heads are sizes of single-head"),
+        ("gpt-3", {"changes": ("model.width=8",)}, "gpt-3: a key is changed in a configuration"),
+        ("tatoeba-es-en", {"changes": ("model.widht=8",)}, "did you mean model.width"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused_by_name(what, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        cost(what, **options)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="it has no config"):
+        cost(tmp_path)
+
+
+def test_the_sums_are_those_of_the_parts_and_survive_json():
+    found = cost("bert-base", batch=10**9)
+    read = json.loads(json.dumps(found.as_object()))
+    assert read["multiply_adds"] == sum(part["multiply_adds"] for part in read["parts"].values())
+    assert read["parameters"] == found.parameters
+    assert read["bytes"]["scores"] == found.memory.scores == 4 * found["scores"].scores
+
+
+def test_a_configuration_is_measured_beside_its_counts():
+    found, model = cost("reverse", queries=6, keys=9, batch=2), find("reverse")
+    here = measured(found, model)
+    assert (here.parameters, here.multiply_adds) == (found.parameters, found.multiply_adds)
+    assert here.seconds > 0
+    assert here.peak_bytes > found.memory.weights + found.memory.activations
+
+
+def test_without_the_matrix_the_scores_are_not_stored():
+    found = cost("single-head", width=8, queries=2000)
+    here = measured(found, find("single-head", width=8))
+    assert here.peak_bytes < found.memory.scores < here.matrix_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("gpt-3", {}, "gpt-3 needs .* GB for weights, activations and scores, this machine has"),
+        ("gpt-2", {"queries": 2, "keys": 3}, "at most 1,024 tokens"),
+    ],
+)
+def test_what_cannot_run_here_is_not_measured(name, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        measured(cost(name, **options), find(name))
+
+
+def test_the_picture_has_a_bar_for_each_part_and_two_lines():
+    found = cost("gpt-2")
+    figure = picture(found, [cost("gpt-2", queries=n) for n in (64, 128)])
+    bars, work, lines = figure.axes
+    assert len(bars.patches) == len(work.patches) == len(found.parts)
+    assert [bar.get_width() for bar in bars.patches] == [
+        part.parameters / found.parameters for part in found.parts
+    ]
+    with_scores, without = lines.lines
+    (short, long), (least, most) = with_scores.get_ydata(), without.get_ydata()
+    assert long > 2 * short > 2 * least
+    assert most == 2 * least
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(999, "999"), (1000, "1.00 k"), (999_499, "999 k"), (999_500, "1.00 M"), (9_996, "10.0 k"),
+     (10**40, "10,000,000,000,000,000 Y")],
+)  # fmt: skip
+def test_short_numbers(number, text):
+    assert short(number) == text

@@ -1,0 +1,125 @@
+"""Any module: parameters by part, products as they run, and what is not counted."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import regard
+from regard.costs import cost
+from regard.errors import ModelError
+
+
+class Calls(nn.Module):
+    """A module of the function that it is given."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.layer, self.function = nn.Linear(4, 4, bias=False), function
+
+    def forward(self, x):
+        return self.function(self.layer, x)
+
+
+X = torch.randn(3, 4)
+
+
+def test_torchs_transformer_has_the_sums_of_torchs_counter_and_no_part_is_lost():
+    model = nn.Transformer(16, 2, 1, 1, 32, batch_first=True).eval()
+    source, target = torch.zeros(2, 3, 16), torch.zeros(2, 4, 16)
+    found = cost(model, source, target)
+    assert found.uncounted == ()
+    assert found.parameters == sum(each.numel() for each in model.parameters())
+    formula = (
+        cost(
+            regard.TransformerBlock(16, 2, 32, cross=True), target, torch.zeros(2, 3, 16)
+        ).multiply_adds
+        + cost(regard.TransformerBlock(16, 2, 32), source).multiply_adds
+    )
+    assert found.multiply_adds == formula
+    assert found["feed-forward"].multiply_adds == 2 * 16 * 32 * (2 * 3 + 2 * 4)
+    assert found["scores"].multiply_adds == found["values"].multiply_adds
+    with FlopCounterMode(display=False) as counter:
+        model.encoder.layers[0].linear1(source)
+    assert counter.get_total_flops() // 2 == 16 * 32 * 2 * 3
+
+
+@pytest.mark.parametrize(("kind", "gates"), [(nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)])
+def test_torchs_recurrent_layers_are_counted(kind, gates):
+    found = cost(kind(4, 5), torch.zeros(3, 2, 4))
+    assert found["recurrence"].parameters == gates * (4 * 5 + 5 * 5 + 2 * 5)
+    assert found["recurrence"].multiply_adds == gates * (4 + 5) * 5 * 3 * 2
+    assert found.uncounted == ()
+
+
+def test_settings_of_torch_are_left_as_they_were():
+    before = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
+    cost(Calls(lambda layer, x: layer(x)), X)
+    assert (torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("aten::_fft_r2c", lambda layer, x: torch.fft.rfft(layer(x))),
+        ("aten::_cdist_forward", lambda layer, x: torch.cdist(layer(x), x)),
+        ("aten::linalg_inv_ex", lambda layer, x: torch.linalg.inv(layer(x)[:, :3])),
+    ],
+)
+def test_an_operation_that_cannot_be_counted_is_named(name, function):
+    found = cost(Calls(function), X)
+    assert [each for each in found.uncounted if each == f"{name}, 1 calls"]
+    assert found.multiply_adds == 3 * 4 * 4  # the layer's
+
+
+def test_products_within_inference_mode_and_of_vectors_are_counted():
+    def function(layer, x):
+        with torch.inference_mode():
+            return layer(x) @ torch.ones(4)
+
+    found = cost(Calls(function), X)
+    assert found.multiply_adds == 3 * 4 * 4 + 3 * 4
+    assert found.uncounted == ()
+
+
+def test_shared_weights_count_once_and_their_product_is_the_output_layer():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(11, 4)
+            self.output = nn.Linear(4, 11, bias=False)
+            self.output.weight = self.words.weight
+
+        def forward(self, tokens):
+            return self.output(self.words(tokens))
+
+    found = cost(Tied(), torch.zeros(3).long())
+    assert found.parameters == 44
+    assert found["output layer"].multiply_adds == 3 * 4 * 11
+
+
+def test_a_bias_takes_no_product_from_its_matrix():
+    found = cost(nn.Conv1d(3, 4, 2), torch.zeros(2, 3, 5))
+    assert (found["norms and biases"].multiply_adds, found.multiply_adds) == (0, 4 * 3 * 2 * 2 * 4)
+
+
+def test_without_inputs_only_parameters_are_counted_and_the_rest_is_named():
+    found = cost(nn.Linear(3, 4))
+    assert (found.parameters, found.multiply_adds) == (16, 0)
+    assert found.uncounted == ("multiply-adds and activations: pass the inputs of a call too",)
+
+
+def test_a_module_without_shapes_is_refused():
+    with pytest.raises(ModelError, match="weight has no shape yet: call the model once"):
+        cost(nn.LazyLinear(3), X)
+
+
+def test_an_attention_with_a_score_of_the_callers_is_counted_as_it_runs():
+    attention = regard.MultiHeadAttention(8, 2, score=lambda q, k: q @ k.mT)
+    assert cost(attention).uncounted
+    found = cost(attention, torch.zeros(1, 5, 8))
+    plain = cost(regard.MultiHeadAttention(8, 2), queries=5)
+    assert found.multiply_adds == plain.multiply_adds
+    for name in ("W_Q", "W_K", "W_V", "W_O"):
+        assert found[name].multiply_adds == plain[name].multiply_adds
+        assert found[name].activations == plain[name].activations
