@@ -67,7 +67,7 @@ def _column(draw: random.Random, columns: list[Column]) -> Column:
 
 def _recent(draw: random.Random, columns: list[Column]) -> Column:
     """One of the columns, the last ones more often."""
-    return draw.choice([*columns, *columns[-2:]])
+    return draw.choice([*columns, *columns[-2:] * 2])
 
 
 def _selector(draw: random.Random, columns: list[Column]) -> Selector:

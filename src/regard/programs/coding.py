@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from regard.programs.language import Value
 
@@ -16,6 +16,7 @@ Row: TypeAlias = dict[int, float]
 # are lost in float32, so that the norms of the blocks divide every position by exactly the same number, and weights of
 # the norms undo it. TOKEN is 1 at tokens and 0 at the beginning-of-sequence place, which all unused attention goes to.
 ONE, TOKEN, HUGE = 0, 1, 2.0**30
+ALWAYS: Row = {TOKEN: 1.0}  # 1 at tokens
 BEGINNING: Row = {ONE: 1 / HUGE, TOKEN: -1.0}  # 1 at the beginning, exactly 0 at tokens
 
 ROUNDING = 2.0**-24  # of float32
@@ -29,6 +30,11 @@ def add(*rows: tuple[float, Row]) -> Row:
         for column, weight in row.items():
             total[column] = total.get(column, 0.0) + factor * weight
     return {column: weight for column, weight in total.items() if weight}
+
+
+def largest(values: Collection[Any]) -> float:
+    """The largest absolute value of some numbers."""
+    return float(max(map(abs, values)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +53,19 @@ class OneHot:
     time: int
     error: float
 
+    def placed(self, value: Value) -> Row:
+        """What the columns hold for a value: nothing for the first."""
+        place = self.values.index(value)
+        return {self.first + place - 1: 1.0} if place else {}
+
     def row(self, value: Value) -> Row:
         """Reads 1 where this is the value, else 0; 0 at the beginning."""
         columns = range(self.first, self.first + len(self.values) - 1)
-        place = self.values.index(value)
-        if place:
-            return {columns[place - 1]: 1.0}
-        return {TOKEN: 1.0} | dict.fromkeys(columns, -1.0)
+        return self.placed(value) or ALWAYS | dict.fromkeys(columns, -1.0)
+
+    def rows(self, values: Collection[Value]) -> Row:
+        """Reads 1 where this is one of the values."""
+        return add(*((1.0, self.row(value)) for value in values))
 
 
 @dataclass(frozen=True)
@@ -69,9 +81,11 @@ class Categories:
 
     def row(self, values: Collection[Value]) -> Row:
         """Reads 1 where the column has one of these values."""
-        return add(
-            *((1.0, self.base.row(each)) for each, value in self.of.items() if value in values)
-        )
+        return self.base.rows([each for each, value in self.of.items() if value in values])
+
+    def number_row(self) -> Row:
+        """Reads the value, of a column of numbers."""
+        return add(*((float(value), self.base.row(each)) for each, value in self.of.items()))
 
     @property
     def time(self) -> int:
@@ -97,7 +111,7 @@ class Numbers:
 
     @property
     def largest(self) -> float:
-        return float(max(map(abs, self.values)))
+        return largest(self.values)
 
 
 Coded: TypeAlias = Categories | Numbers

@@ -128,9 +128,8 @@ def _write(plan: Plan, model: Any) -> None:
     sizes = plan.sizes
     for parameter in model.parameters():
         parameter.zero_()
-    words, places = plan.embeddings
-    _fill(model.tokens.weight, words)
-    _fill(model.places.weight, places)
+    _fill(model.tokens.weight, plan.tokens)
+    _fill(model.places.weight, plan.places)
     model.tokens.weight[:, ONE] = HUGE
     _fill(model.output.weight, plan.outputs)
     for block, heads, units in zip(model.blocks, plan.heads, plan.units, strict=True):
