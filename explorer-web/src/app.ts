@@ -32,6 +32,7 @@ export class App {
   readonly lines = new Lines(this);
   readonly follow: Signal<boolean>;
   readonly pair: Signal<number | null>; // of the sentences with gold links
+  readonly links: Signal<string>; // gold links of a typed sentence, such as "0-0 1-2": source word, target word
   private readonly listed: Signal<string[]>;
   private running: AbortController | null = null;
 
@@ -52,6 +53,7 @@ export class App {
     this.exchanged = address.text("exchanged");
     this.follow = address.flag("follow");
     this.pair = address.place("pair");
+    this.links = address.text("links");
   }
 
   /** The tone of the pictures in Heads and Map. */
@@ -81,6 +83,7 @@ export class App {
     const last = models.filter((name) => name.startsWith(`${run}@step-`)).pop();
     if (!last || (last === this.model.value && this.header?.model === last)) return;
     this.model.value = last;
+    this.links.value = ""; // they belong to the words of one translation
     await this.again();
   }
 
@@ -134,8 +137,17 @@ export class App {
       this.scene.value = null;
       return;
     }
-    const bundle = await this.ask("api/translate", { model: this.model.value, text, prefix }, "translating");
+    const request = { model: this.model.value, text, prefix, links: this.links.value };
+    const bundle = await this.ask("api/translate", request, "translating");
     if (bundle) this.show(bundle);
+  }
+
+  /** Make or remove a gold link between a word of the translation and one of the source. */
+  async toggleLink(row: number, column: number): Promise<void> {
+    const link = `${column}-${row}`;
+    const now = this.links.value.split(" ").filter((one) => one);
+    this.links.value = (now.includes(link) ? now.filter((one) => one !== link) : [...now, link]).join(" ");
+    await this.again();
   }
 
   /** Show a sentence with gold links, and its translation as the model writes it. */
@@ -150,6 +162,7 @@ export class App {
     this.prefix.value = prefix;
     this.pair.value = pair;
     if (again) return;
+    this.links.value = "";
     this.row.value = this.column.value = null;
     this.exchanged.value = "";
   }

@@ -10,10 +10,11 @@ interface AttentionChoiceProps {
   attentions: Attention[];
   now: Attention;
   head: number;
-  mean?: boolean; // whether the mean of the heads, and words, can be chosen
+  mean?: boolean; // whether the mean of the heads can be chosen
+  words?: boolean; // whether words, in place of pieces, can be
 }
 
-export function AttentionChoice({ app, attentions, now, head, mean = true }: AttentionChoiceProps) {
+export function AttentionChoice({ app, attentions, now, head, mean = true, words = mean }: AttentionChoiceProps) {
   return (
     <>
       <label>
@@ -37,7 +38,7 @@ export function AttentionChoice({ app, attentions, now, head, mean = true }: Att
           </select>
         </label>
       )}
-      {mean && app.header?.sequences.some(({ words }) => words.length) && (
+      {words && app.header?.sequences.some((one) => one.words.length) && (
         <label class="check">
           <input type="checkbox" checked={app.pieces.value} onChange={(event) => (app.pieces.value = event.currentTarget.checked)} /> pieces
         </label>

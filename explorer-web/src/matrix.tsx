@@ -192,7 +192,7 @@ export function Legend({ top, diverging, tone = "linear", masked, raster }: Lege
       on.fillRect(i, 0, 1, 8);
     }
   });
-  const text = (weight: number) => (diverging || top > 1 ? fixed(weight, top < 0.1 ? 3 : 2) : weight && weight < 0.001 ? weight.toExponential(0) : percent(weight));
+  const text = (weight: number) => (diverging || top > 1 ? fixed(weight, top < 0.1 ? 3 : 2) : weight && weight < 0.001 ? `${Number((100 * weight).toPrecision(1))}%` : percent(weight));
   const [start, middle] = marks(top, tone);
   return (
     <span class="legend">

@@ -69,3 +69,24 @@ def test_a_typed_sentence_takes_the_place_of_one_with_links(paired, open_page):
     expect(page.locator("h1")).to_contain_text("El gato negro duerme. → ")
     assert "pair=" not in page.url
     assert page.get_by_text("gold link", exact=True).count() == 0
+
+
+def test_a_chosen_cell_becomes_a_gold_link_and_none_again(paired, open_page):
+    recorded = open_page(
+        paired + "#view=heads&attention=decoder.1.cross&text=El gato negro duerme."
+    )
+    page = recorded.page
+    expect = pytest.importorskip("playwright.sync_api").expect
+    button = page.get_by_role("button", name="Make it a gold link")
+    expect(button).to_be_disabled()
+    page.locator("figure.matrix canvas").first.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    button.click()
+    expect(page.get_by_label("Sort by").get_by_text("agreement", exact=True)).to_have_count(1)
+    assert "links=2-1" in page.url  # the third word of the source, the second of the translation
+    page.reload()
+    page.get_by_role("button", name="Remove the gold link").click()
+    expect(page.get_by_label("Sort by").get_by_text("agreement", exact=True)).to_have_count(0)
+    assert "links=" not in page.url
+    assert recorded.errors == []

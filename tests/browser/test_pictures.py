@@ -116,7 +116,7 @@ def test_colours_can_be_logarithmic_and_masked_pixels_have_their_own(open_page, 
     legend = page.locator(".legend")
     expect = pytest.importorskip("playwright.sync_api").expect
     expect(legend).to_have_text(
-        "1e-4 100%, logarithmic: 1.0% in the middle masked: may not be read"
+        "0.01% 100%, logarithmic: 1.0% in the middle masked: may not be read"
     )
     page.get_by_label("Colours").select_option("square root")
     expect(legend).to_have_text("0% 100%, square root: 25% in the middle masked: may not be read")

@@ -5,7 +5,8 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { App, useApp } from "../app";
 import { ToneChoice } from "../choices";
 import type { Attention } from "../contract";
-import { binNames, binned, chosenIn, goldIn, labelled, wholeWords } from "../labels";
+import type { Gold } from "../drawing";
+import { binNames, binned, chosenIn, goldIn, Labelled, labelled, wholeWords } from "../labels";
 import { Matrix } from "../matrix";
 import { fixed, peak, Plane, roundTop } from "../numbers";
 import { raster } from "../raster";
@@ -213,6 +214,9 @@ function Enlarged({ app, source, attention }: { app: App; source: Source; attent
     <section>
       <h2>{title}</h2>
       <Matrix name={title} {...shown} top={roundTop(peak(shown.plane))} {...chosenIn(app, shown)} gold={gold} tone={app.tone} />
+      {source.header.translation && source.header.run !== null && app.pair.value === null && attention.kind === "cross" && whole && (
+        <Linking app={app} shown={shown} gold={gold} />
+      )}
       {!source.whole(attention) && (
         <>
           <WholeNumber name="Row" most={attention.shape[1] - 1} chosen={app.row} />
@@ -220,6 +224,22 @@ function Enlarged({ app, source, attention }: { app: App; source: Source; attent
         </>
       )}
     </section>
+  );
+}
+
+/** A button that makes the chosen cell a gold link, or no longer one. */
+function Linking({ app, shown, gold }: { app: App; shown: Labelled; gold: Gold | undefined }) {
+  const { row, column } = chosenIn(app, shown);
+  const last = [shown.rows.length - 1, shown.columns.length - 1]; // the ends, which are no words
+  const able = row !== null && column !== null && row < last[0] && column < last[1];
+  const linked = gold?.has(`${row},${column}`);
+  return (
+    <p class="tools">
+      <button type="button" disabled={!able} onClick={() => app.toggleLink(row!, column!)}>
+        {linked ? "Remove the gold link" : "Make it a gold link"}
+      </button>
+      <span class="hint">{gold ? "Sort by agreement to compare the heads with the gold links." : "Choose a cell whose words belong together: heads are then compared with such links."}</span>
+    </p>
   );
 }
 

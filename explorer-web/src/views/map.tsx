@@ -34,7 +34,7 @@ export function Map() {
   return (
     <>
       <div class="tools">
-        <AttentionChoice app={app} attentions={able} now={attention} head={head} />
+        <AttentionChoice app={app} attentions={able} now={attention} head={head} words={false} />
       </div>
       <Deep key={`${attention.name}/${head}/${source.header.run}`} app={app} source={source} attention={attention} head={head} />
     </>
@@ -366,6 +366,7 @@ function paintMini(canvas: HTMLCanvasElement, cache: TileCache, frame: Frame, [w
   if (tile) {
     const small = document.createElement("canvas");
     raster(small, tile.plane, roundTop(peak(tile.plane)), theme, tone);
+    on.imageSmoothingEnabled = Math.max(small.width, small.height) > MINI; // few cells have sharp edges
     on.drawImage(small, 0, 0, wide, high);
   }
   const share = MINI / most;

@@ -231,7 +231,7 @@ function Components({ found, query, cell }: { found: Found; query: string; cell:
   return (
     <section aria-label="Which components made the score">
       <h2>3. Which earlier components made this score</h2>
-      <p class="hint">Each norm divides a component by what it divided the whole sum by.</p>
+      <p class="hint">Each norm divides a component by the same number as the whole sum.</p>
       <Sheet label="Components of the score, table">
         <table>
           <BarHead names={[<>of <bdi>{query}</bdi></>, <>of <bdi>{cell}</bdi></>, "part of the score"]} />

@@ -32,7 +32,11 @@ export function Translate() {
 function Input({ app }: { app: App }) {
   const [text, setText] = useState(app.text.value);
   const [over, setOver] = useState(false);
+  const field = useRef<HTMLInputElement>(null);
   useEffect(() => setText(app.text.value), [app.text.value]);
+  useEffect(() => {
+    if (!app.header && !app.text.value) field.current!.focus({ preventScroll: true }); // nothing else can be done yet
+  }, []);
   const take = (file: File | undefined) => file && app.lines.open(file);
   return (
     <form
@@ -70,7 +74,7 @@ function Input({ app }: { app: App }) {
       </label>
       <label class="wide">
         <span class="hidden">Sentence</span>
-        <input class="sentence" type="text" dir="auto" value={text} maxLength={4000} autocomplete="off" onInput={(event) => setText(event.currentTarget.value)} />
+        <input ref={field} class="sentence" type="text" dir="auto" value={text} maxLength={4000} autocomplete="off" onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <button type="submit">Translate</button>
       <label class="file">

@@ -133,6 +133,16 @@ def of_translation(
     return Scene(f"{one.source} → {one.text}", sequences, attentions, model, said, more)
 
 
+def with_links(scene: Scene, links: Iterable[Link]) -> Scene:
+    """The scene of a translation with gold links between its words; their ends can have none.
+
+    Raises:
+        ShapeError: a link is outside of the words.
+    """
+    keys, queries = ((0, len(scene.sequences[side].spans) - 1) for side in (0, 1))
+    return replace(scene, links=Links(frozenset(links), keys=keys, queries=queries))
+
+
 def of_looks(
     one: Translation,
     model: str = "",

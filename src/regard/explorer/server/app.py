@@ -15,8 +15,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from torch import Tensor
 
+from regard.attention.shapes import ShapeError
 from regard.errors import RegardError
-from regard.explorer import page, translating
+from regard.explorer import page, scenes, translating
 from regard.explorer.contract import DEEP, Attention, Scene, pack
 from regard.explorer.server import fields
 from regard.explorer.server.errors import Refused
@@ -25,6 +26,7 @@ from regard.explorer.server.models import Models
 from regard.explorer.server.runs import Run, Runs
 from regard.explorer.server.work import Cancelled, Work
 from regard.explorer.tiles import SIZE, Tiles
+from regard.translation.evaluation.alignment import Link, parse_links
 from regard.translation.evaluation.gold import Gold
 
 TEXT = 4000  # characters of a sentence
@@ -72,10 +74,11 @@ class Explorer:
 
     async def translate(self, request: Request) -> Response:
         given = fields.parse(await request.body())
-        fields.known(given, "model", "text", "prefix")
+        fields.known(given, "model", "text", "prefix", "links")
         model = fields.text(given, "model", 200)
         text = fields.text(given, "text", TEXT)
         prefix = fields.text(given, "prefix", TEXT, "")
+        links, _ = parse_links(fields.text(given, "links", TEXT, ""))
 
         def call(check: Callable[[], None]) -> bytes:
             exact = self.models.exact(model)
@@ -83,6 +86,8 @@ class Explorer:
                 self.models.open(exact), text, prefix, exact, check=check
             )
             check()
+            if links:
+                scene = _linked(scene, links)
             return pack(scene, self.runs.add(Run(scene, exact, made)))
 
         return await self._binary(request, call)
@@ -286,6 +291,13 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
         },
         lifespan=explorer.lifespan,
     )
+
+
+def _linked(scene: Scene, links: set[Link]) -> Scene:
+    try:
+        return scenes.with_links(scene, links)
+    except ShapeError as fault:
+        raise Refused(400, f"links: {fault}") from None
 
 
 def _floats(numbers: Tensor) -> bytes:
