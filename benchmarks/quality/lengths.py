@@ -62,7 +62,7 @@ def corpus(folder: Path) -> None:
 def by_length(run: Path, test: Path) -> list[dict[str, Any]]:
     """BLEU of each bucket, beam 5."""
     pairs = read_pairs(Tsv(test)).pairs
-    found = Translator.open(run).translate([pair.source for pair in pairs])
+    found = Translator.open(run).translate([pair.source for pair in pairs], whole_lines=True)
     words = np.array([len(pair.source.split()) for pair in pairs])
     rows = []
     for above, limit in zip((0, *BUCKETS[:-1]), BUCKETS, strict=True):

@@ -50,8 +50,10 @@ def test_an_exported_folder_is_a_model_too(tmp_path):
     assert run("export", "--to", "ctranslate2", tmp_path / "made").code == 0
     own = lines()
     assert lines("--model", tmp_path / "made", *ENGINE) == own
-    refused = run("translate", "--model", tmp_path / "made", *ENGINE, "--paragraphs", "Hola.")
-    check_refused(refused, "--paragraphs", code=2)
+    text = "El Sr. García duerme.  Hola."
+    (line,) = lines("--model", tmp_path / "made", *ENGINE, text)
+    assert lines("--model", tmp_path / "made", *ENGINE, "--paragraphs", text) == [line]
+    assert lines("--model", tmp_path / "made", *ENGINE, "--whole-lines", text) != [line]
     refused = run("translate", "--model", tmp_path / "made", *ENGINE, "--to", "en", "Hola.")
     check_refused(refused, "--to en", "name the model it was made of", code=2)
     refused = run("translate", "--model", tmp_path / "made", "Hola.")

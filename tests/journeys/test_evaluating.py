@@ -15,7 +15,7 @@ def test_scores_come_with_signatures(trained, corpus, tmp_path):
     result = run("evaluate", "--model", trained, *files, "--beam", "1", "--out", out)
     assert result.code == 0, result
     first, bleu, chrf, ter, exact = result.lines
-    assert first == "20 sentence pairs, 0 with an empty side; beam 1"
+    assert first == "20 sentence pairs, 0 with an empty side; beam 1, sentence by sentence"
     assert bleu.startswith("BLEU ")
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in bleu
     assert chrf.startswith("chrF ")
@@ -64,7 +64,7 @@ def test_an_empty_line_counts(trained, tmp_path):
     (tmp_path / "a").write_text("El gato\n\nEl sol\n", encoding="utf-8")
     (tmp_path / "b").write_text("The cat\nThe dog\n\n", encoding="utf-8")
     result = run("evaluate", "--model", trained, "--source", "a", "--target", "b", "--out", "c")
-    assert result.lines[0] == "3 sentence pairs, 2 with an empty side; beam 5"
+    assert result.lines[0] == "3 sentence pairs, 2 with an empty side; beam 5, sentence by sentence"
     assert (tmp_path / "c").read_text(encoding="utf-8").split("\n")[1] == ""
 
 
@@ -75,7 +75,7 @@ def test_a_generated_task_is_evaluated_on_what_it_held_back(tmp_path):
     assert trained.code == 0, trained
     assert "regard evaluate --model r --generated" in trained.out
     result = run("evaluate", "--model", "r", "--generated")
-    assert result.lines[0] == "30 sentence pairs, 0 with an empty side; beam 1"
+    assert result.lines[0] == "30 sentence pairs, 0 with an empty side; beam 1, whole lines"
 
 
 def test_files_and_generated_data_are_told_apart(trained, corpus):

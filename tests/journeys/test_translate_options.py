@@ -142,11 +142,13 @@ def test_paragraphs_are_laid_out_as_they_were(trained):
         assert (result.code, result.out) == (0, f"{one}  {two}\n\n\n- {three}\n")
     (argument,) = translate(trained, "--paragraphs", f"{SENTENCES[0]} {SENTENCES[1]}")
     assert argument == f"{one} {two}"
-    assert translate(trained, text=f"{SENTENCES[0]} {SENTENCES[1]}\n") != [argument]
+    line = f"{SENTENCES[0]} {SENTENCES[1]}\n"
+    assert translate(trained, text=line) == [argument]
+    assert translate(trained, "--whole-lines", text=line) != [argument]
 
 
 def test_a_sentence_of_a_paragraph_that_is_cut_is_counted(trained):
-    text = f"El sol. {'mar ' * 3000}.\n"
+    text = f"El sol. Al {'mar ' * 3000}.\n"
     result = run(
         "translate", "--model", trained, "--beam", "1", "--paragraphs", stdin=text.encode()
     )

@@ -16,7 +16,6 @@ from regard.cli.output.doubts import Doubts
 from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
-    from regard.translation.decoding.search import Search
     from regard.translation.evaluation.significance import Significance
     from regard.translation.text.corpora import Pair
     from regard.translation.translator import Translator
@@ -96,16 +95,22 @@ class TestSet:
 
 @dataclass(frozen=True)
 class System:
-    """The options that say how a test set is translated."""
+    """The options that say how a test set is translated.
+
+    Attributes:
+        whole_lines: Translate each line as a whole, however many sentences it has.
+    """
 
     model: ModelOptions
     search: SearchOptions
     speed: SpeedOptions
+    whole_lines: bool = False
 
     @property
     def given(self) -> list[str]:
-        """The options that change a model's own settings."""
-        return list(map(option, given(self.search, self.speed)))
+        """The options that change how a model translates."""
+        own = ["whole_lines"] if self.whole_lines else []
+        return list(map(option, [*given(self.search, self.speed), *own]))
 
     def refuse(self, baseline: str | None) -> None:
         """Raises `ConfigurationError` for options of translating that are used neither here nor by a baseline."""
@@ -116,13 +121,15 @@ class System:
                     f"{name} is for translating: --hypotheses are translated already"
                 )
 
-    def described(self, own: Search) -> str:
-        """The search in words: the beam, and each setting that was given."""
-        said = [f"beam {self.search.of(own).beam}"]
+    def described(self, translator: Translator) -> str:
+        """The search in words: the beam, each setting that was given, and what is translated at a time."""
+        said = [f"beam {self.search.of(translator.search).beam}"]
         for name, value in self.search.changes.items():
             said += [f"{name.replace('_', ' ')} {value:g}"] if name != "beam" else []
         said += ["int8"] if self.speed.quantization == "int8" else []
         said += ["shortlist"] if self.speed.shortlist else []
+        whole = self.whole_lines or translator.sentence_language is None
+        said += ["whole lines" if whole else "sentence by sentence"]
         return ", ".join(said)
 
 
@@ -148,16 +155,19 @@ def translations_of(name: str, pairs: Sequence[Pair], system: System) -> list[st
         return translations_in(path, len(pairs))
     if not any(pair.source for pair in pairs):
         raise ConfigurationError(f"--baseline {name}: a model needs the sources: give --source")
-    return translate(replace(system.model, model=name).open(), pairs, system.search)[0]
+    return translate(replace(system.model, model=name).open(), pairs, system)[0]
 
 
 def translate(
-    translator: Translator, pairs: Sequence[Pair], search: SearchOptions
+    translator: Translator, pairs: Sequence[Pair], system: System
 ) -> tuple[list[str], Doubts]:
     """The translations of the sources by a model, and the reasons to doubt them."""
-    doubts, texts, own = Doubts(translator.longest), [], search.of(translator.search)
-    sources = [pair.source for pair in pairs]
-    stream = translator.stream(sources, search=own, **search.batches)
+    doubts, texts = Doubts(translator.longest), []
+    sources, search = [pair.source for pair in pairs], system.search
+    own = search.of(translator.search)
+    stream = translator.stream(
+        sources, search=own, whole_lines=system.whole_lines, **search.batches
+    )
     for translation in report.tracked(stream, "translating", len(sources)):
         texts.append(translation.text)
         doubts.add([translation])

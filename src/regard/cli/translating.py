@@ -31,9 +31,13 @@ _BY_LINE = ("--confidence", "--alignment", "--format json", *_PREFIXES, "--look"
 _NO_ENGINE = ("--sample", "--coverage-penalty", "--batch-tokens", "--device", "--shortlist")
 # An option, those that it excludes, and why.
 _EXCLUDED = (
-    ("--paragraphs", ("--nbest", "--scores", *_BY_LINE), "it gives text as it was laid out"),
+    (
+        "--paragraphs",
+        ("--whole-lines", "--nbest", "--scores", *_BY_LINE),
+        "it gives text as it was laid out",
+    ),
     ("--shortlist", _PREFIXES, "a prefix may ask for any word"),
-    ("--prefixes", ("--prefix",), "give each sentence its own"),
+    ("--prefixes", ("--prefix",), "give each line its own"),
     (
         "--look",
         ("--format json", "several models", "--output"),
@@ -53,18 +57,19 @@ class InputOptions:
     """The text, and the beginnings of its translations.
 
     Attributes:
-        texts: Sentences; without any, lines of standard input.
+        texts: Lines of text; without any, those of standard input.
         input: Translate the lines of a file, plain or gzip.
-        paragraphs: Text of any number of sentences: find and translate them, and keep the text
-            between.
+        paragraphs: Sentences may go on after a line break; keep lists, headings and empty lines.
+        whole_lines: Translate each line as a whole, however many sentences it has.
         prefix: Begin every translation with these words.
-        prefixes: Each sentence may be followed by a tab and its own --prefix.
+        prefixes: Each line may be followed by a tab and its own --prefix.
         line_buffered: Answer each line before the next is read.
     """
 
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None
     input: Path | None = None
     paragraphs: bool = False
+    whole_lines: bool = False
     prefix: Annotated[str | None, typer.Option(metavar="WORDS")] = None
     prefixes: bool = False
     line_buffered: bool = False
@@ -131,8 +136,8 @@ def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, in
         ctranslate2.library()
         if len(models) > 1:
             raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
-        engine, language = _exported(models[0], options)
-        return engine, language, engine.workers
+        engine = _exported(models[0], options)
+        return engine, engine.sentence_language or "", engine.workers
     few = 0 < len(options.given.texts or ()) <= _FEW
     avoid = f"loading compiled loops takes longer than translating {_FEW} sentences" if few else ""
     translator = open_translator(models, options.device, to, speed, avoid)
@@ -142,19 +147,19 @@ def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, in
     return translator, translator.source_language, 1
 
 
-def _exported(model: str, options: TranslateOptions) -> tuple[Engine, str]:
-    """The engine ctranslate2 of a bundled model, a run or an exported folder, and its source language."""
+def _exported(model: str, options: TranslateOptions) -> Engine:
+    """The engine ctranslate2 of a bundled model, a run or an exported folder."""
     from regard.interop.engine import Engine, is_exported
 
     if not is_exported(model):
         translator = open_translator(model, "cpu", options.to)
-        weights = options.speed.quantization or "float32"
-        return Engine.of(translator, quantization=weights), translator.source_language
-    folder, name = "an exported folder", "name the model it was made of"
-    exclude(f"--to {options.to}", {folder: options.to is not None}, name)
-    language = f"it does not tell its language; {name}"
-    exclude("--paragraphs", {folder: options.given.paragraphs}, language)
-    return Engine(model), ""
+        return Engine.of(translator, quantization=options.speed.quantization or "float32")
+    exclude(
+        f"--to {options.to}",
+        {"an exported folder": options.to is not None},
+        "name the model it was made of",
+    )
+    return Engine(model)
 
 
 def write_lines(
@@ -164,7 +169,7 @@ def write_lines(
     doubts: Doubts,
     options: TranslateOptions,
 ) -> None:
-    """Each line is a sentence; with `--prefixes`, a tab and the beginning of its translation follow."""
+    """Each line gives a translation; with `--prefixes`, a tab and the beginning of its translation follow."""
     given = options.given
     show = confidences(out) if options.wanted.confidence else None
     prefix = None if given.prefix is None else streams.argument(given.prefix)
@@ -196,7 +201,7 @@ def write_paragraphs(
 
     for chunk in chunks:
         parts = sentences.split("".join(chunk), language)
-        found = translate([part.text for part in parts])
+        found = translate([part.text for part in parts], whole_lines=True)
         doubts.add(one for one in found if one.source)
         out.write(sentences.join(parts, [one.text for one in found]))
         out.flush()

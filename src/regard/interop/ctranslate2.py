@@ -29,9 +29,11 @@ Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8", "int8_
 
 # Rows of the table of positions: by default CTranslate2 cuts sources at 1,024 pieces.
 _POSITIONS = 1025
-# Keys of config.json: the number of learned positions, and the search that the model was configured for.
+# Keys of config.json: the number of learned positions, the search that the model was configured for, and the language
+# in which sentences are found, null where every line is one.
 LONGEST = "learned_positions"
 SEARCH = "search"
+LANGUAGE = "sentence_language"
 # A logit so low that the probability is 0, for padding and begin; float16 can hold it.
 _NEVER = -30000.0
 
@@ -70,6 +72,7 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
     search = translator.search
     own = {name: getattr(search, name) for name in SearchSettings.model_fields}
     filled.config.add_attribute(SEARCH, own)
+    filled.config.add_attribute(LANGUAGE, translator.sentence_language)
     filled.validate()
     filled.optimize(quantization=quantization)
     with new_folder(folder) as unfinished:

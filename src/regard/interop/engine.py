@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from regard.errors import ModelError, one_line
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
-from regard.translation import checksums
+from regard.translation import checksums, lines
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search
 from regard.translation.results import in_capitals, translation
@@ -63,6 +63,7 @@ class Engine:
             **{name: to for name, to in said.search.items() if name in Search.model_fields}
         )
         self.search = own.changed(max_length=min(own.max_length, learned))
+        self.sentence_language = said.sentence_language
         self.workers = workers or _cores()
         if tokenizers is None:  # their checksums have been compared
             joint = (folder / "tokenizer.model").is_file()
@@ -91,13 +92,15 @@ class Engine:
         texts: Sequence[str],
         *,
         search: Search | None = None,
+        whole_lines: bool = False,
         **changes: Any,
     ) -> list[Translation]:
-        """Translate sentences, in their order; an empty sentence gives an empty translation.
+        """Translate lines, in their order, sentence by sentence; an empty line gives an empty translation.
 
         Args:
-            texts: one sentence an entry.
+            texts: one line an entry.
             search: every setting at once; the model's own by default.
+            whole_lines: translate each line as a whole, however many sentences it has.
             changes: settings that replace those of the search: `beam`, `length_penalty`, `nbest`,
                 `no_repeat_ngram` or `patience`.
 
@@ -109,6 +112,12 @@ class Engine:
         if others := sorted(changes.keys() - _SETTINGS):
             raise TypeError(f"CTranslate2 does not search with {', '.join(others)}: leave it out")
         search = (search or self.search).changed(**changes)
+        parts = lines.divide(texts, None if whole_lines else self.sentence_language)
+        found = self._translated([part.text for own in parts for part in own], search)
+        return lines.join(texts, parts, found)
+
+    def _translated(self, texts: Sequence[str], search: Search) -> list[Translation]:
+        """The translation of each sentence."""
         source = self.tokenizers.source
         read = [in_small_letters(text) for text in texts] if search.capitals else list(texts)
         encoded = [source.encode(text) for text in read]
@@ -177,6 +186,7 @@ class _Exported(BaseModel):
 
     learned_positions: int | None = Field(default=None, ge=2)
     search: dict[str, Any] = {}
+    sentence_language: str | None = ""  # the rules of English
 
     @classmethod
     def read(cls, folder: Path) -> Self:

@@ -41,7 +41,7 @@ class Candidate:
         score: the log-probability divided by the length penalty, plus the coverage penalty; candidates
             are ranked by it, larger is better.
         log_probability: of the translation and its end.
-        words: the translation's words, which joined with spaces are its text.
+        words: the translation's words, those between white space.
         alignment: (source word, target word) from 0, words being those between spaces: for each target
             word the source word it looked at most. Empty unless asked for.
     """
@@ -55,13 +55,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Translation:
-    """A sentence, its translation, and the attention of the model.
+    """A line, its translation, and the attention of the model.
 
     Attributes:
-        source: the sentence as it was given.
+        source: the line as it was given.
         text: the translation.
         score, log_probability, words, alignment: those of the translation (see `Candidate`); 0 and empty for an
-            empty sentence.
+            empty sentence. Those of several sentences are sums and positions in the whole line.
+        sentences: the translation of each sentence, where the line has several and they were translated one by one.
+            The lists of pieces then have an end after each sentence, and no sentence looks at another.
         source_pieces: the source's pieces as the encoder reads them, end included.
         target_pieces: the pieces the decoder writes, end included.
         source_ids: the ids of the source's pieces, without the end.
@@ -97,6 +99,7 @@ class Translation:
     unseen: list[str] = field(default_factory=list)
     repeats: bool = False
     unfinished: bool = False
+    sentences: list["Translation"] = field(default_factory=list, repr=False)
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:
         """The labels of the queries and of the keys of a look.

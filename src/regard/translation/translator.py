@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ConfigurationError
+from regard.translation import lines
 from regard.translation.decoding import forced
 from regard.translation.decoding.forced import cross
 from regard.translation.decoding.hypothesis import Hypothesis
@@ -131,6 +132,12 @@ class Translator:
         return self.run.configuration.data.source_language
 
     @property
+    def sentence_language(self) -> str | None:
+        """The language in which sentences are found; None for generated data, in which every line is one."""
+        generated = self.run.configuration.data.generated is not None
+        return None if generated else self.source_language
+
+    @property
     def longest(self) -> int:
         """The most pieces of a source that are read."""
         learned = self.model.longest
@@ -148,11 +155,15 @@ class Translator:
         batch_tokens: int = BATCH_TOKENS,
         seed: int | None = None,
         tree: Tree | None = None,
+        whole_lines: bool = False,
     ) -> list[Translation]:
-        """Translate sentences, one translation each, in their order.
+        """Translate lines, one translation each, in their order.
+
+        The sentences of a line are found (see `text.sentences`), translated one by one, and joined with what stands
+        between them.
 
         Args:
-            texts: one sentence an entry; an empty one gives an empty translation.
+            texts: one line an entry; an empty one gives an empty translation.
             beam: hypotheses kept (1 is greedy); the model's own setting by default.
             search: every setting at once; instead of `beam`.
             prefix: the words that every translation must begin with, or those of each; "" for any.
@@ -161,7 +172,8 @@ class Translator:
             batch_tokens: source pieces, padding included, times hypotheses that are computed at a time;
                 a sentence of more is a batch of its own. Less takes less memory.
             seed: of sampling.
-            tree: records the steps of the beam search of one sentence.
+            tree: records the steps of the beam search of one sentence, which is translated as a whole.
+            whole_lines: translate each line as a whole, however many sentences it has.
 
         Raises:
             ConfigurationError: settings out of range, a prefix longer than a translation may be, or a tree of
@@ -177,6 +189,122 @@ class Translator:
         generator = None
         if seed is not None:
             generator = torch.Generator(self._device).manual_seed(seed)
+        whole = whole_lines or tree is not None
+        parts = lines.divide(texts, None if whole else self.sentence_language)
+        begun = None
+        if prefix is not None:
+            each = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
+            if len(each) != len(texts):
+                raise ConfigurationError(
+                    f"{len(each)} prefixes for {len(texts)} texts: pass one for each"
+                )
+            language = self.run.configuration.data.target_language
+            both = zip(each, parts, strict=True)
+            begun = [one for text, own in both for one in lines.prefixes(text, own, language)]
+        found = self._translated(
+            [part.text for own in parts for part in own],
+            search,
+            begun,
+            looks=looks,
+            alignments=alignments,
+            batch_tokens=batch_tokens,
+            generator=generator,
+            tree=tree,
+        )
+        return lines.join(texts, parts, found, drawn=search.sampling)
+
+    def stream(
+        self,
+        texts: Iterable[str],
+        *,
+        search: Search | None = None,
+        prefix: str | None = None,
+        looks: bool = False,
+        alignments: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
+        seed: int | None = None,
+        whole_lines: bool = False,
+    ) -> Iterator[Translation]:
+        """Translate an endless supply of lines in bounded memory, in their order (see `translate`)."""
+        _check_several(texts)
+        supply = iter(texts)
+        return chain.from_iterable(
+            self.translate(
+                chunk,
+                search=search,
+                prefix=prefix,
+                looks=looks,
+                alignments=alignments,
+                batch_tokens=batch_tokens,
+                seed=None if seed is None else (seed + number) % 2**63,
+                whole_lines=whole_lines,
+            )
+            for number, chunk in enumerate(iter(lambda: list(islice(supply, _CHUNK)), []))
+        )
+
+    def translate_text(
+        self,
+        text: str,
+        *,
+        search: Search | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        seed: int | None = None,
+        language: str | None = None,
+    ) -> str:
+        """Translate paragraphs: sentence by sentence, with the white space and line breaks between them kept.
+
+        Args:
+            text: any number of sentences; line breaks within a sentence become spaces.
+            search, batch_tokens, seed: as of `translate`.
+            language: of the text, for its abbreviations; the model's source language by default.
+        """
+        parts = sentences.split(text, self.source_language if language is None else language)
+        translated = self.translate(
+            [part.text for part in parts],
+            search=search,
+            batch_tokens=batch_tokens,
+            seed=seed,
+            whole_lines=True,
+        )
+        return sentences.join(parts, [one.text for one in translated])
+
+    def look(self, text: str, target: str | None = None) -> Translation:
+        """One line with every look, translated or as the translation `target` that is given.
+
+        Raises:
+            ConfigurationError: the translation given has more pieces than `longest`.
+        """
+        if target is None:
+            return self.translate([text], looks=True)[0]
+        ids = self.tokenizers.source.encode(text)
+        if not ids:
+            return Translation(text, normalise(target))
+        return self._translation(text, ids, [(self._forced(ids, target), None)], looks=True)
+
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        """The log-probability over the length penalty that the model gives to translations of others.
+
+        Raises:
+            ConfigurationError: one of them has more pieces than `longest`.
+        """
+        return [
+            self._forced(self.tokenizers.source.encode(pair.source), pair.target).score
+            for pair in pairs
+        ]
+
+    def _translated(
+        self,
+        texts: Sequence[str],
+        search: Search,
+        prefixes: Sequence[str] | None,
+        *,
+        looks: bool,
+        alignments: bool,
+        batch_tokens: int,
+        generator: torch.Generator | None,
+        tree: Tree | None,
+    ) -> list[Translation]:
+        """The translation of each sentence."""
         # Compiled search calls no hooks: a model that has some now is run by its own layers.
         engine = SearchEngine(self.model) if hooked(self.model) else self.engine
         read = list(texts)
@@ -184,7 +312,7 @@ class Translator:
             read = [in_small_letters(text) for text in texts]
         encoded = [self.tokenizers.source.encode(text) for text in read]
         kept = [ids[: self.longest] for ids in encoded]
-        begun = self._prefixes(prefix, len(texts))
+        begun = self._prefixes(prefixes)
         found: dict[int, Translation] = {}
         for rows, bound in self._batches(kept, begun, batch_tokens // search.hypotheses):
             source, lengths = self._sources([encoded[row] for row in rows])
@@ -213,82 +341,6 @@ class Translator:
                     found[row] = in_capitals(texts[row], found[row])
         return [found.get(row, Translation(text)) for row, text in enumerate(texts)]
 
-    def stream(
-        self,
-        texts: Iterable[str],
-        *,
-        search: Search | None = None,
-        prefix: str | None = None,
-        looks: bool = False,
-        alignments: bool = False,
-        batch_tokens: int = BATCH_TOKENS,
-        seed: int | None = None,
-    ) -> Iterator[Translation]:
-        """Translate an endless supply of sentences in bounded memory, in their order (see `translate`)."""
-        _check_several(texts)
-        supply = iter(texts)
-        return chain.from_iterable(
-            self.translate(
-                chunk,
-                search=search,
-                prefix=prefix,
-                looks=looks,
-                alignments=alignments,
-                batch_tokens=batch_tokens,
-                seed=None if seed is None else (seed + number) % 2**63,
-            )
-            for number, chunk in enumerate(iter(lambda: list(islice(supply, _CHUNK)), []))
-        )
-
-    def translate_text(
-        self,
-        text: str,
-        *,
-        search: Search | None = None,
-        batch_tokens: int = BATCH_TOKENS,
-        seed: int | None = None,
-        language: str | None = None,
-    ) -> str:
-        """Translate paragraphs: sentence by sentence, with the white space and line breaks between them kept.
-
-        Args:
-            text: any number of sentences; line breaks within a sentence become spaces.
-            search, batch_tokens, seed: as of `translate`.
-            language: of the text, for its abbreviations; the model's source language by default.
-
-        Raises:
-            ConfigurationError: sentencex, which finds the sentences, is not installed.
-        """
-        parts = sentences.split(text, self.source_language if language is None else language)
-        translated = self.translate(
-            [part.text for part in parts], search=search, batch_tokens=batch_tokens, seed=seed
-        )
-        return sentences.join(parts, [one.text for one in translated])
-
-    def look(self, text: str, target: str | None = None) -> Translation:
-        """One sentence with every look, translated or as the translation `target` that is given.
-
-        Raises:
-            ConfigurationError: the translation given has more pieces than `longest`.
-        """
-        if target is None:
-            return self.translate([text], looks=True)[0]
-        ids = self.tokenizers.source.encode(text)
-        if not ids:
-            return Translation(text, normalise(target))
-        return self._translation(text, ids, [(self._forced(ids, target), None)], looks=True)
-
-    def score(self, pairs: Sequence[Pair]) -> list[float]:
-        """The log-probability over the length penalty that the model gives to translations of others.
-
-        Raises:
-            ConfigurationError: one of them has more pieces than `longest`.
-        """
-        return [
-            self._forced(self.tokenizers.source.encode(pair.source), pair.target).score
-            for pair in pairs
-        ]
-
     @property
     def _device(self) -> torch.device:
         return next(self.model.parameters()).device
@@ -307,13 +359,10 @@ class Translator:
         )
         return hypothesis
 
-    def _prefixes(self, prefix: str | Sequence[str] | None, count: int) -> Prefixes | None:
-        """Raises `ConfigurationError` unless there is one a text, each short enough to be written."""
-        if prefix is None:
+    def _prefixes(self, each: Sequence[str] | None) -> Prefixes | None:
+        """Raises `ConfigurationError` for one that is longer than a translation may be."""
+        if each is None:
             return None
-        each = [prefix] * count if isinstance(prefix, str) else list(prefix)
-        if len(each) != count:
-            raise ConfigurationError(f"{len(each)} prefixes for {count} texts: pass one for each")
         made = Prefixes.words(each, self.tokenizers.target, self._device)
         if made is not None:
             for text, pieces in zip(each, made.lengths.tolist(), strict=True):

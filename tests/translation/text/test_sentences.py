@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import sys
+import re
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regard.errors import ConfigurationError, DataError
+from regard.errors import DataError
 from regard.translation.text import sentences
-from regard.translation.text.sentences import join, paragraphs, split
+from regard.translation.text.sentences import join, of_line, paragraphs, split
 
 
 def texts(text: str, language: str = "es") -> list[str]:
@@ -100,7 +100,38 @@ def test_an_endless_paragraph_is_not_waited_for(monkeypatch):
     assert len(next(empty)) == 10
 
 
-def test_without_sentencex_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentencex", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'regard\[paragraphs\]'"):
-        split("a", "es")
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [
+        ("es", "El Dr. Perry vive aquí.| Cuesta 3.5 euros."),
+        ("es", "Está bien.| Vamos.| No.| Compré un auto.| Sí."),
+        ("es", "Vino Dña. Ana a las 10 a.m. y salió.| Fin"),
+        ("es", "J. R. R. Tolkien y D. Juan.| Nací el 3. de mayo."),
+        ("es", "—¿Vienes? —preguntó Ana.| —No."),
+        ("es", "hola.| qué tal.| ¡bien!"),
+        ("es", "1. Hola. ... 🙂"),
+        ("es", "Hola.|¿Qué tal?| Lee www.regard.org."),
+        ("en", "Give it to me.| It is OK.| Ms. Smith, No. 5, said no.| Go."),
+        ("fr", "M. Dupont et Mme. Petit dorment.| Vraiment ?"),
+        ("zh", "今天。|明天。"),
+        ("es", " - Uno.  "),
+    ],
+)
+def test_the_sentences_of_a_line(language, line):
+    found = of_line(line.replace("|", ""), language)
+    assert "|".join(part.text + part.after for part in found) == re.sub(r"\|( ?)", r"\1|", line)
+
+
+def test_what_stands_between_sentences_stays_on_the_line():
+    assert [part.after for part in of_line(" Uno.  Dos.\u2028\tTres. ", "es")] == ["  ", "  ", ""]
+
+
+def test_joined_sentences_of_a_corpus_are_found_again(data_folder):
+    path = data_folder / "tatoeba-spa-eng" / "valid.tsv"
+    with path.open(encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t")[1] for line in file]
+    alone = [row for row in rows if len(of_line(row, "es")) == 1]
+    assert len(alone) > 0.99 * len(rows)
+    for i in range(0, len(alone) - 4, 4):
+        found = of_line(" ".join(alone[i : i + 4]), "es")
+        assert [part.text for part in found] == alone[i : i + 4]

@@ -11,19 +11,15 @@ from regard.cli import aligning, evaluating
 from regard.cli.evaluating import System, TestSet
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_writable
-from regard.cli.options.model import ModelOptions, SpeedOptions
-from regard.cli.options.search import SearchOptions
 from regard.cli.output import report
 from regard.errors import ConfigurationError
 
 
 def evaluate(
     *,
-    model: ModelOptions,
+    system: System,
     hypotheses: Path | None = None,
     test: TestSet,
-    search: SearchOptions,
-    speed: SpeedOptions,
     out: Path | None = None,
     baseline: Annotated[str | None, typer.Option(metavar="FILE|NAME|DIR")] = None,
     resamples: int = 1000,
@@ -34,7 +30,8 @@ def evaluate(
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, TER and exact matches, by sacreBLEU.
 
-    Every line counts, an empty one too. A file that is not here is looked for in REGARD_DATA.
+    Lines are translated sentence by sentence. Every line counts, an empty one too.
+    A file that is not here is looked for in REGARD_DATA.
 
     Args:
         hypotheses: Score these translations (or links), one a line.
@@ -57,8 +54,8 @@ def evaluate(
         regard evaluate --model es-en --alignments gold.jsonl --flip
         regard evaluate --model runs/dates --generated
     """
-    search.check()
-    system = System(model, search, speed)
+    system.search.check()
+    model = system.model
     hypotheses = corpora.found(hypotheses)
     if alignments is not None:
         if test.tsv or test.generated or system.given or out or baseline:
@@ -89,10 +86,10 @@ def evaluate(
         texts, how = evaluating.translations_in(hypotheses, len(pairs)), str(hypotheses)
     else:
         read = test.files()
-        translator = model.open(speed)
+        translator = model.open(system.speed)
         pairs = test.pairs(translator, model.model) if read is None else read
-        texts, doubts = evaluating.translate(translator, pairs, search)
-        how = system.described(translator.search)
+        texts, doubts = evaluating.translate(translator, pairs, system)
+        how = system.described(translator)
     if out is not None:
         files.write(out, "".join(f"{text}\n" for text in texts).encode())
     if doubts is not None:

@@ -34,10 +34,11 @@ _PARAGRAPHS = 32
 
 
 def translate(options: TranslateOptions) -> None:
-    """Translate sentences.
+    """Translate lines, sentence by sentence.
 
-    Each TEXT is one sentence. Without any, each line of --input or of standard input is one, and gives one line:
-    an empty line an empty one. Only a line feed ends a line; control characters within one become spaces.
+    Each TEXT is a line. Without any, those of --input or of standard input are read. Each gives one line, an empty
+    line an empty one. Only a line feed ends a line; control characters within one become spaces. The sentences of a
+    line are found, translated one by one, and joined with what stood between them.
 
     Examples:
         regard translate "El gato negro duerme." --look
@@ -62,6 +63,7 @@ def translate(options: TranslateOptions) -> None:
     settings = {"search": options.of(translator.search), **search.batches}
     settings |= {"looks": True} if wanted.look else {}
     settings |= {"alignments": True} if wanted.alignment else {}
+    settings |= {"whole_lines": True} if given.whole_lines else {}
     seed = secrets.randbelow(2**62) if options.sampling.seed is None else options.sampling.seed
     seeds = itertools.count(seed)
 
@@ -97,10 +99,6 @@ def _check_places(given: InputOptions, wanted: OutputOptions) -> None:
         streams.output()
     else:
         check_writable(wanted.output)
-    if given.paragraphs:
-        from regard.translation.text import sentences
-
-        sentences.split("", "")
 
 
 def _lines(given: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:

@@ -26,7 +26,7 @@ class OutputOptions:
     Attributes:
         output: Write there, once all is translated; not before.
         look: Draw what each word looked at, too.
-        nbest: Translations of each sentence, a line each, the sentence's number first.
+        nbest: Translations of each line, each on its own, the line's number first.
         scores: Put the score before each: log-probability over the length penalty.
         confidence: Show how probable each word was: word|0.98, or in a terminal in colours, yellow
             below 0.75, red below 0.5, bold below 0.25.
@@ -62,6 +62,9 @@ class OutputOptions:
         answer = {"source": translation.source, **self._fields(translation)}
         for name in ("unknown", "unseen", "repeats", "unfinished"):
             answer[name] = getattr(translation, name)
+        answer["sentences"] = [
+            {"source": one.source, "translation": one.text} for one in translation.sentences
+        ]
         if self.nbest > 1:
             answer["nbest"] = [self._fields(one) for one in translation.alternatives[: self.nbest]]
         return streams.printable(json.dumps(answer, ensure_ascii=False, allow_nan=False))

@@ -125,7 +125,7 @@ class Explorer:
             made = []
             for line in lines:
                 check()
-                made += [one.text for one in translator.translate([line])]
+                made += [one.text for one in translator.translate([line], whole_lines=True)]
             return made
 
         return JSONResponse({"translations": await self.work.run(request, call)})

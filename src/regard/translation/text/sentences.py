@@ -1,10 +1,11 @@
 """Splitting of text into sentences, without losing a character."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
-from regard.errors import ConfigurationError, DataError
+from regard.errors import DataError
 
 # Lines without an empty line between them form one paragraph of up to about so many characters.
 _LONGEST_PARAGRAPH = 2**16
@@ -14,6 +15,24 @@ _FOREIGN_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _MARK = re.compile(r"\s*(?:[-*+•]|#{1,6}|\d{1,3}[.)])[ \t]+(?=\S)")
 # The start of each line that begins with a mark.
 _ITEMS = re.compile(r"(?m)^(?=[ \t]*(?:[-*+•]|#{1,6}|\d{1,3}[.)])[ \t]+\S)")
+# Marks that end a sentence or begin one without a space between.
+_CLOSING, _OPENING = "!?…。！？।", "¿¡"
+_NUMBERED = re.compile(r"[\W_]*\d+[.)]")
+_LETTER = re.compile(r"[^\W_]")
+# A capital that stands for a name ("J.", "U.S."), a title before a name, a word before a number ("Jan. 3").
+_INITIAL = re.compile(r"(?:^|[^\w.])(?:[^\W\d_]\.)*[^\W\d_a-z]\.$")
+_TITLE = re.compile(
+    r"(?:^|\W)(?:Cnel|Dña|Dr|Dres|Frl|Hrn|Ilmo|Me|Mgr|Mlles?|Mmes?|Mons|Ms|Pbro|Ph\.D|Profa|Pte|Rvdo|Sgto|Sras|Ste?|Tte)\.$"
+)
+_SHORT = re.compile(r"(?:^|\W)[^\W\d_]{1,4}\.$")
+# Words that sentencex takes for abbreviations, at the end of a sentence.
+_WORDS = {
+    "en": re.compile(r"\b(?:OK|art|ill|me|[Nn]o|sec)\.\s+(?=[\"'“(]*[A-Z])"),
+    "es": re.compile(
+        r"\b(?:auto|bien|contra|extra|mar|mono|[Nn]o|sobre)\.\s+(?=[\"'«“¿¡(—]*[^\W\d_a-zà-ÿ])"
+    ),
+    "fr": re.compile(r"\b(?:art|sec|vol)\.\s+(?=[\"'«“(—]*[^\W\d_a-zà-ÿ])"),
+}
 
 
 class Sentence(NamedTuple):
@@ -27,31 +46,40 @@ class Sentence(NamedTuple):
 def split(text: str, language: str) -> list[Sentence]:
     """The sentences of a text with the white space around them; joined, they give the text again.
 
-    Sentencex finds them by its rules and abbreviations for the language, or by the English ones. An empty line ends
-    a sentence; a single line break does so only before an item of a list. The mark of an item ("-", "*", "1.") is
-    not part of its sentence. A lone surrogate becomes U+FFFD.
+    Sentencex finds them by its rules and abbreviations for the language, or by the English ones; `_continues` joins
+    those that it cuts too early. An empty line ends a sentence; a single line break does so only before an item of a
+    list. The mark of an item ("-", "*", "1.") is not part of its sentence. A lone surrogate becomes U+FFFD.
 
     Args:
         language: its ISO 639 code, "es".
-
-    Raises:
-        ConfigurationError: sentencex is not installed.
     """
-    try:
-        from sentencex import segment
-    except ImportError:
-        raise ConfigurationError(
-            "cutting text into sentences needs sentencex: pip install 'regard[paragraphs]'"
-        ) from None
     found: list[Sentence] = []
     for block in _ITEMS.split(_SURROGATE.sub("\ufffd", text)):
         mark = _MARK.match(block)
         start = mark.end() if mark else 0
-        parts = list(_sentences(language, block[start:], segment))
+        parts = _sentences(language, block[start:])
         if mark:
             parts[0] = parts[0]._replace(before=block[:start] + parts[0].before)
         found += parts
     return found
+
+
+def of_line(line: str, language: str) -> list[Sentence]:
+    """The sentences of a line with the white space between them, and none around them.
+
+    A line of one sentence is returned as it is. Marks of lists are part of their sentence. Control characters and
+    line breaks between sentences become spaces.
+
+    >>> [part.text for part in of_line("El Dr. Perry vive aquí.  ¿Lo conoces?", "es")]
+    ['El Dr. Perry vive aquí.', '¿Lo conoces?']
+    """
+    parts = _sentences(language, _SURROGATE.sub("\ufffd", line))
+    if len(parts) < 2:
+        return [Sentence("", line, "")]
+    between = [re.sub(r"[^\S \xa0\u3000]", " ", part.after) for part in parts[:-1]]
+    return [
+        Sentence("", part.text, after) for part, after in zip(parts, [*between, ""], strict=True)
+    ]
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[str]:
@@ -88,14 +116,47 @@ def join(parts: Iterable[Sentence], translations: Iterable[str]) -> str:
     return "".join(part.before + translation + part.after for part, translation in both)
 
 
-def _sentences(
-    language: str, text: str, segment: Callable[[str, str], list[str]]
-) -> Iterator[Sentence]:
+def _sentences(language: str, text: str) -> list[Sentence]:
     """What sentencex finds; it is given plain spaces only, because it may panic at other white space."""
+    from sentencex import segment
+
+    pieces: list[str] = []
     place = 0
-    for found in segment(language, _FOREIGN_SPACE.sub(" ", text)):
+    for found in segment(language, _FOREIGN_SPACE.sub(" ", text)) or [""]:
         part = text[place : place + len(found)]
         place += len(found)
-        bare = part.strip()
-        start = part.find(bare)
-        yield Sentence(part[:start], bare, part[start + len(bare) :])
+        if pieces and "\n\n" not in pieces[-1] and _continues(pieces[-1], part):
+            pieces[-1] += part
+        else:
+            pieces.append(part)
+    if language in _WORDS:
+        pieces = [one for piece in pieces for one in _divided(piece, _WORDS[language])]
+    return list(map(_bare, pieces))
+
+
+def _continues(before: str, after: str) -> bool:
+    """Whether a sentence goes on after the place at which sentencex ended it."""
+    begun, more = before.rstrip(), after.lstrip()
+    first, second = _LETTER.search(begun), _LETTER.search(more)
+    if first is None or second is None:  # no word
+        return True
+    spaced = begun != before or begun[-1] in _CLOSING or more[0] in _OPENING
+    return (
+        not spaced
+        or (first[0].isupper() and second[0].islower())
+        or _NUMBERED.fullmatch(begun) is not None
+        or _INITIAL.search(begun) is not None
+        or _TITLE.search(begun) is not None
+        or (second[0].isdigit() and _SHORT.search(begun) is not None)
+    )
+
+
+def _divided(text: str, pattern: re.Pattern[str]) -> list[str]:
+    ends = [0, *(match.end() for match in pattern.finditer(text)), len(text)]
+    return [text[start:end] for start, end in pairwise(ends)]
+
+
+def _bare(part: str) -> Sentence:
+    bare = part.strip()
+    start = part.find(bare)
+    return Sentence(part[:start], bare, part[start + len(bare) :])

@@ -1,0 +1,138 @@
+"""Lines of several sentences: found sentence by sentence, and joined again in the positions of the line."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from itertools import chain, islice
+from typing import TypeVar
+
+import torch
+
+from regard.attention.looks import StoredLook
+from regard.translation.evaluation.alignment import Link
+from regard.translation.models.protocol import Looks
+from regard.translation.results import Candidate, Translation, Word
+from regard.translation.text import sentences
+from regard.translation.text.normalisation import normalise
+from regard.translation.text.sentences import Sentence
+from regard.translation.text.tokenizer import EOS
+
+T = TypeVar("T")
+
+
+def divide(lines: Sequence[str], language: str | None) -> list[list[Sentence]]:
+    """The sentences of each line; with None for the language, every line is one."""
+    if language is None:
+        return [[Sentence("", line, "")] for line in lines]
+    return [sentences.of_line(line, language) for line in lines]
+
+
+def prefixes(given: str, parts: Sequence[Sentence], language: str) -> list[str]:
+    """The beginning of a line's translation as one for each of its sentences; the last takes all that is left.
+
+    >>> both = [Sentence("", "Hola.", " "), Sentence("", "¿Qué tal?", "")]
+    >>> prefixes("Hi. How", both, "en"), prefixes("Hi", both, "en")
+    (['Hi.', 'How'], ['Hi', ''])
+    """
+    if len(parts) == 1:
+        return [given]
+    begun = [part.text for part in sentences.of_line(given, language)]
+    most = len(parts) - 1
+    some = [*begun[:most], " ".join(begun[most:])]
+    return some + [""] * (len(parts) - len(some))
+
+
+def join(
+    lines: Sequence[str],
+    parts: Sequence[Sequence[Sentence]],
+    found: Sequence[Translation],
+    *,
+    drawn: bool = False,
+) -> list[Translation]:
+    """The translations of lines from those of all their sentences. `drawn` ones were sampled."""
+    supply = iter(found)
+    return [
+        _joined(line, own, list(islice(supply, len(own))), drawn)
+        for line, own in zip(lines, parts, strict=True)
+    ]
+
+
+def _joined(
+    line: str, parts: Sequence[Sentence], found: list[Translation], drawn: bool
+) -> Translation:
+    if len(found) == 1:
+        return found[0]
+    candidates = [_candidate(parts, chosen) for chosen in _choices(found, drawn)]
+    return Translation(
+        source=line,
+        **vars(candidates[0]),
+        source_pieces=_all(one.source_pieces for one in found),
+        target_pieces=_all(one.target_pieces for one in found),
+        probabilities=_all(one.probabilities for one in found),
+        unknown=_all(one.unknown for one in found),
+        unseen=_all(one.unseen for one in found),
+        source_ids=_ids([one.source_ids for one in found]),
+        target_ids=_ids([one.target_ids for one in found]),
+        looks=_looks([one.looks for one in found]),
+        alternatives=candidates,
+        cut=sum(one.cut for one in found),
+        repeats=any(one.repeats for one in found),
+        unfinished=any(one.unfinished for one in found),
+        sentences=found,
+    )
+
+
+def _all(each: Iterable[list[T]]) -> list[T]:
+    return list(chain.from_iterable(each))
+
+
+def _ids(each: Sequence[list[int]]) -> list[int]:
+    """All ids, with the end of a sentence between them, so that they are as many as the pieces before the last end."""
+    return _all([*ids, EOS] for ids in each)[:-1]
+
+
+def _choices(found: Sequence[Translation], drawn: bool) -> list[list[Candidate]]:
+    """A candidate for each sentence: those with the best sums of scores, or draw by draw."""
+    each = [one.alternatives or [_own(one)] for one in found]
+    if drawn:
+        return [list(chosen) for chosen in zip(*each, strict=False)]
+    count = max(map(len, each))
+    best: list[list[Candidate]] = [[]]
+    for candidates in each:
+        longer = ([*chosen, one] for chosen in best for one in candidates)
+        best = sorted(longer, key=lambda some: -sum(one.score for one in some))[:count]
+    return best
+
+
+def _own(one: Translation) -> Candidate:
+    return Candidate(**{field.name: getattr(one, field.name) for field in fields(Candidate)})
+
+
+def _candidate(parts: Sequence[Sentence], chosen: Sequence[Candidate]) -> Candidate:
+    """The candidate of a line; sentences without white space between them share a word."""
+    text, after, read = "", " ", 0
+    words: list[Word] = []
+    links: list[Link] = []
+    for part, one in zip(parts, chosen, strict=True):
+        own = list(one.words)
+        if not after:
+            read -= 1
+            if words and own:
+                last = words.pop()
+                own[0] = Word(last.text + own[0].text, last.confidence * own[0].confidence)
+        links += [(read + source, len(words) + target) for source, target in one.alignment]
+        words += own
+        text, after = text + one.text + part.after, part.after
+        read += len(normalise(part.text).split())
+    score = sum(one.score for one in chosen)
+    log_probability = sum(one.log_probability for one in chosen)
+    return Candidate(text, score, log_probability, words, list(dict.fromkeys(links)))
+
+
+def _looks(each: Sequence[Looks]) -> Looks:
+    """The looks of the whole line: no sentence reads another."""
+    found: Looks = {}
+    for name in each[0]:
+        weights = [looks[name].weights()[0] for looks in each]
+        heads = [torch.block_diag(*some) for some in zip(*weights, strict=True)]
+        found[name] = StoredLook(torch.stack(heads).unsqueeze(0))
+    return found
