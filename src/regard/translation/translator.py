@@ -308,7 +308,7 @@ class Translator:
         # Compiled search calls no hooks: a model that has some now is run by its own layers.
         engine = SearchEngine(self.model) if hooked(self.model) else self.engine
         read = list(texts)
-        if search.capitals and prefix is None:
+        if search.capitals and prefixes is None:
             read = [in_small_letters(text) for text in texts]
         encoded = [self.tokenizers.source.encode(text) for text in read]
         kept = [ids[: self.longest] for ids in encoded]
