@@ -4,9 +4,13 @@ import os
 import re
 from importlib import metadata
 
+import typer
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util.docutils import SphinxDirective
 from sphinx.util.logging import getLogger
+
+from regard.cli.main import app as regard
 
 # Lessons run on one thread and offline, whoever builds the site.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "HF_HUB_OFFLINE"), "1")
@@ -29,6 +33,15 @@ html_theme = "furo"
 html_title = "Regard"
 html_math_renderer = "mathml"
 html_show_sourcelink = False
+
+default_role = "code"  # docstrings are written with single backticks
+autodoc_member_order = "bysource"
+maximum_signature_line_length = 88
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
@@ -55,6 +68,33 @@ def check_times(app, env):
             logger.warning(f"{page} ran for {seconds:.0f} s; a lesson has {nb_execution_timeout} s")
 
 
+def escape(app, what, name, found, options, lines):
+    """Shapes and norms in docstrings, (*batch, queries) and |q|, are no markup."""
+    example = False
+    for at, line in enumerate(lines):
+        example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))
+        if not example:
+            lines[at] = re.sub(
+                r"`+[^`]*`+|[*|]", lambda m: m[0] if m[0][0] == "`" else f"\\{m[0]}", line
+            )
+
+
+class Commands(SphinxDirective):
+    """The help of every command, as the program prints it."""
+
+    def run(self):
+        return list(self._sections(typer.main.get_command(regard), "regard"))
+
+    def _sections(self, command, name):
+        context = command.make_context(name, [], resilient_parsing=True)
+        section = nodes.section(ids=[nodes.make_id(name)], names=[name])
+        text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+        section += [nodes.title(text=name), nodes.literal_block(text, text, language="text")]
+        yield section
+        for below, one in getattr(command, "commands", {}).items():
+            yield from self._sections(one, f"{name} {below}")
+
+
 def write_math(self, node):
     """MathML is in every browser: a formula needs neither a script nor a font from elsewhere."""
     self.body.append(tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block)))
@@ -63,5 +103,7 @@ def write_math(self, node):
 
 def setup(app):
     app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
+    app.add_directive("commands", Commands)
     app.connect("source-read", add_download)
+    app.connect("autodoc-process-docstring", escape, priority=400)  # before napoleon adds markup
     app.connect("env-check-consistency", check_times)

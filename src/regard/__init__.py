@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 try:
     __version__ = metadata.version("regard")
 except metadata.PackageNotFoundError:  # read from a checkout that was never installed
-    __version__ = "0.1.0"
+    __version__ = "0.2.0"
 
 __all__ = [
     "CharacterNgrams",
