@@ -32,7 +32,7 @@ SENTENCE = {
     "row": 5,  # the piece "sister"
     "column": 1,  # "hermana"
 }
-CHAPTERS = {"at": "105000,80000,0.012", "row": 104_000, "column": 104_000}
+CHAPTERS = {"scale": "root", "at": "105000,80000,0.012", "row": 104_000, "column": 104_000}
 # The name of a picture, its width, its colours and the state that the address of the page gives.
 PICTURES = {
     "explorer-translate": (1280, "light", {"view": "translate", **SENTENCE}),

@@ -86,7 +86,7 @@ def test_no_file_and_no_tensors_are_one_line(tmp_path, capsys, monkeypatch):
         assert said in error
         assert error.count("\n") == 1
     assert main(["explore", "half.safetensors", "a_module:call"]) == 2
-    assert "one function or file at a time" in capsys.readouterr().err
+    assert "one function, file or program at a time" in capsys.readouterr().err
     for asked, code, said in [
         ("no_such_module:call", 2, "there is no module no_such_module"),
         ("json:nothing", 2, "json has no function nothing"),
