@@ -33,7 +33,11 @@ def test_a_run_its_model_and_its_configuration_are_found():
         ("gpt-5", {}, "gpt-5: no such model or run folder.*named are bahdanau-2015, .*gpt-3"),
         ("gpt-3", {"queries": 0}, "queries is 0: pass a whole number, 1 to 1,000,000,000,000"),
         ("gpt-3", {"queries": 1, "keys": 10**13}, "keys is 10000000000000: pass"),
-        ("gpt-2", {"queries": 9, "keys": 5}, "keys is 5: gpt-2 reads its own queries too"),
+        (
+            "gpt-2",
+            {"queries": 9, "keys": 5},
+            "keys is 5: gpt-2 reads its queries too, pass 9 or more",
+        ),
         ("gpt-3", {"batch": 1.5}, "batch is 1.5: pass"),
         ("multi-head", {"heads": 7}, "7 heads do not divide the width 512"),
         ("multi-head", {"width": 0}, "width is 0: pass a whole number, 1 to 65,536"),

@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import regard
 from regard.costs import cost
-from regard.errors import ModelError
+from regard.errors import ConfigurationError, ModelError
 
 
 class Calls(nn.Module):
@@ -64,6 +64,11 @@ def test_settings_of_torch_are_left_as_they_were():
         ("aten::_fft_r2c", lambda layer, x: torch.fft.rfft(layer(x))),
         ("aten::_cdist_forward", lambda layer, x: torch.cdist(layer(x), x)),
         ("aten::linalg_inv_ex", lambda layer, x: torch.linalg.inv(layer(x)[:, :3])),
+        ("aten::_trilinear", lambda layer, x: torch.bilinear(layer(x), x, torch.ones(2, 4, 4))),
+        (
+            "aten::_sparse_addmm",
+            lambda layer, x: torch.sparse.mm(torch.eye(3).to_sparse(), layer(x)),
+        ),
     ],
 )
 def test_an_operation_that_cannot_be_counted_is_named(name, function):
@@ -107,6 +112,37 @@ def test_without_inputs_only_parameters_are_counted_and_the_rest_is_named():
     found = cost(nn.Linear(3, 4))
     assert (found.parameters, found.multiply_adds) == (16, 0)
     assert found.uncounted == ("multiply-adds and activations: pass the inputs of a call too",)
+
+
+@pytest.mark.parametrize("options", [{"queries": 3}, {"batch": 2}, {"width": 4}])
+def test_sizes_of_a_module_that_is_called_are_refused(options):
+    with pytest.raises(ConfigurationError, match="of a Linear are those of the inputs"):
+        cost(nn.Linear(4, 4), X, **options)
+
+
+def test_a_compiled_module_is_counted_or_its_operations_are_named():
+    layer = nn.Linear(4, 4)
+    found = cost(torch.compile(layer, backend="aot_eager"), X)
+    assert found.multiply_adds == 3 * 4 * 4
+
+
+def test_products_of_a_backward_pass_are_those_of_torchs_counter():
+    q = torch.randn(1, 2, 5, 4, requires_grad=True)
+
+    def function(layer, x):
+        with torch.enable_grad():
+            torch.nn.functional.scaled_dot_product_attention(q, q, q).sum().backward()
+
+    found = cost(Calls(function), X)
+    assert found["scores"].multiply_adds == found["values"].multiply_adds == 2 * 5 * 5 * 4
+    assert found.uncounted
+
+
+def test_packed_weights_are_named():
+    """Quantised layers of torch's keep their weights in an object of this name, not in parameters."""
+    layers = nn.Sequential(nn.Linear(4, 4), nn.Identity())
+    layers[1]._packed_params = object()
+    assert cost(layers, X).uncounted == ("the packed weights of 1",)
 
 
 def test_a_module_without_shapes_is_refused():

@@ -64,6 +64,11 @@ def cost(
     if "torch" in sys.modules and isinstance(what, sys.modules["torch"].nn.Module):
         model = built_module(what)
         if inputs or model is None:
+            if sizes or batch != 1 or queries is not None or keys is not None:
+                raise ConfigurationError(
+                    f"queries, keys, batch and sizes of a {type(what).__name__} are those of the"
+                    " inputs of its call: leave them out, and pass the inputs"
+                )
             run = partial(what, *inputs) if inputs else None
             return of_module(what, run, type(what).__name__, number_bytes)
     else:
@@ -92,8 +97,9 @@ def of_model(
         if type(value) is not int or not 1 <= value <= MOST:
             raise ConfigurationError(f"{argument} is {value!r}: pass a whole number, 1 to {MOST:,}")
     if isinstance(model.built, Stack) and given["keys"] < given["queries"]:
+        least = given["queries"]
         raise ConfigurationError(
-            f"keys is {keys}: {name} reads its own queries too, pass at least {queries}"
+            f"keys is {keys}: {name} reads its queries too, pass {least} or more"
         )
     parts = added(batched(batch, model.parts(given["queries"], given["keys"])))
     uncounted: tuple[str, ...] = ()

@@ -30,15 +30,20 @@ _NAMES = {
     "output layer": r"(^|\.)(lm_head|output|generator|classifier|head)\.",
 }
 _RECURRENT = (nn.RNNBase, nn.RNNCellBase)
-# Operations without products that are not tagged as element by element.
-_CHEAP = re.compile(
-    "(aten|prims)::.*(softmax|norm|embedding|sum|mean|max|min|amax|any|all|cat|stack|copy|clone|arange|empty|zeros|ones|full|fill|where"
-    "|index|gather|scatter|select|slice|view|expand|permute|transpose|repeat|pad|bernoulli|rand|normal|uniform"
-    "|dropout|lift|detach|to_copy|contiguous|item|local_scalar|tri[ul]|eye|cumsum|sort|topk|argm|nonzero|unique"
-    "|is_|equal|set_|resize|alias|new_|scalar_tensor|linspace|multinomial|isin|roll|flip|split|check|device)"
+# Operations of torch's that hold no products, besides views and those that are tagged as element by element.
+_CHEAP = frozenset(
+    """softmax safe_softmax log_softmax logsumexp unsafe_view reshape_alias native_layer_norm native_group_norm
+    native_batch_norm fused_rms_norm linalg_vector_norm embedding sum mean std var var_mean amax amin max min any all argmax argmin prod cumsum sort
+    argsort topk cat stack split split_with_sizes unsafe_split unsafe_chunk repeat repeat_interleave roll flip tril
+    triu constant_pad_nd copy clone to_copy lift_fresh detach contiguous fill zero masked_fill arange linspace eye
+    empty empty_like empty_strided zeros zeros_like ones ones_like full full_like new_empty new_zeros new_ones
+    new_full scalar_tensor set resize index index_select index_put gather scatter scatter_add nonzero unique
+    unique2 unique_consecutive isin equal local_scalar_dense bernoulli rand randn randint uniform normal multinomial
+    native_dropout fused_dropout bincount searchsorted bucketize nll_loss_forward linalg_check_errors
+    max_pool1d_with_indices max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d""".split()
 )
 _FUSED = re.compile(
-    "aten.*scaled_dot_product.*attention|aten::_(flash|efficient)_attention_forward"
+    r"aten::_scaled_dot_product_\w*attention(?!\w*backward)(_for_cpu|_overrideable)?$"
 )
 
 
@@ -82,6 +87,7 @@ class Products(TorchDispatchMode):
         self._owners = {
             parameter.untyped_storage()._cdata: part_of(model, path, parameter)
             for path, parameter in parameters(model).items()
+            if parameter.layout is torch.strided
         }
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -93,14 +99,15 @@ class Products(TorchDispatchMode):
             if made is not NotImplemented:
                 return made
         made = func(*args, **kwargs)
-        if _FUSED.match(name):
+        dense = all(each.layout is torch.strided for each in args if isinstance(each, Tensor))
+        if dense and _FUSED.match(name):
             self.parts += _fused(*args[:3])
-        elif counted is not None:
-            adds = counted(*args, **kwargs, out_val=made) // 2
-            self.parts.append(Part(self._part(name, args), 0, adds, made.numel()))
-        elif name in ("aten::mv", "aten::dot"):
-            self.parts.append(Part(self._part(name, args), 0, args[0].numel(), made.numel()))
-        elif not (torch.Tag.pointwise in func.tags or func.is_view or _CHEAP.match(name)):
+        elif dense and (counted is not None or name in ("aten::mv", "aten::dot")):
+            twice = 2 * args[0].numel()  # of a matrix by a vector, which torch does not count
+            twice = twice if counted is None else counted(*args, **kwargs, out_val=made)
+            out = made if isinstance(made, Tensor) else made[0]
+            self.parts.append(Part(self._part(name, args), 0, twice // 2, out.numel()))
+        elif not (torch.Tag.pointwise in func.tags or func.is_view or self._cheap(func)):
             self.uncounted[name] += 1
         return made
 
@@ -111,6 +118,13 @@ class Products(TorchDispatchMode):
             if owner not in (None, ADDED):
                 return "output layer" if owner == "embeddings" else str(owner)
         return "scores and values" if "bmm" in name else "other products"
+
+    @staticmethod
+    def _cheap(func: Any) -> bool:
+        return (
+            func.namespace in ("aten", "prims")
+            and func.overloadpacket.__name__.strip("_") in _CHEAP
+        )
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor) -> Parts:
@@ -142,13 +156,21 @@ def count(model: nn.Module, run: Callable[[], Any] | None) -> tuple[Parts, tuple
     """The parts of a model, and what they leave out. Without `run`, which calls the model, only its parameters."""
     found = parameters(model)
     parts = [Part(part_of(model, path, each), each.numel()) for path, each in found.items()]
+    uncounted = tuple(
+        f"the packed weights of {path or 'the module'}"
+        for path, each in model.named_modules()
+        if hasattr(each, "_packed_params") and not path.endswith("_packed_params")
+    )
     if run is None:
-        return parts, ("multiply-adds and activations: pass the inputs of a call too",)
+        return parts, (*uncounted, "multiply-adds and activations: pass the inputs of a call too")
     products = Products(model)
     with torch.no_grad(), plain(), products:
         run()
     calls = products.uncounted.items()
-    return parts + products.parts, tuple(f"{name}, {number} calls" for name, number in calls)
+    return parts + products.parts, (
+        *uncounted,
+        *(f"{name}, {count} calls" for name, count in calls),
+    )
 
 
 def heads(module: MultiHeadAttention) -> Callable[[int, int], Parts] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import watching
-from regard.cli.options.checks import check_picture, check_writable, exclude
+from regard.cli.options.checks import check_picture, check_writable, exclude, given, option
 from regard.cli.output import costs, drawing, report
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Sizes:
         half: Numbers of two bytes, not four.
         width: Width of single-head, multi-head and summed-heads. [default: 512]
         heads: Heads of multi-head and summed-heads. [default: 8]
-        changes: Change a key of a configuration.
+        set: Change a key of a configuration.
     """
 
     queries: int | None = None
@@ -39,7 +39,7 @@ class Sizes:
     half: bool = False
     width: int | None = None
     heads: int | None = None
-    changes: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
+    set: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None
 
 
 def cost(
@@ -73,7 +73,8 @@ def cost(
         check_picture(out)
         check_writable(out)
     if watching.is_call(what):
-        exclude(what, _given(sizes, measure), "a module is counted as MODULE:CALL calls it")
+        others = {option(name): name != "half" for name in given(sizes)} | {"--measure": measure}
+        exclude(what, others, "a module is counted as MODULE:CALL calls it")
         counted, model = _of_call(what, sizes.half), None
     else:
         counted, model = _of_name(what, sizes)
@@ -93,14 +94,6 @@ def cost(
         report.say(f"wrote {out}")
 
 
-def _given(sizes: Sizes, measure: bool) -> dict[str, bool]:
-    """The options that a module has no use for: the call decides its sizes."""
-    names = ("queries", "keys", "width", "heads", "changes")
-    found = {f"--{name}": getattr(sizes, name) is not None for name in names}
-    found["--set"] = found.pop("--changes")
-    return {**found, "--batch": sizes.batch != 1, "--measure": measure}
-
-
 def _of_call(asked: str, half: bool) -> Cost:
     from regard.costs.counting import of_module
 
@@ -112,10 +105,8 @@ def _of_call(asked: str, half: bool) -> Cost:
 def _of_name(name: str, sizes: Sizes) -> tuple[Cost, Model]:
     from regard.costs.counting import find, of_model
 
-    shape = {
-        key: getattr(sizes, key) for key in ("width", "heads") if getattr(sizes, key) is not None
-    }
-    model = find(name, **shape, changes=tuple(sizes.changes or ()))
+    changes = tuple(sizes.set or ())
+    model = find(name, width=sizes.width, heads=sizes.heads, changes=changes)
     number_bytes = 2 if sizes.half else 4
     return of_model(model, name, sizes.queries, sizes.keys, sizes.batch, number_bytes), model
 
