@@ -32,15 +32,17 @@ _NAMES = {
 _RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 # Operations of torch's that hold no products, besides views and those that are tagged as element by element.
 _CHEAP = frozenset(
-    """softmax safe_softmax log_softmax logsumexp unsafe_view reshape_alias native_layer_norm native_group_norm
-    native_batch_norm fused_rms_norm linalg_vector_norm embedding sum mean std var var_mean amax amin max min any all argmax argmin prod cumsum sort
-    argsort topk cat stack split split_with_sizes unsafe_split unsafe_chunk repeat repeat_interleave roll flip tril
-    triu constant_pad_nd copy clone to_copy lift_fresh detach contiguous fill zero masked_fill arange linspace eye
-    empty empty_like empty_strided zeros zeros_like ones ones_like full full_like new_empty new_zeros new_ones
+    """softmax safe_softmax log_softmax logsumexp unsafe_view reshape_alias native_layer_norm
+    native_group_norm native_batch_norm fused_rms_norm linalg_vector_norm embedding sum mean std var
+    var_mean amax amin max min any all argmax argmin prod cumsum sort argsort topk cat stack split
+    split_with_sizes unsafe_split unsafe_chunk repeat repeat_interleave roll flip tril triu constant_pad_nd
+    copy clone to_copy lift_fresh detach contiguous fill zero masked_fill arange linspace eye empty
+    empty_like empty_strided zeros zeros_like ones ones_like full full_like new_empty new_zeros new_ones
     new_full scalar_tensor set resize index index_select index_put gather scatter scatter_add nonzero unique
-    unique2 unique_consecutive isin equal local_scalar_dense bernoulli rand randn randint uniform normal multinomial
-    native_dropout fused_dropout bincount searchsorted bucketize nll_loss_forward linalg_check_errors
-    max_pool1d_with_indices max_pool2d_with_indices avg_pool2d adaptive_avg_pool2d""".split()
+    unique2 unique_consecutive isin equal local_scalar_dense bernoulli rand randn randint uniform normal
+    multinomial native_dropout fused_dropout bincount searchsorted bucketize nll_loss_forward
+    linalg_check_errors max_pool1d_with_indices max_pool2d_with_indices avg_pool2d
+    adaptive_avg_pool2d""".split()
 )
 _FUSED = re.compile(
     r"aten::_scaled_dot_product_\w*attention(?!\w*backward)(_for_cpu|_overrideable)?$"
