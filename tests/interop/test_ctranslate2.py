@@ -46,6 +46,7 @@ SHAPES = {
     "pre": {},
     "post": {"norm": "post", "activation": "gelu"},
     "learned": {"positions": "learned", "activation": "silu"},
+    "unordered": {"positions": "none"},
     "untied": {"tied": "none", "heads": 1, "joint": False},
     "target": {"tied": "target", "norm": "post", "joint": False, "decoder_layers": 1},
     "biased": {"attention_bias": True, "output_bias": True, "scale_embedding": False},
@@ -228,6 +229,12 @@ def test_a_recurrent_model_is_refused_with_the_reason(tmp_path):
     made.run.publish(weights.unique(made.model), "card")
     result = run("export", "--model", made.run.folder, "--to", "ctranslate2", tmp_path / "x")
     check_refused(result, "RecurrentModel", "no recurrent layers")
+    assert not (tmp_path / "x").exists()
+
+
+def test_other_attention_is_refused_with_the_reason(tmp_path):
+    with pytest.raises(ModelError, match='"sparsemax": CTranslate2 has the softmax'):
+        exporter.export(translator(tmp_path, normaliser="sparsemax"), tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 

@@ -113,6 +113,7 @@ def test_reordering_twice_is_what_it_was(tmp_path):
     ("changes", "reason"),
     [
         ({"norm": "pre"}, 'model.norm is "pre": Marian normalises after each sublayer'),
+        ({"score": "dot"}, 'model.score is "dot" and model.normaliser "softmax": Marian has'),
         (
             {"positions": "learned"},
             'model.positions is "learned": Marian has sines and cosines only',

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from regard import files
 from regard.attention.blocks import FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
-from regard.attention.positions import RelativeBias, sinusoidal
+from regard.attention.positions import RelativeBias
 from regard.errors import ConfigurationError, ModelError
 from regard.translation import checksums
-from regard.translation.models.transformer.model import Transformer
+from regard.translation.models.transformer.model import TABLES, Transformer
 from regard.translation.runs.layout import new_folder
 from regard.translation.settings.search import SearchSettings
 from regard.translation.settings.transformer import TransformerSettings
@@ -95,6 +95,11 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
         raise ModelError(
             'model.positions is "alibi": CTranslate2 has it for decoders alone; translate with the engine regard'
         )
+    if not settings.plain_attention:
+        raise ModelError(
+            f'model.score is "{settings.score}" and model.normaliser "{settings.normaliser}": CTranslate2 has the '
+            "softmax of scaled dot products only; translate with the engine regard"
+        )
     spec = _empty(settings, specs)
     for side, name in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
         if name == "encoder":
@@ -104,9 +109,12 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
         side.scale_embeddings = settings.scale_embedding
         if model.adds_positions:
             learned = settings.positions == "learned"
-            table = model.positions if learned else sinusoidal(_POSITIONS, settings.width)
-            scale = settings.width**0.5 if learned and settings.scale_embedding else 1.0
-            side.position_encodings.encodings = _array(scale * table)
+            if learned:
+                scale = settings.width**0.5 if settings.scale_embedding else 1.0
+                table = scale * model.positions
+            else:
+                table = TABLES[settings.positions](_POSITIONS, settings.width)
+            side.position_encodings.encodings = _array(table)
         relative = getattr(model, f"{name}_bias")
         for layer_spec, layer in zip(side.layer, getattr(model, name), strict=True):
             own = layer_spec.self_attention

@@ -20,6 +20,7 @@ SHAPES = {
     "pre": {},
     "post": {"norm": "post", "activation": "gelu"},
     "learned": {"positions": "learned", "activation": "silu", "longest": 80},
+    "unordered": {"positions": "none"},
     "untied": {"tied": "none", "heads": 1, "scale_embedding": False},
     "biased": {"attention_bias": True, "output_bias": True, "norm": "post"},
     "uneven": {"encoder_layers": 1, "decoder_layers": 3, "feed_forward": 37},
@@ -191,6 +192,8 @@ def test_learned_positions_end_somewhere():
 @pytest.mark.parametrize(
     "changes",
     [
+        {"score": "dot"},
+        {"normaliser": "entmax"},
         {"positions": "rotary"},
         {"positions": "alibi"},
         {"positions": "relative"},

@@ -63,6 +63,8 @@ MODELS = {
     "rotary": {"positions": "rotary", "normalisation": "rms"},
     "alibi": {"positions": "alibi", "norm": "post", "heads": 2},
     "relative": {"positions": "relative", "relative_buckets": 8, "relative_furthest": 6},
+    "unordered": {"positions": "none", "score": "additive", "normaliser": "sparsemax"},
+    "general": {"score": "general", "normaliser": "entmax", "heads": 2},
     "t5": {
         "positions": "relative",
         "normalisation": "rms",

@@ -67,7 +67,7 @@ def test_a_key_of_a_model_is_sought_among_the_models_keys():
 @pytest.mark.parametrize(
     ("kind", "key", "other"),
     [
-        ("recurrent", 'positions = "rotary"', "transformer"),
+        ("recurrent", "gated = true", "transformer"),
         ("transformer", "bridge = 1", "recurrent"),
     ],
 )

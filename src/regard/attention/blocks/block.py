@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from regard.attention.blocks.layers import FeedForward, Residual
 from regard.attention.heads import HeadMemory, MultiHeadAttention, Norm
 from regard.attention.looks import Look
+from regard.attention.normalisers import NormaliserLike
 from regard.attention.positions import Rotary
+from regard.attention.scores import ScoreLike
 
 Attend = Callable[..., Tensor]  # (name, attention, query, [context], mask=, bias=) -> output
 
@@ -36,6 +38,8 @@ class TransformerBlock(nn.Module):
         head_width: Width of a head; ``width // heads`` by default.
         key_heads: Heads of keys and values of self-attention, as in `MultiHeadAttention`.
         qk_norm: Norm of queries and keys of self-attention, as in `MultiHeadAttention`.
+        score: Score of every attention, as in `MultiHeadAttention`; by name, each attention has parameters of its own.
+        normaliser: Normaliser of every attention, as in `MultiHeadAttention`.
         rotary: Turns queries and keys of self-attention by their places.
 
     Raises:
@@ -70,10 +74,13 @@ class TransformerBlock(nn.Module):
         head_width: int | None = None,
         key_heads: int | None = None,
         qk_norm: Norm | None = None,
+        score: ScoreLike | None = None,
+        normaliser: NormaliserLike | None = None,
         rotary: Rotary | None = None,
     ) -> None:
         super().__init__()
         shape: dict[str, Any] = {"d_head": head_width, "bias": attention_bias}
+        shape |= {"score": score, "normaliser": normaliser}
         own: dict[str, Any] = {"key_heads": key_heads, "qk_norm": qk_norm, "rotary": rotary}
 
         def residual() -> Residual:

@@ -98,6 +98,11 @@ def _exportable(model: nn.Module) -> Transformer:
         raise ModelError(
             f'model.positions is "{settings.positions}": Marian has sines and cosines only{elsewhere}'
         )
+    if not settings.plain_attention:
+        raise ModelError(
+            f'model.score is "{settings.score}" and model.normaliser "{settings.normaliser}": Marian has the softmax '
+            "of scaled dot products only"
+        )
     if settings.normalisation != "layer" or settings.gated or not settings.feed_forward_bias:
         raise ModelError(
             "it has norms without a mean, or feed-forward layers with gates or without biases: Marian has none of these"

@@ -1,7 +1,7 @@
 """What every table of a configuration is: typed, closed to unknown keys, and never changed."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -10,6 +10,8 @@ Small = Annotated[int, Field(ge=1, le=1_000)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 Rate = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+ScoreName = Literal["scaled_dot", "dot", "cosine", "general", "additive", "concat"]
+NormaliserName = Literal["softmax", "sparsemax", "entmax", "hard"]
 
 
 class Settings(BaseModel):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.translation.settings.base import Rate, Settings, Small, Width
+from regard.translation.settings.base import NormaliserName, Rate, ScoreName, Settings, Small, Width
 
 CellName = Literal["gru", "lstm"]
 AttentionName = Literal["bahdanau", "luong", "none"]
@@ -34,8 +34,14 @@ class RecurrentSettings(Settings):
     """When the decoder reads the source: before each step ("bahdanau"), after it ("luong"), or never ("none": the
     source is one vector, the first state of the decoder).
     """
-    score: Literal["additive", "concat", "dot", "scaled_dot", "cosine", "general"] = "additive"
+    score: ScoreName = "additive"
     """How the decoder's state is scored against the encoder's states. "concat" is Luong's name for "additive"."""
+    normaliser: NormaliserName = "softmax"
+    """How scores become weights: "softmax"; "sparsemax" (arXiv 1602.02068) and "entmax" (arXiv 1905.05702), which give
+    many states the weight 0; or "hard", all weight on one state, which gives scores no gradient.
+    """
+    positions: Literal["none", "sinusoidal"] = "none"
+    """Vectors added to the embeddings of the source. A recurrent encoder knows the order of words without them."""
     attention_width: Width = 256
     """Hidden width of the additive score (d_hidden)."""
     heads: Small = 1

@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from regard.translation.settings.base import Count, Rate, Settings, Small, Width
+from regard.translation.settings.base import (
+    Count,
+    NormaliserName,
+    Rate,
+    ScoreName,
+    Settings,
+    Small,
+    Width,
+)
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Tied = Literal["none", "embeddings", "target", "three_way"]
@@ -32,9 +40,17 @@ class TransformerSettings(Settings):
     """Normalisation before each sublayer ("pre"), or after its residual sum ("post")."""
     normalisation: Literal["layer", "rms"] = "layer"
     """Layer norm, or RMS norm (arXiv 1910.07467)."""
-    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative"] = "sinusoidal"
+    score: ScoreName = "scaled_dot"
+    """How queries are scored against keys, in every attention. "concat" is Luong's name for "additive"."""
+    normaliser: NormaliserName = "softmax"
+    """How scores become weights, in every attention: "softmax"; "sparsemax" (arXiv 1602.02068) and "entmax" (arXiv
+    1905.05702), which give many keys the weight 0; or "hard", all weight on one key, which gives scores no gradient.
+    """
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"] = (
+        "sinusoidal"
+    )
     """How a layer knows the order of words: vectors added to the embeddings ("sinusoidal", "learned"), rotations
-    of queries and keys ("rotary"), or biases of self-attention ("alibi", "relative").
+    of queries and keys ("rotary"), biases of self-attention ("alibi", "relative"), or not at all ("none").
     """
     longest: Count = 512
     """The number of positions that "learned" positions have."""
@@ -59,6 +75,11 @@ class TransformerSettings(Settings):
     """The number of distances that "relative" positions tell apart; a multiple of 4."""
     relative_furthest: Count = 128
     """The distance from which on "relative" positions share one bias."""
+
+    @property
+    def plain_attention(self) -> bool:
+        """Whether weights are the softmax of scaled dot products, as other projects have them."""
+        return (self.score, self.normaliser) == ("scaled_dot", "softmax")
 
     @property
     def attending_layers(self) -> int:

@@ -23,6 +23,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "bahdanau two dot heads": {"heads": 2, "score": "scaled_dot", "cell": "lstm"},
     "bahdanau two general heads": {"heads": 2, "score": "general", "bridge": "zero"},
     "bahdanau cosine": {"score": "cosine", "bridge": "copy"},
+    "bahdanau sparsemax": {"normaliser": "sparsemax", "positions": "sinusoidal"},
+    "luong two sparsemax heads": {"attention": "luong", "heads": 2, "normaliser": "sparsemax"},
     "luong dot": {"attention": "luong", "score": "dot"},
     "luong general": {"attention": "luong", "score": "general", "bidirectional": False},
     "luong concat": {"attention": "luong", "score": "concat", "tied": "target"},

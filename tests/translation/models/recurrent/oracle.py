@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -51,6 +52,8 @@ class Oracle:
 
     def encode(self, words: list[int]) -> tuple[Tensor, list[State]]:
         inputs = [self.weights["source_embedding.weight"][word] for word in words]
+        if self.settings.positions == "sinusoidal":
+            inputs = [self.place(at, len(x)) + x for at, x in enumerate(inputs)]
         ends = []
         for layer in range(self.settings.encoder_layers):
             ways, last = [], []
@@ -64,6 +67,11 @@ class Oracle:
             inputs = [torch.cat(parts) for parts in zip(*ways, strict=True)]
             ends.append(tuple(torch.cat(parts) for parts in zip(*last, strict=True)))
         return torch.stack(inputs), ends
+
+    def place(self, at: int, width: int) -> Tensor:
+        angles = [at / 10000 ** (2 * pair / width) for pair in range(width // 2)]
+        both = [(math.sin(angle), math.cos(angle)) for angle in angles]
+        return torch.tensor(both, dtype=torch.float64).flatten()
 
     def first(self, ends: list[State]) -> list[State]:
         layers = range(self.settings.decoder_layers)
@@ -96,11 +104,21 @@ class Oracle:
                 both = torch.cat([own("query_weight"), own("key_weight")], dim=1)
                 return own("weight") @ torch.tanh(both @ torch.cat([query, key]))
 
+    def normalised(self, scores: Tensor) -> Tensor:
+        if self.settings.normaliser == "softmax":
+            return scores.softmax(0)
+        low, high = scores.min() - 1, scores.max()
+        for _ in range(100):  # sparsemax: the threshold above which the scores sum to 1
+            middle = (low + high) / 2
+            enough = (scores - middle).clamp(min=0).sum() >= 1
+            low, high = (middle, high) if enough else (low, middle)
+        return (scores - low).clamp(min=0)
+
     def attend(self, query: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
         """The context, and the weights (heads, source)."""
         if self.settings.heads == 1:
             scores = [self.score("decoder.attention.score", query, state) for state in states]
-            weights = torch.stack(scores).softmax(0)
+            weights = self.normalised(torch.stack(scores))
             return weights @ states, weights[None]
         prefix, heads = "decoder.attention.heads", self.settings.heads
         asked = self.linear(f"{prefix}.query_projection", query).view(heads, -1)
@@ -113,7 +131,7 @@ class Oracle:
             torch.stack([self.score(f"{prefix}.score", asked[h], key[h], h) for key in keys])
             for h in range(heads)
         ]
-        weights = torch.stack(rows).softmax(-1)
+        weights = torch.stack([self.normalised(row) for row in rows])
         read = torch.cat([weights[h] @ values[:, h] for h in range(heads)])
         return self.linear(f"{prefix}.output_projection", read), weights
 

@@ -10,7 +10,7 @@ from regard.attention.positions import sinusoidal
 from regard.translation.engines.compiled import forward_loops as loops
 from regard.translation.engines.compiled import products, row_loops
 from regard.translation.engines.compiled.weights import Array, Packing
-from regard.translation.models.transformer.model import Transformer
+from regard.translation.models.transformer.model import TABLES, Transformer
 
 _STEPS = 32  # room for so many words at first
 _NO_LISTS = np.empty((1, 0), np.int64)
@@ -47,7 +47,8 @@ class CompiledModel:
         )
         learned = settings.positions == "learned"
         self._learned = (model.positions.detach() * factor).numpy() if learned else None
-        self._numbered = sinusoidal(64, self.width).float().numpy()
+        self._table = TABLES.get(settings.positions, sinusoidal)
+        self._numbered = self._table(64, self.width).float().numpy()
 
     def positions(self, count: int) -> Array:
         """The vectors of at least so many positions."""
@@ -60,7 +61,7 @@ class CompiledModel:
         numbered = self._numbered
         if count > len(numbered):
             # Another thread may put a shorter one in its place meanwhile.
-            numbered = self._numbered = sinusoidal(2 * count, self.width).float().numpy()
+            numbered = self._numbered = self._table(2 * count, self.width).float().numpy()
         return numbered
 
     def workspace(self, rows: int, positions: int) -> loops.Workspace:

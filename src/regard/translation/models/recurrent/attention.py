@@ -12,6 +12,7 @@ from regard.attention.attend import attend, look
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.looks.look import Look
 from regard.attention.memory.heads import HeadMemory
+from regard.attention.normalisers import Normaliser, as_normaliser
 from regard.attention.scores import Score, build, prepare
 from regard.translation.models.recurrent.cells import CellState
 from regard.translation.settings.recurrent import RecurrentSettings
@@ -70,11 +71,11 @@ def _select(layers: tuple[CellState, ...], rows: Tensor) -> tuple[CellState, ...
 
 
 class OneCrossAttention(nn.Module):
-    """``c = sum_j a_j h_j``, ``a = softmax(score(s, h))`` (arXiv 1409.0473, equations 5 and 6)."""
+    """``c = sum_j a_j h_j``, ``a = normalise(score(s, h))`` (arXiv 1409.0473, equations 5 and 6)."""
 
-    def __init__(self, score: Score) -> None:
+    def __init__(self, score: Score, normaliser: Normaliser) -> None:
         super().__init__()
-        self.score = score
+        self.score, self.normaliser = score, normaliser
 
     def keys(self, states: States) -> Tensor:
         """The keys of a `Source`, computed once a sentence."""
@@ -85,17 +86,17 @@ class OneCrossAttention(nn.Module):
         self, query: Float[Tensor, "batch queries d_query"], source: Source
     ) -> Float[Tensor, "batch queries d_memory"]:
         """The context of each query."""
-        score, mask = self._score(source), source.readable
-        return attend(query, source.keys, source.states, score=score, mask=mask)
+        return attend(query, source.keys, source.states, **self._how(source, source.readable))
 
     def look(self, query: Float[Tensor, "batch queries d_query"], source: Source) -> Look:
         """The weights of the contexts, over (batch, heads, queries, source)."""
         mask = None if source.readable is None else source.readable[:, None]
-        return look(query[:, None], source.keys[:, None], score=self._score(source), mask=mask)
+        return look(query[:, None], source.keys[:, None], **self._how(source, mask))
 
-    def _score(self, source: Source) -> Score:
-        """The score of keys that are prepared."""
-        return prepare(self.score, source.states[:0])[0]
+    def _how(self, source: Source, mask: Tensor | None) -> dict[str, Any]:
+        """The mask, the normaliser, and the score of keys that are prepared."""
+        score = prepare(self.score, source.states[:0])[0]
+        return {"score": score, "normaliser": self.normaliser, "mask": mask}
 
 
 class HeadsCrossAttention(nn.Module):
@@ -124,9 +125,17 @@ def new_attention(settings: RecurrentSettings) -> CrossAttention:
     """The attention of a configuration; its contexts are as wide as the encoder's states."""
     query, memory, heads = settings.decoder_width, settings.memory_width, settings.heads
     if heads == 1:
-        return OneCrossAttention(build(settings.score, query, memory, settings.attention_width))
+        score = build(settings.score, query, memory, settings.attention_width)
+        return OneCrossAttention(score, as_normaliser(settings.normaliser))
     width = query // heads
     score = build(settings.score, width, width, settings.attention_width, heads)
     return HeadsCrossAttention(
-        MultiHeadAttention(query, heads, d_key=memory, d_output=memory, score=score)
+        MultiHeadAttention(
+            query,
+            heads,
+            d_key=memory,
+            d_output=memory,
+            score=score,
+            normaliser=settings.normaliser,
+        )
     )

@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
+from regard.attention.positions import sinusoidal
 from regard.translation.models.protocol import (
     Lengths,
     SourceIds,
@@ -98,7 +99,11 @@ class RecurrentModel(TranslationModel):
     def encode(self, source: SourceIds, lengths: Lengths) -> Source:
         here = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         readable = None if bool(here.all()) else here
-        states, last = self.encoder(self.dropout(self.source_embedding(source)), readable)
+        words = self.source_embedding(source)
+        if self.settings.positions == "sinusoidal":
+            size, like = words.shape[-2:], {"device": words.device, "dtype": words.dtype}
+            words = words + sinusoidal(*size, **like)
+        states, last = self.encoder(self.dropout(words), readable)
         states, attention = self.dropout(states), self.decoder.attention
         keys = None if attention is None else attention.keys(states)
         mask = None if readable is None else readable[:, None]

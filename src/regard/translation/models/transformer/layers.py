@@ -70,6 +70,8 @@ class _Layer(TransformerBlock):
             attention_bias=settings.attention_bias,
             feed_forward_bias=settings.feed_forward_bias,
             head_width=settings.head_width,
+            score=settings.score,
+            normaliser=settings.normaliser,
             rotary=Rotary() if settings.positions == "rotary" else None,
         )
         self.name = name

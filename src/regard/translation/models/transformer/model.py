@@ -1,5 +1,7 @@
 """The Transformer (Vaswani et al. 2017, arXiv 1706.03762) as an encoder-decoder of memories."""
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -24,6 +26,8 @@ from regard.translation.models.transformer.layers import (
 )
 from regard.translation.settings.transformer import TransformerSettings
 
+# Positions that are vectors and no parameters: the vectors of so many places, of a width.
+TABLES: dict[str, Callable[[int, int], Tensor]] = {"sinusoidal": sinusoidal, "none": torch.zeros}
 # Parameters that are drawn with the variance of an embedding.
 _SMALL = ("positions", "output.weight", "encoder_bias.weight", "decoder_bias.weight")
 
@@ -77,15 +81,15 @@ class Transformer(TranslationModel):
         for name, parameter in self.named_parameters():
             if "embedding" in name or name in _SMALL:
                 nn.init.normal_(parameter, std=self.settings.width**-0.5)
-            elif parameter.dim() > 1:
+            elif parameter.dim() > 1 and ".score." not in name:  # scores draw their own
                 nn.init.xavier_uniform_(parameter)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
     @property
     def adds_positions(self) -> bool:
-        """Whether positions are vectors added to the words, and not in the layers."""
-        return self.settings.positions in ("sinusoidal", "learned")
+        """Whether positions are vectors added to the words, or none, and not in the layers."""
+        return self.settings.positions in ("learned", *TABLES)
 
     def encode(
         self, source: SourceIds, lengths: Lengths, watched: Watched | None = None
