@@ -104,6 +104,7 @@ def test_a_key_of_the_other_kind_of_model_is_told_as_one(kind, key, other):
         ("model.dropout", "nan", "model.dropout = nan: input should be"),
         ("model.kind", '"lstm"', 'model.kind must be "transformer" or "recurrent"'),
         ("model", "3", "model = 3"),
+        ("data.words", "[7, 3]", "words = [7, 3]: give the fewest first"),
         ("search.beam", "0", "search.beam = 0: input should be greater than or equal to 1"),
         ("tokenizer.sampling", "nan", "tokenizer.sampling = nan"),
         ("tokenizer.joint", "false", '"three_way" needs tokenizer.joint = true'),

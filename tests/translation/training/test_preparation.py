@@ -142,6 +142,17 @@ def test_long_sentences_are_left_out_and_counted(tmp_path):
     assert any("left out 1 pairs" in note for note in notes)
 
 
+def test_only_sentences_of_so_many_words_are_taken(tmp_path):
+    wanted = configuration(tmp_path, "data.words=[2,3]").data
+    lines = ["a\tb", "a b\tc d", "a b c\td e f", "a b\tc", "a b c d\te f"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(lines), encoding="utf-8")
+    found = read_data(wanted, None, 1)
+    assert [pair.source for pair in found.train] == ["a b", "a b c"]
+    assert [pair.source for pair in found.valid] == ["a b", "a b c"]
+    with pytest.raises(DataError, match=r"no pair in .*pairs.tsv has data.words = \[5, 9\] words"):
+        read_data(wanted.changed(words=(5, 9)), None, 1)
+
+
 def test_learned_positions_are_never_left(tmp_path):
     """Drawn segmentations are longer than the best ones, translations longer than their sources."""
     made = trainer(

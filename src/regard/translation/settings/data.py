@@ -137,6 +137,8 @@ class DataSettings(Settings):
     """The column of the target in tables, counted from 0."""
     longest: Annotated[int, Field(ge=1, le=100_000)] = 200
     """The largest number of word pieces of a sentence; pairs with a longer side are left out."""
+    words: Annotated[tuple[Count, Count], Field(strict=False)] | None = None
+    """The fewest and the most words of a sentence, as spaces separate them; pairs with another side are left out."""
     attribution: str = ""
     """Where the data come from, for the model card."""
     noise: NoiseSettings | None = None
@@ -148,6 +150,8 @@ class DataSettings(Settings):
             yield "give either `data.generated`, or `data.train` and `data.valid`"
         if self.generated is not None and self.noise is not None:
             yield "data.noise changes text: leave it out for `data.generated`"
+        if self.words is not None and self.words[0] > self.words[1]:
+            yield f"words = {list(self.words)}: give the fewest first"
         tables = any(files.tsv is not None for files in (*self.training, *self.validation))
         if not tables and (self.source_column, self.target_column) != (0, 1):
             yield "source_column and target_column are for `tsv`: no corpus is a table"

@@ -55,12 +55,22 @@ def read_split(
             raise DataError(
                 f"data.{split}: no usable sentence pairs in {files} ({own.skipped} with an empty side)"
             )
+        if section.words is not None:
+            own.pairs = [pair for pair in own.pairs if _has_words(pair, *section.words)]
+            if not own.pairs:
+                raise DataError(
+                    f"data.{split}: no pair in {files} has data.words = {list(section.words)} words"
+                )
         tags = section.tags_of(files)
         if tags or files.weight != 1:
             own.pairs = [pair._replace(tags=tags, weight=files.weight) for pair in own.pairs]
         found.pairs += own.pairs
         found.skipped += own.skipped
     return found
+
+
+def _has_words(pair: Pair, fewest: int, most: int) -> bool:
+    return all(fewest <= len(side.split()) <= most for side in (pair.source, pair.target))
 
 
 def _corpus(files: CorpusSettings, section: DataSettings, folder: Path) -> Corpus:
