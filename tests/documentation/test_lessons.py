@@ -1,11 +1,11 @@
 """Every lesson has the same form. The site runs the lessons; here they are only read."""
 
 import re
-from pathlib import Path
 
 import pytest
+from tests.documentation.blocks import ROOT
 
-LESSONS = sorted((Path(__file__).parents[1] / "docs" / "lessons").glob("[0-9][0-9]-*.md"))
+LESSONS = sorted((ROOT / "docs" / "lessons").glob("[0-9][0-9]-*.md"))
 HEADER = """---
 jupytext:
   text_representation:
