@@ -38,7 +38,7 @@ def test_gpt_3_shows_its_attention_weights():
 
 
 def test_a_table_keeps_every_digit_in_a_narrow_terminal(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", "40")
     assert "115,964,116,992" in run_here("cost", "gpt-3").out
 
 

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from regard.cli.output import report
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from regard.costs.measuring import Measured
     from regard.costs.papers import Model
     from regard.costs.parts import Cost
 
+WIDEST = 200  # characters of a table
+
 
 def show(cost: Cost, model: Model | None, measured: Measured | None) -> None:
     """Print a cost on standard output."""
-    from rich.console import Console
-
     report.say(_title(cost, model))
-    Console(file=sys.stdout, highlight=False).print(_table(cost))
+    report.say(_table(cost))
     for line in _sums(cost, model):
         report.say(line)
-    if measured is not None:
-        report.say(_compared(cost, measured))
     for missing in cost.uncounted:
         report.say(f"not counted: {missing}")
+    if measured is not None:
+        report.say(_compared(cost, measured))
 
 
 def _title(cost: Cost, model: Model | None) -> str:
@@ -38,25 +35,30 @@ def _title(cost: Cost, model: Model | None) -> str:
     return f"{cost.model}: {model.source}\n{batch}{lengths}, {cost.number_bytes} bytes a number"
 
 
-def _table(cost: Cost) -> Table:
+def _table(cost: Cost) -> str:
     from rich import box
+    from rich.console import Console
     from rich.table import Table
 
     from regard.costs.parts import short
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_footer=True, padding=(0, 1, 0, 0))
-    table.add_column("part", "all that is counted" if cost.uncounted else "all", no_wrap=True)
-    memory = cost.memory
+    table.add_column("part", "all that is counted" if cost.uncounted else "all")
     sums = [f"{cost.parameters:,}", short(cost.multiply_adds)]
-    sums += [short(size, "B") for size in memory[1:]]
+    sums += [short(size, "B") for size in cost.memory[1:]]
     heads = ("parameters", "multiply-adds", "activations", "scores", "cache")
     for head, footer in zip(heads, sums, strict=True):
-        table.add_column(head, footer, justify="right", no_wrap=True)
+        table.add_column(head, footer, justify="right")
     for part in cost.parts:
         numbers = (part.activations, part.scores, part.cache)
         sizes = [short(cost.number_bytes * each, "B") if each else "" for each in numbers]
         table.add_row(part.name, f"{part.parameters:,}", short(part.multiply_adds), *sizes)
-    return table
+    console = Console(
+        color_system=None, width=WIDEST
+    )  # a terminal wraps lines, it crops no numbers
+    with console.capture() as drawn:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in drawn.get().splitlines())
 
 
 def _sums(cost: Cost, model: Model | None) -> Iterator[str]:
