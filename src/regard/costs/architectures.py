@@ -23,6 +23,11 @@ class Heads:
     width: int
     heads: int = 1
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of a `MultiHeadAttention`, besides width and heads."""
+        return {"d_head": self.width, "merge": "sum"} if self.kind == "summed-heads" else {}
+
 
 def attended(sizes: Heads, queries: int, keys: int) -> Parts:
     """One attention of `queries` over `keys`, which are kept."""
@@ -30,9 +35,7 @@ def attended(sizes: Heads, queries: int, keys: int) -> Parts:
     if sizes.kind == "single-head":
         kept = Part("values", cache=2 * keys * width)
         return [*read(queries, keys, 1, width, width), kept]
-    summed: dict[str, Any] = {"d_head": width, "merge": "sum"}
-    how = summed if sizes.kind == "summed-heads" else {}
-    return attention(queries, keys, width, sizes.heads, cached=True, **how)
+    return attention(queries, keys, width, sizes.heads, cached=True, **sizes.options)
 
 
 def transformer(

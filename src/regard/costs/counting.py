@@ -44,7 +44,8 @@ def cost(
             "summed-heads"; a configuration's name or file; a bundled model's name or a run folder;
             or any module. A module of ours needs no inputs; others are called with them.
         inputs: arguments of the module.
-        queries: tokens that read: of the target, or the new ones of a text.
+        queries: tokens that read: of the target, or the new ones of a text. By default the length of
+            the paper, 50 for a translator, 512 for one attention.
         keys: tokens that are read: of the source, or of the text. As many as queries by default.
         batch: sequences.
         number_bytes: bytes of a number: 4 for float32, 2 for half precisions.
@@ -129,7 +130,7 @@ def built_module(module: "nn.Module") -> Model | None:
         sides = (module.source_embedding, module.target_embedding)
         return _translator(module.settings, tuple(each.num_embeddings for each in sides), "")
     formula = modules.heads(module) if isinstance(module, MultiHeadAttention) else None
-    return None if formula is None else Model("", 1, formula, None)
+    return None if formula is None else Model("", 512, formula, None)
 
 
 def find(

@@ -94,9 +94,7 @@ def built(
         query, key = torch.randn(batch, queries, sizes.width), torch.randn(batch, keys, sizes.width)
         if sizes.kind == "single-head":
             return nn.Identity(), lambda: attend(query, key, key)
-        how: dict[str, Any] = {"d_head": sizes.width, "merge": "sum"}
-        how = how if sizes.kind == "summed-heads" else {}
-        model = MultiHeadAttention(sizes.width, sizes.heads, **how)
+        model = MultiHeadAttention(sizes.width, sizes.heads, **sizes.options)
         return model, lambda: model(query, key)
     target = torch.randint(5, words[1], (batch, queries))
     if isinstance(sizes, Stack):

@@ -222,20 +222,17 @@ class Cost:
 
     @property
     def parameters(self) -> int:
-        return sum(part.parameters for part in self.parts)
+        return self._sum("parameters")
 
     @property
     def multiply_adds(self) -> int:
-        return sum(part.multiply_adds for part in self.parts)
+        return self._sum("multiply_adds")
 
     @property
     def memory(self) -> Memory:
         """Bytes of the weights, of the activations without the scores, of the scores, and of the cache."""
-        numbers = (
-            self.parameters,
-            *(self._sum(name) for name in ("activations", "scores", "cache")),
-        )
-        return Memory(*(self.number_bytes * number for number in numbers))
+        names = ("parameters", "activations", "scores", "cache")
+        return Memory(*(self.number_bytes * self._sum(name) for name in names))
 
     def attention_weights(self) -> tuple[str, int] | None:
         """W_Q, W_K, W_V and W_O as a formula, and its value; None unless all are squares of one width."""

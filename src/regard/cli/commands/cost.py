@@ -24,7 +24,8 @@ class Sizes:
     """The sizes that are counted for.
 
     Attributes:
-        queries: Tokens that read: of the target, or the new ones of a text. [default: those of the paper, or 50]
+        queries: Tokens that read: of the target, or the new ones of a text. [default: as in the paper; 50 for a
+            translator, 512 for one attention]
         keys: Tokens that are read: of the source, or of the text. [default: as many]
         batch: Sequences.
         half: Numbers of two bytes, not four.
