@@ -23,15 +23,17 @@ export function marks(top: number, tone: Tone): [number, number] {
 
 const MASKED = { light: [230, 222, 212], dark: [58, 50, 42] };
 
+/** A colour as the bytes of a pixel, red first, on the little-endian machines that browsers run on. */
+const packed = ([red, green, blue]: Iterable<number>) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+
 /** Paint a plane on a canvas of its size; the style sheet makes it larger. */
 export function raster(canvas: HTMLCanvasElement, { rows, columns, data }: Plane, top: number, theme: Theme, tone: Tone): void {
   [canvas.width, canvas.height] = [columns, rows];
   const image = new ImageData(columns, rows);
+  const pixels = new Uint32Array(image.data.buffer);
   const colours = scale(theme);
-  for (let i = 0; i < data.length; i++) {
-    const at = 3 * Math.round(255 * share(data[i], top, tone));
-    const colour = Number.isNaN(data[i]) ? MASKED[theme] : [colours[at], colours[at + 1], colours[at + 2]];
-    image.data.set([...colour, 255], 4 * i);
-  }
+  const palette = Array.from({ length: 256 }, (_, i) => packed(colours.subarray(3 * i, 3 * i + 3)));
+  const masked = packed(MASKED[theme]);
+  for (let i = 0; i < data.length; i++) pixels[i] = Number.isNaN(data[i]) ? masked : palette[Math.round(255 * share(data[i], top, tone))];
   canvas.getContext("2d")!.putImageData(image, 0, 0);
 }
