@@ -71,6 +71,8 @@ NUMBERED = {
     },
 }  # fmt: skip
 EACH = 30
+# Rows of this name are of --whole-lines; all others are translated sentence by sentence, as by default.
+WHOLE = "as a whole"
 
 
 class Number(NamedTuple):
@@ -128,8 +130,8 @@ def counted(translator: Translator, frames: Sequence[tuple[str, Number]]) -> dic
     return {"right": sum(right), "of": len(frames), "wrong": wrong[:5]}
 
 
-def bleu(translator: Translator, pairs: Sequence[Pair]) -> float:
-    found = translator.translate([pair.source for pair in pairs])
+def bleu(translator: Translator, pairs: Sequence[Pair], whole: bool) -> float:
+    found = translator.translate([pair.source for pair in pairs], whole_lines=whole)
     given = [one.text for one in found], [pair.target for pair in pairs]
     return round(measure(*given, measures=["bleu"]).bleu or 0.0, 2)
 
@@ -152,7 +154,7 @@ def table(translator: Translator, pairs: Sequence[Pair], sentences: int) -> dict
     }
     for count in (2, 3, 4, 8):
         groups = [lines[at : at + count] for at in range(0, len(lines) - count + 1, count)]
-        rows[f"{count} sentences on a line"] = [
+        rows[f"{count} sentences on a line"] = rows[f"{count} sentences {WHOLE}"] = [
             Pair(" ".join(p.source for p in group), " ".join(p.target for p in group))
             for group in groups
         ]
@@ -161,7 +163,8 @@ def table(translator: Translator, pairs: Sequence[Pair], sentences: int) -> dict
     results: dict[str, Any] = {}
     for name, taken in rows.items():
         if taken:
-            results[name] = {"bleu": bleu(translator, taken), "lines": len(taken)}
+            found = bleu(translator, taken, name.endswith(WHOLE))
+            results[name] = {"bleu": found, "lines": len(taken)}
             print(f"{name:24} {results[name]['bleu']:6.2f} BLEU of {len(taken)} lines", flush=True)
     return results
 

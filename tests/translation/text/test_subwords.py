@@ -115,6 +115,18 @@ def test_words_that_come_later_change_no_draw_of_the_others(unigram, lines):
         assert drawn.items.tolist() == expected.items.tolist()
 
 
+def test_words_that_are_not_kept_are_learnt_anew(unigram, lines):
+    segmenter = Segmenter(unigram, 0.3)
+    first = segmenter.words(lines[:50])
+    known, best = len(segmenter), segmenter.best(first).items.tolist()
+    for more in (lines[50:], lines[100:200]):
+        segmenter.keep(known)
+        assert len(segmenter) == known
+        found = segmenter.best(segmenter.words(more))
+        assert [list(found[i]) for i in range(len(more))] == list(map(unigram.encode, more))
+        assert segmenter.best(first).items.tolist() == best
+
+
 def test_no_lines_are_no_rows(unigram):
     empty = corpus(unigram, [], 0.5)
     assert len(empty.best()) == len(empty.draw(np.random.default_rng(0))) == 0

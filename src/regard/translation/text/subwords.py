@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,18 @@ class Segmenter:
             row[: len(found)] = np.cumsum(odds / odds.sum())
             row[len(found) - 1 :] = 1.0
         self._cumulative = np.concatenate([self._cumulative, cumulative])
+
+    def __len__(self) -> int:
+        """The number of words that it knows."""
+        return len(self._known)
+
+    def keep(self, count: int) -> None:
+        """Forget all words but the first so many."""
+        self._known = dict(islice(self._known.items(), count))
+        pieces = self._first[count] if count < len(self._first) else len(self._pieces)
+        starts = self._pieces.starts[: pieces + 1]
+        self._pieces = Ragged(self._pieces.items[: starts[-1]], starts)
+        self._first, self._cumulative = self._first[:count], self._cumulative[:count]
 
     def unseen(self) -> frozenset[str]:
         """The pieces of text that no segmentation of its words has, so that an encoder never learns them.

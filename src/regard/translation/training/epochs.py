@@ -52,6 +52,7 @@ class Epochs:
         self._source = Segmenter(tokenizers.source, sampling)
         self._target = Segmenter(tokenizers.target, sampling)
         self._words = self._in_words(pairs)
+        self._clean = len(self._source), len(self._target)
         data = configuration.data
         self._noise = None
         if data.noise is not None:
@@ -125,6 +126,9 @@ class Epochs:
         rows = np.arange(len(clean))
         if self._noise is None:
             return clean, clean_targets, rows < 0
+        # Noise makes new words in each pass: memory stays bounded.
+        self._source.keep(self._clean[0])
+        self._target.keep(self._clean[1])
         drawn = self._noise.draw(Random(f"{self._configuration.seed} {epoch}"))
         sources, targets = self._in_words(list(drawn.values()))
         longest = self._configuration.data.longest
