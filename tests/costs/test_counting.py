@@ -51,6 +51,21 @@ def test_what_cannot_be_counted_is_refused_by_name(what, options, message):
         cost(what, **options)
 
 
+def test_what_has_no_cost_is_refused_by_its_type():
+    with pytest.raises(TypeError, match="of type int is not counted: pass a name, a path"):
+        cost(5)
+    with pytest.raises(
+        ConfigurationError, match="inputs are for modules: leave them out for gpt-3"
+    ):
+        cost("gpt-3", 5)
+
+
+@pytest.mark.parametrize("name", ["../configs/dates", "dates.toml", "a\0b", ""])
+def test_only_shipped_names_stand_for_files_of_the_package(name):
+    with pytest.raises(ConfigurationError, match="no such model or run folder"):
+        cost(name)
+
+
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(ModelError, match="it has no config"):
         cost(tmp_path)

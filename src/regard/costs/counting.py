@@ -62,20 +62,20 @@ def cost(
         >>> cost("multi-head", width=512, heads=8, queries=10)["scores"].multiply_adds
         51200
     """
-    if "torch" in sys.modules and isinstance(what, sys.modules["torch"].nn.Module):
-        model = built_module(what)
-        if inputs or model is None:
-            if sizes or batch != 1 or queries is not None or keys is not None:
-                raise ConfigurationError(
-                    f"queries, keys, batch and sizes of a {type(what).__name__} are those of the"
-                    " inputs of its call: leave them out, and pass the inputs"
-                )
-            run = partial(what, *inputs) if inputs else None
-            return of_module(what, run, type(what).__name__, number_bytes)
-    else:
-        model = find(what, **sizes)
-    name = type(what).__name__ if not isinstance(what, str | os.PathLike) else str(what)
-    return of_model(model, name, queries, keys, batch, number_bytes)
+    if not ("torch" in sys.modules and isinstance(what, sys.modules["torch"].nn.Module)):
+        if inputs:
+            raise ConfigurationError(f"inputs are for modules: leave them out for {what}")
+        name = str(what) if isinstance(what, str | os.PathLike) else type(what).__name__
+        return of_model(find(what, **sizes), name, queries, keys, batch, number_bytes)
+    kind, model = type(what).__name__, built_module(what)
+    if model is not None and not inputs:
+        return of_model(model, kind, queries, keys, batch, number_bytes)
+    if sizes or batch != 1 or queries is not None or keys is not None:
+        raise ConfigurationError(
+            f"queries, keys, batch and sizes of a {kind} are those of the inputs of its call: leave"
+            " them out, and pass the inputs"
+        )
+    return of_module(what, partial(what, *inputs) if inputs else None, kind, number_bytes)
 
 
 def of_model(
@@ -140,19 +140,25 @@ def find(
 
     Raises:
         ConfigurationError: there is none, or the width and heads do not fit.
+        TypeError: it is no name, path or configuration.
     """
     from regard.translation.settings.configuration import Configuration
 
     if isinstance(what, Configuration):
-        return _configured(what, "")
+        return _configured(what, "a configuration")
+    if not isinstance(what, str | os.PathLike):
+        raise TypeError(
+            f"a value of type {type(what).__name__} is not counted: pass a name, a path, a"
+            " Configuration or a module"
+        )
     name = os.fspath(what)
     if name in KINDS:
         return _attention(name, 512 if width is None else width, 8 if heads is None else heads)
     if width is not None or heads is not None:
         raise ConfigurationError(f"{name}: width and heads are sizes of {', '.join(KINDS)}")
-    shipped = CONFIGURATIONS / f"{name}.toml"
-    path = Path(name) if os.path.isfile(name) else shipped
-    if name not in PAPERS and os.path.isfile(path):
+    shipped = {path.stem: path for path in CONFIGURATIONS.glob("*.toml")}
+    path = Path(name) if os.path.isfile(name) else shipped.get(name)
+    if path is not None and name not in PAPERS:
         return _configured(toml.read(path, changes), str(path))
     if changes:
         raise ConfigurationError(f"{name}: a key is changed in a configuration: leave --set out")
