@@ -28,14 +28,14 @@ RUNS = 5
 
 
 class Measured(NamedTuple):
-    """What was measured of forward passes in float32.
+    """The measurements of forward passes in float32.
 
     Args:
         parameters: of the model that ran.
         multiply_adds: its products, as torch ran them.
         seconds: the shortest of five passes without gradients.
         peak_bytes: the largest sum of all tensors at a time, with those that are kept for gradients:
-            weights, activations, and what the paper's counts leave out.
+            weights, activations, and tensors that are not counted on paper.
         matrix_bytes: the same with the reference kernel, which stores the scores.
     """
 

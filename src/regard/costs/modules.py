@@ -155,7 +155,7 @@ def plain() -> Iterator[None]:
 
 
 def count(model: nn.Module, run: Callable[[], Any] | None) -> tuple[Parts, tuple[str, ...]]:
-    """The parts of a model, and what they leave out. Without `run`, which calls the model, only its parameters."""
+    """The parts of a model, and the operations left out. Without `run`, which calls the model, only its parameters."""
     found = parameters(model)
     parts = [Part(part_of(model, path, each), each.numel()) for path, each in found.items()]
     uncounted = tuple(

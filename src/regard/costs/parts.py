@@ -22,7 +22,7 @@ class Part:
             norms, activation functions and sums are not counted; a mask leaves nothing out.
         activations: numbers that its products put out, without the scores.
         scores: numbers of all queries x keys matrices, which a kernel may compute in blocks instead.
-        cache: numbers that a decoder keeps of what it has read, from step to step.
+        cache: numbers of earlier tokens that a decoder keeps from step to step.
     """
 
     name: str
@@ -194,7 +194,7 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class Cost:
-    """What one forward pass of a model costs.
+    """The cost of one forward pass of a model.
 
     Args:
         model: its name.
@@ -204,7 +204,7 @@ class Cost:
         batch: sequences.
         number_bytes: bytes of a number: 4 for float32, 2 for half precisions.
         width: d_model, where there is one.
-        uncounted: what the numbers leave out, a sentence each.
+        uncounted: operations and weights that the numbers leave out, a line each.
     """
 
     model: str

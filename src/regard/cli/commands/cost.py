@@ -1,4 +1,4 @@
-"""`regard cost`: what a model costs on paper, by part, and measured here."""
+"""`regard cost`: the cost of a model, counted by part and measured."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cost(
     out: Path | None = None,
     format: report.Format = "text",
 ) -> None:
-    """Count what a model costs: parameters, multiply-adds and memory, by part.
+    """Count the parameters, multiply-adds and memory of a model, by part.
 
     Products of matrices are counted. Softmax, norms, activation functions and sums are not; masks save nothing.
 

@@ -1,4 +1,4 @@
-"""A cost for people: a table of its parts, its sums, and what was measured beside them."""
+"""A cost for people: a table of its parts, its sums, and the measurements beside them."""
 
 from __future__ import annotations
 
