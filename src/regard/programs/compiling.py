@@ -54,9 +54,8 @@ class Compiled:
     def answered(self, inputs: Iterable[Sequence[Value]], batch: int = 4096) -> list[list[Any]]:
         """The answers for many inputs, in batches of equal lengths."""
         answers = []
-        for length, same in groupby(inputs, len):
-            ids = torch.tensor([self._ids(each) for each in same]).reshape(-1, length + 1)
-            for part in ids.split(batch):
+        for _, same in groupby(inputs, len):
+            for part in self.ids(*same).split(batch):
                 with torch.no_grad():
                     answers += self.decoded(self.model(part)[:, 1:])
         return answers
@@ -77,9 +76,9 @@ class Compiled:
         with torch.no_grad():
             return self.model.read(self.ids(tokens))[1]
 
-    def ids(self, tokens: Sequence[Value]) -> Tensor:
-        """The ids of an input, (1, 1 + tokens)."""
-        return torch.tensor([self._ids(tokens)])
+    def ids(self, *inputs: Sequence[Value]) -> Tensor:
+        """The ids of inputs of the same length, (inputs, 1 + tokens): the model's argument."""
+        return torch.tensor([self._ids(each) for each in inputs])
 
     def _ids(self, tokens: Sequence[Value]) -> list[int]:
         if len(tokens) > self.length:
