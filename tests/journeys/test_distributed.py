@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -107,7 +108,8 @@ def test_the_processes_end_when_torchrun_is_killed(corpus, tmp_path):
         time.sleep(0.05)
     started.kill()
     _, _, err = ended(started)
-    assert err.count("error: torchrun has ended: continue from the newest checkpoint") == 1
+    # A process may lose a connection that torchrun held before it sees that torchrun has ended.
+    assert re.search("error: .* has ended: continue from the newest checkpoint", err)
 
 
 @pytest.mark.slow
