@@ -3,10 +3,12 @@
 import os
 import re
 from importlib import metadata
+from pathlib import Path
 
 import typer
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.addnodes import download_reference
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.logging import getLogger
 
@@ -52,12 +54,13 @@ nb_execution_in_temp = True
 nb_merge_streams = True
 
 
-def add_download(app, page, source):
+def add_download(app, doctree):
     """Offer a lesson as a notebook, with its results, below its title."""
-    if re.match(r"lessons/\d\d-", page):
-        name = page.removeprefix("lessons/")
-        link = f"{{nb-download}}`Download this lesson as a notebook <{name}.ipynb>`"
-        source[0] = re.sub(r"^(# .*\n)\n", rf"\1{link}\n\n", source[0], count=1, flags=re.MULTILINE)
+    if re.match(r"lessons/\d\d-", app.env.docname):
+        notebook = Path(app.env.mystnb_config.output_folder, f"{app.env.docname}.ipynb")
+        link = download_reference("", reftarget="/" + os.path.relpath(notebook, app.srcdir))
+        link += nodes.Text("Download this lesson as a notebook")
+        doctree.next_node(nodes.title).parent.insert(1, nodes.paragraph("", "", link))
 
 
 def check_times(app, env):
@@ -104,6 +107,6 @@ def write_math(self, node):
 def setup(app):
     app.add_html_math_renderer("mathml", (write_math, None), (write_math, None))
     app.add_directive("commands", Commands)
-    app.connect("source-read", add_download)
+    app.connect("doctree-read", add_download, priority=400)  # before Sphinx collects downloads
     app.connect("autodoc-process-docstring", escape, priority=400)  # before napoleon adds markup
     app.connect("env-check-consistency", check_times)
