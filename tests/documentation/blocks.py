@@ -50,6 +50,11 @@ def blocks(text: str) -> list[Block]:
     ]
 
 
+def hidden(text: str) -> list[str]:
+    """Fences that `blocks` does not see: those that are indented, or made of other marks."""
+    return re.findall(r"^(?: +```|\s*~~~).*$", _BLOCK.sub("", text), re.MULTILINE)
+
+
 def complaint(block: Block) -> str | None:
     """What is wrong with how a block is marked, or None."""
     if block.language not in (*RUN, *SHOWN):

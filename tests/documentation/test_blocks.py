@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.documentation.blocks import DOCUMENTS, ROOT, Block, blocks, complaint
+from tests.documentation.blocks import DOCUMENTS, ROOT, Block, blocks, complaint, hidden
 from tests.documentation.stage import build, shortened
 from tests.journeys.commands import run
 
@@ -136,7 +136,9 @@ def test_the_blocks_of_a_page_run_in_their_order(document, here):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
 def test_every_block_runs_or_says_why_not(document):
-    found = blocks(document.read_text(encoding="utf-8"))
+    text = document.read_text(encoding="utf-8")
+    found = blocks(text)
+    assert hidden(text) == []
     assert [f"line {b.line}: {complaint(b)}" for b in found if complaint(b)] == []
 
 
@@ -152,6 +154,13 @@ def test_every_block_runs_or_says_why_not(document):
 def test_a_block_without_a_language_or_a_reason_is_found(text):
     (block,) = blocks(text)
     assert complaint(block) is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["- list\n\n  ```bash\n  regard models\n  ```\n", "~~~bash\nregard models\n~~~\n"]
+)
+def test_a_block_that_would_be_overlooked_is_found(text):
+    assert hidden(text) != []
 
 
 def test_a_marked_block_is_not_run_and_others_are():
