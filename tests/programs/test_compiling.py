@@ -28,6 +28,7 @@ from regard.programs import (
     select,
     together,
     tokens,
+    where,
     width,
 )
 
@@ -147,6 +148,13 @@ third = aggregate(select(indices, indices, "<="), mean).named("third")
         (numerical(tokens), 8, r"'numerical\(tokens\)' must be numbers"),
         (elementwise(list, tokens), 8, "gives a list: give a value that can be hashed"),
         (aggregate(everywhere, tokens, []), 8, "the default of .* is .*: pass a value that can be"),
+        (
+            where(tokens == "a", 1, True).named("one"),
+            8,
+            "'one' has both 1 and True, which are equal: give one of them",
+        ),
+        (aggregate(everywhere, tokens == "a", 0), 8, "has both 0 and False, which are equal"),
+        (numerical(indices) * 10**5, 8, r"can be 700000: keep numbers below 32768"),
         (indices, 0, "length is 0: pass the most tokens of an input, at least 1"),
         (indices, 1000, "'indices' has 1000 values, more than 512"),
         (together(indices, tokens, width(everywhere)), 70, "has 9940 combinations of values"),

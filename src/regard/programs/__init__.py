@@ -73,3 +73,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'regard.programs' has no attribute {name!r}")
     return getattr(importlib.import_module(f"regard.programs.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -24,7 +24,7 @@ from regard.programs.coding import (
 from regard.programs.feed_forward import steps
 from regard.programs.language import Aggregate, Column, Predicate, Selector, Width
 from regard.programs.running import called
-from regard.programs.stream import Stream, limited
+from regard.programs.stream import Stream, check_types, limited
 
 SHARP, APART = 16.0, 32.0  # nats
 
@@ -101,6 +101,7 @@ def picked(stream: Stream, column: Aggregate, terms: list[Term], values: Categor
     head.dims.append((add((toward, ALWAYS)), {stream.place: 1.0}))
     time = stream.head(head, time, values.time)
     leak = stream.length * exp(min(2 * error - APART, 0.0))
+    check_types(column, [column.default, *values.values])
     kept = [value for value in values.values if value != column.default]
     error = values.error + 2 * leak + 2 * READING
     coded = stream.one_hot(column, [column.default, *kept], time, error)

@@ -84,7 +84,7 @@ def program(
                 f"{function.__name__} returned {type(column).__name__}: return a column"
             )
         called = name or function.__name__.replace("_", "-")
-        letters = tuple(alphabet)
+        letters = tuple(dict.fromkeys(alphabet))
         return Program(called, column, letters, causal, any_tokens, about, example or letters)
 
     return made

@@ -21,7 +21,7 @@ from regard.programs.coding import (
 )
 from regard.programs.language import Column, Elementwise, ProgramError, Value
 from regard.programs.running import called
-from regard.programs.stream import Stream
+from regard.programs.stream import LARGEST, Stream, check_types
 
 Table: TypeAlias = dict[tuple[Value, ...], Value]
 
@@ -38,6 +38,7 @@ def elementwise(stream: Stream, column: Elementwise, inputs: Sequence[Coded]) ->
         values: _value(column, *(x.of[values[at]] for x, at in zip(given, places, strict=True)))
         for values in product(*(base.values for base in bases))
     }
+    check_types(column, table.values())
     if len(bases) == 1:
         return Categories(bases[0], {value: table[value,] for value in bases[0].values})
     sums = _deciding_sum(given, bases, table)
@@ -60,7 +61,9 @@ def _of_numbers(stream: Stream, column: Elementwise, inputs: Sequence[Coded]) ->
         raise ProgramError(
             f"'{column}' takes categorical columns or one numerical one: {' and '.join(kinds)}"
         )
-    return steps(stream, column, first, [_value(column, value) for value in first.values])
+    outs = [_value(column, value) for value in first.values]
+    check_types(column, outs)
+    return steps(stream, column, first, outs)
 
 
 def _combinations(
@@ -152,6 +155,10 @@ def _alike(base: OneHot, place: int, table: Table) -> Iterable[tuple[Value, ...]
     return map(tuple, groups.values())
 
 
+def _is_small(value: Value) -> bool:
+    return isinstance(value, int | Fraction) and -LARGEST <= value <= LARGEST
+
+
 @dataclass(frozen=True)
 class _Sum:
     """Numbers, and the answer for each of them."""
@@ -164,7 +171,7 @@ def _deciding_sum(
     given: Sequence[Categories], bases: Sequence[OneHot], table: Table
 ) -> _Sum | None:
     """A sum or difference of columns of numbers that decides the table with the fewest changes, if there is one."""
-    if not all(isinstance(value, int | Fraction) for each in given for value in each.values):
+    if not all(_is_small(value) for each in given for value in each.values):
         return None
     found = []
     for signs in product((1,), *[(1, -1)] * (len(given) - 1)):

@@ -1,6 +1,6 @@
 """The residual stream of one program while it is planned: its columns, heads and hidden units."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import prod
 
@@ -9,6 +9,7 @@ from regard.programs.language import Column, ProgramError, Value
 
 # Most values of a column, combinations of values of several columns, and numbers of a numerical column.
 MOST_VALUES, MOST_COMBINATIONS, MOST_NUMBERS = 512, 4096, 4096
+LARGEST = 2**15  # of numbers, whose squares the norms must not see beside that of ONE
 MOST_ERROR = 1 / 16  # of a categorical column
 
 
@@ -77,10 +78,25 @@ class Stream:
         )
 
 
+def check_types(column: Column, values: Iterable[Value]) -> None:
+    """Refuse equal values of several types, such as 1 and True: one code stands for both, but functions may not."""
+    known: dict[Value, Value] = {}
+    for value in values:
+        one = known.setdefault(value, value)
+        if type(one) is not type(value):
+            raise ProgramError(
+                f"'{column}' has both {one!r} and {value!r}, which are equal: give one of them"
+            )
+
+
 def limited(column: Column, numbers: set[Fraction]) -> set[Fraction]:
     """The numbers that a column can be, or a refusal of too many."""
     if len(numbers) > MOST_NUMBERS:
         raise ProgramError(
             f"'{column}' can be more than {MOST_NUMBERS} different numbers: compile for a shorter length"
+        )
+    if max(map(abs, numbers)) > LARGEST:
+        raise ProgramError(
+            f"'{column}' can be {max(numbers, key=abs)}: keep numbers below {LARGEST}"
         )
     return numbers
