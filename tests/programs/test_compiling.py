@@ -118,6 +118,14 @@ def test_the_model_is_made_of_ordinary_blocks_of_the_told_size():
         assert [type(block) for block in model.blocks] == [TransformerBlock] * sizes.layers
 
 
+def test_a_name_changes_no_answer():
+    letters, at = tokens.named("letters"), indices.named("at")
+    count = width(select(letters, tokens)).named("count")
+    named = program("ab", name="named")(lambda: together(letters, at, count))
+    assert differing(named, compile(named, 4), every_input("ab", 4)) == []
+    assert named("aba") == [("a", 0, 2), ("b", 1, 1), ("a", 2, 2)]
+
+
 def test_a_causal_model_answers_without_the_rest():
     compiled = compile(PROGRAMS["induction"], 8)
     assert compiled("abcabcab")[:5] == compiled("abcab")

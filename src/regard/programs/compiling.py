@@ -6,11 +6,11 @@ from itertools import groupby
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.looks import Look
 from regard.programs.coding import HUGE, ONE, Row
-from regard.programs.defining import Program
+from regard.programs.defining import Program, check_tokens
 from regard.programs.language import ProgramError, Value
 from regard.programs.model import SequenceModel
 from regard.programs.planning import Plan, plan
@@ -63,10 +63,9 @@ class Compiled:
     def decoded(self, outputs: Tensor) -> list[list[Any]]:
         """The answers for outputs of the model, (inputs, positions, outputs)."""
         if self.numerical:
-            known = torch.tensor([float(each) for each in self.answers])
-            nearest = torch.searchsorted(
-                (known[1:] + known[:-1]) / 2, outputs.squeeze(-1).contiguous()
-            )
+            known = outputs.new_tensor([float(each) for each in self.answers])
+            borders = (known[1:] + known[:-1]) / 2
+            nearest = torch.searchsorted(borders, outputs.squeeze(-1).contiguous())
         else:
             nearest = outputs.argmax(-1)
         return [[self.answers[at] for at in row] for row in nearest.tolist()]
@@ -78,21 +77,16 @@ class Compiled:
 
     def ids(self, *inputs: Sequence[Value]) -> Tensor:
         """The ids of inputs of the same length, (inputs, 1 + tokens): the model's argument."""
-        return torch.tensor([self._ids(each) for each in inputs])
+        device = self.model.output.weight.device
+        return torch.tensor([self._ids(each) for each in inputs], device=device)
 
     def _ids(self, tokens: Sequence[Value]) -> list[int]:
         if len(tokens) > self.length:
             raise ProgramError(
                 f"the input has {len(tokens)} tokens, {self.name} was compiled for {self.length}: compile for more"
             )
-        known = {token: id for id, token in enumerate(self.alphabet, 1)}
-        for place, token in enumerate(tokens):
-            if token not in known:
-                letters = " ".join(map(str, self.alphabet))
-                raise ProgramError(
-                    f"token {place} is {token!r}: the alphabet of {self.name} is {letters}"
-                )
-        return [0, *(known[token] for token in tokens)]
+        check_tokens(self.name, self.alphabet, tokens)
+        return [0, *(1 + self.alphabet.index(token) for token in tokens)]
 
 
 def compile(program: Program, length: int = 8) -> Compiled:
@@ -118,9 +112,7 @@ def compile(program: Program, length: int = 8) -> Compiled:
     alphabet = tuple(program.alphabet)
     fits = all(each in alphabet for each in program.example)
     example = (tuple(program.example) if fits else alphabet * length)[:length]
-    return Compiled(
-        program.name, model, alphabet, made.answers, made.numerical, heads, example[:length]
-    )
+    return Compiled(program.name, model, alphabet, made.answers, made.numerical, heads, example)
 
 
 def _write(plan: Plan, model: Any) -> None:
@@ -144,12 +136,9 @@ def _write(plan: Plan, model: Any) -> None:
             _fill(attention.output_projection.weight.T[own], [{at: 1.0} for _, at in head.reads])
         _fill(block.feed_forward.inner.weight, [unit.inner for unit in units])
         _fill(block.feed_forward.outer.weight.T, [unit.outer for unit in units])
-    # The norm of every position is that of ONE.
-    for norm in (
-        model.norm,
-        *(n for b in model.blocks for n in (b.self_residual.norm, b.feed_forward_residual.norm)),
-    ):
-        norm.weight.fill_(HUGE / sizes.width**0.5)
+    for module in model.modules():
+        if isinstance(module, nn.RMSNorm):  # the norm of every position is that of ONE
+            module.weight.fill_(HUGE / sizes.width**0.5)
 
 
 def _fill(weight: Tensor, rows: Sequence[Row]) -> None:

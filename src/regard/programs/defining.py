@@ -37,12 +37,8 @@ class Program:
 
     def check(self, tokens: Sequence[Value]) -> None:
         """Raise `ProgramError` for a token that is not in the alphabet."""
-        for place, token in enumerate(() if self.any_tokens else tokens):
-            if token not in self.alphabet:
-                known = " ".join(map(str, self.alphabet))
-                raise ProgramError(
-                    f"token {place} is {token!r}: the alphabet of {self.name} is {known}"
-                )
+        if not self.any_tokens:
+            check_tokens(self.name, self.alphabet, tokens)
 
     def over(self, tokens: Sequence[Value]) -> "Program":
         """The program over the alphabet of an input, where it works with any."""
@@ -88,3 +84,11 @@ def program(
         return Program(called, column, letters, causal, any_tokens, about, example or letters)
 
     return made
+
+
+def check_tokens(name: str, alphabet: Sequence[Value], tokens: Sequence[Value]) -> None:
+    """Raise `ProgramError` for the first token that is not in an alphabet."""
+    for place, token in enumerate(tokens):
+        if token not in alphabet:
+            known = " ".join(map(str, alphabet))
+            raise ProgramError(f"token {place} is {token!r}: the alphabet of {name} is {known}")

@@ -145,6 +145,9 @@ class Input(Column):
 
     name: str
 
+    def named(self, name: str) -> Column:
+        return Elementwise(name, lambda value: value, (self,))
+
 
 @dataclass(frozen=True, eq=False)
 class Elementwise(Column):
