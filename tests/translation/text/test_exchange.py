@@ -111,5 +111,6 @@ def test_invented_names_have_the_letter_sequences_of_the_given_ones():
         letters = f"  {name.lower()} "
         assert {letters[at : at + 3] for at in range(len(letters) - 2)} <= known
         assert name.istitle()
-        assert 2 <= len(name) <= 12
+        assert 2 <= len(name) <= 5
     assert len(found) > 4
+    assert len(Inventor(["Constantinopolitan"]).name(random)) <= 18

@@ -82,22 +82,21 @@ class Exchange:
 class Inventor:
     """Invents words that look like given ones, by a Markov chain of their letters of order 2."""
 
-    def __init__(self, words: Iterable[str]) -> None:
+    def __init__(self, words: Sequence[str]) -> None:
+        self._longest = max(map(len, words), default=0)
         self._next: dict[str, list[str]] = defaultdict(list)
         for word in words:
             letters = f"  {word.lower()} "
             for at in range(len(letters) - 2):
                 self._next[letters[at : at + 2]].append(letters[at + 2])
 
-    def name(self, random: Random, longest: int = 12) -> str:
-        """A word of 2 to `longest` letters, with a capital."""
+    def name(self, random: Random) -> str:
+        """A word with a capital, of two letters or more and no longer than the longest one given."""
         while True:
             word = "  "
-            while (
-                len(word) <= longest + 2 and (letter := random.choice(self._next[word[-2:]])) != " "
-            ):
+            while (letter := random.choice(self._next[word[-2:]])) != " ":
                 word += letter
-            if 2 <= len(word) - 2 <= longest:
+            if 2 <= len(word) - 2 <= self._longest:
                 return word.strip().title()
 
 
