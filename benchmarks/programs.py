@@ -161,6 +161,7 @@ def kind(why: str) -> str:
         "must be numbers": "numbers are expected",
         "apart in float32": "values that float32 cannot tell apart",
         "more than": "too many values",
+        "which are equal": "equal values of several types",
     }
     return next((said for part, said in kinds.items() if part in why), re.sub(r"'.*'", "", why))
 

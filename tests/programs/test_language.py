@@ -108,6 +108,7 @@ def test_a_program_has_the_name_and_words_of_its_function():
         (lambda: select(tokens, tokens, "="), "predicate is '=': pass a function or one of =="),
         (lambda: select(tokens, tokens, 3), r"predicate is 3: pass a function \(key, query\)"),
         (lambda: (tokens == "a") and (indices > 0), "use & | ~, not and, or, not"),
+        (lambda: aggregate(everywhere, numerical(indices), "x"), "default is 'x': pass a whole"),
         (lambda: list(tokens), r"'tokens' is a column: run\(column, tokens\)"),
         (lambda: run(tokens + 1, "ab"), r"'\(tokens \+ 1\)' fails for the values 'a' \(TypeError"),
         (

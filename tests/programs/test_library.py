@@ -88,6 +88,7 @@ def test_addition_is_that_of_python():
 
 
 def test_variants_are_made_by_functions():
+    assert "at most 1 deep" in dyck_2(1).about
     assert shift(2, "*")("abc") == ["*", "*", "a"]
     assert match("bb")("abbb") == [False, True, True, False]
     assert dyck_2(1)("(())") == [False] * 4

@@ -51,11 +51,9 @@ def is_program(name: str) -> bool:
     return os.path.isfile(Path(name) / "program.json")
 
 
-def answer(compiled: Compiled, given: Sequence[Any]) -> list[Any]:
-    """Print each token with its answer below it, and return the answers."""
-    answers = compiled(given)
-    report.say(report.table([list(map(str, given)), list(map(str, answers))]))
-    return answers
+def answer(compiled: Compiled, given: Sequence[Any]) -> None:
+    """Print each token with its answer below it."""
+    report.say(report.table([list(map(str, each)) for each in (given, compiled(given))]))
 
 
 def draw(

@@ -57,10 +57,19 @@ def program(
     *,
     causal: bool = False,
     any_tokens: bool = False,
-    name: str | None = None,
+    name: str = "",
+    about: str = "",
     example: Sequence[Value] = (),
 ) -> Callable[[Callable[[], Column]], Program]:
-    """Make a `Program` of a function that returns a column. Its docstring says what the program computes.
+    """Make a `Program` of a function that returns a column.
+
+    Args:
+        alphabet: the tokens that its inputs are made of.
+        causal: whether a query may read only keys at its own position and before.
+        any_tokens: whether it works with any other alphabet as well.
+        name: its name; that of the function by default.
+        about: what it computes, in one line; the first line of the function's docstring by default.
+        example: an input that shows it; the alphabet by default.
 
     Example:
         >>> from regard.programs import tokens, where
@@ -73,7 +82,7 @@ def program(
     """
 
     def made(function: Callable[[], Column]) -> Program:
-        about = (function.__doc__ or "").strip().partition("\n")[0]
+        told = about or (function.__doc__ or "").strip().partition("\n")[0]
         column = function()
         if not isinstance(column, Column):
             raise ProgramError(
@@ -81,7 +90,7 @@ def program(
             )
         called = name or function.__name__.replace("_", "-")
         letters = tuple(dict.fromkeys(alphabet))
-        return Program(called, column, letters, causal, any_tokens, about, example or letters)
+        return Program(called, column, letters, causal, any_tokens, told, example or letters)
 
     return made
 

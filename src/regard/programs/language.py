@@ -320,13 +320,19 @@ def aggregate(
         default: the answer where no key is selected; 0 for a mean unless told.
         last: the value at the last selected key instead of the first.
 
+    Raises:
+        ProgramError: the default of a mean is no number.
+
     Example:
         >>> from regard.programs import run
         >>> run(aggregate(select(indices, indices - 1), tokens, "_"), "abc")
         ['_', 'a', 'b']
     """
     how = "mean" if values.numerical else "last" if last else "first"
-    default = Fraction(default or 0) if values.numerical else default
+    if values.numerical:
+        if not isinstance(default, Number | None):
+            raise ProgramError(f"default is {default!r}: pass a whole number or a fraction")
+        default = Fraction(default or 0)
     return Aggregate(f"{how}({selector}, {values})", selector, values, default, last)
 
 

@@ -35,9 +35,10 @@ def copy() -> Column:
 def shift(by: int = 1, blank: Value = "_") -> Program:
     """The tokens, each `by` positions later; `blank` where there is none."""
 
-    @program(LETTERS, any_tokens=True, example="hello")
+    about = f"The token {by} before, or {blank} where there is none."
+
+    @program(LETTERS, any_tokens=True, example="hello", about=about)
     def shift() -> Column:
-        """The token before, or _ at the first."""
         return aggregate(select(indices, indices - by), tokens, blank)
 
     return shift
@@ -102,9 +103,10 @@ def match(pattern: Sequence[Value] = "aba") -> Program:
     if not pattern:
         raise ProgramError("the pattern is empty: pass at least one token")
 
-    @program(sorted({*LETTERS, *pattern}), any_tokens=True, example="abacababa")
+    about = f"Whether {' '.join(map(str, pattern))} begins at each position."
+
+    @program(sorted({*LETTERS, *pattern}), any_tokens=True, example="abacababa", about=about)
     def match() -> Column:
-        """Whether aba begins at each position."""
         later = [
             aggregate(select(indices, indices + offset), tokens)
             for offset in range(1, len(pattern))
@@ -132,10 +134,10 @@ def dyck_2(depth: int = 3) -> Program:
     if depth < 1:
         raise ProgramError(f"depth is {depth}: pass one of at least 1")
     pairs = {")": "(", "]": "["}
+    about = f"Whether brackets of two kinds are balanced, at most {depth} deep."
 
-    @program([*"()[]"], example="([])[]")
+    @program("()[]", example="([])[]", about=about)
     def dyck_2() -> Column:
-        """Whether brackets of two kinds are balanced and at most 3 deep."""
         opens = elementwise(lambda token: token not in pairs, tokens).named("opens")
         opened = width(select(opens) & up_to_here).named("opened")
         closed = width(select(opens, False) & up_to_here).named("closed")
@@ -168,9 +170,10 @@ def addition(base: int = 10) -> Program:
         raise ProgramError(f"base is {base}: pass one from 2 to 10")
     digits = "0123456789"[:base]
 
-    @program([*digits, "+"], example="127+35" if base == 10 else "101+11")
+    about = f"The sum of two numbers in base {base}, its units at the last position."
+
+    @program(digits + "+", example="127+35" if base == 10 else "101+11", about=about)
     def addition() -> Column:
-        """The sum of two numbers, its units at the last position."""
         place = width(after).named("place")
         behind = aggregate(select(tokens, "+"), place, NOWHERE).named("behind the +")
         is_second = (place < behind).named("is second")
