@@ -477,6 +477,18 @@ def test_masks_and_biases_of_every_form_reach_grouped_heads():
         attention(x, mask=per_head[:, :2])
 
 
+@pytest.mark.parametrize("name", ["mask", "bias"])
+def test_planes_of_heads_are_not_taken_for_those_of_a_batch(name):
+    """Broadcast, they would answer with a batch of four entries where one was given."""
+    attention, query = MultiHeadAttention(8, 4), torch.randn(1, 3, 8)
+    planes = torch.zeros(4, 3, 3) if name == "bias" else torch.ones(4, 3, 3, dtype=torch.bool)
+    with pytest.raises(ShapeError, match=rf"{name} has shape \[4, 3, 3\].*pass \[1, heads,"):
+        attention(query, **{name: planes})
+    assert attention(query, **{name: planes[None]}).shape == (1, 3, 8)
+    # One query for a batch of keys: the planes are those of the batch.
+    assert attention(query, torch.randn(4, 3, 8), **{name: planes}).shape == (4, 3, 8)
+
+
 @pytest.mark.parametrize("key_heads", [4, 2, 1])
 @pytest.mark.parametrize("name", ["dot", "scaled_dot", "cosine", "general", "additive", "concat"])
 def test_scores_and_normalisers_by_name(name, key_heads):

@@ -1,5 +1,6 @@
 """Attention with several heads: project, read, merge."""
 
+from itertools import zip_longest
 from typing import Any, Literal, get_args
 
 from jaxtyping import Float
@@ -251,6 +252,8 @@ class MultiHeadAttention(nn.Module):
             values = self._project("value", key if value is None else value)
         else:
             keys, values = memory.keys, memory.values
+        # By batch axis, the last one first: its length of the queries and of the keys.
+        batch = list(zip_longest(query.shape[-3::-1], keys.shape[-4::-1], fillvalue=1))
         if self.group > 1:  # keys of a group of 1 are never copied
             queries = queries.unflatten(-3, (self.key_heads, self.group))
             keys, values = keys.unsqueeze(-3), values.unsqueeze(-3)
@@ -259,8 +262,8 @@ class MultiHeadAttention(nn.Module):
             "key": keys,
             "value": values,
             "score": self.score,
-            "bias": self._over_heads("bias", bias, query),
-            "mask": self._over_heads("mask", mask, query),
+            "bias": self._over_heads("bias", bias, query, batch),
+            "mask": self._over_heads("mask", mask, query, batch),
             "normaliser": self.normaliser,
             "dropout": self.dropout if self.training else 0.0,
         }
@@ -293,18 +296,23 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.output_projection(merged)
         return output
 
-    def _over_heads(self, name: str, what: Any, query: Tensor) -> Any:
+    def _over_heads(self, name: str, what: Any, query: Tensor, batch: list[tuple[int, int]]) -> Any:
         """A tensor with batch axes but none for the heads gets one of size 1, in joined masks too."""
         if isinstance(what, Given):
-            return Given(self._over_heads(name, what.tensor, query))
+            return Given(self._over_heads(name, what.tensor, query, batch))
         if isinstance(what, Joined):
-            left, right = (self._over_heads(name, m, query) for m in (what.left, what.right))
+            left, right = (self._over_heads(name, m, query, batch) for m in (what.left, what.right))
             return type(what)(left, right)
         if not isinstance(what, Tensor):
             return what
         if what.dim() == 2:
             _check_rows(name, what, query)
         if 3 <= what.dim() <= query.dim():
+            if any(n not in (1, *of) for n, of in zip(what.shape[-3::-1], batch, strict=False)):
+                raise ShapeError(
+                    f"{name} has shape {list(what.shape)}, which is read as [batch, queries, keys], and query has"
+                    f" shape {list(query.shape)}: for the heads pass [1, heads, queries, keys]"
+                )
             what = what.unsqueeze(-3)
         if self.group == 1 or what.dim() < 3:
             return what
