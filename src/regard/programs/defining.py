@@ -81,6 +81,9 @@ def program(
         ['b', 'b', 'a']
     """
 
+    if callable(alphabet):
+        raise ProgramError('@program has no alphabet: write it as @program("abc")')
+
     def made(function: Callable[[], Column]) -> Program:
         told = about or (function.__doc__ or "").strip().partition("\n")[0]
         column = function()

@@ -205,10 +205,10 @@ class Selector:
         return self.name
 
     def __and__(self, other: Selector) -> Selector:
-        return Selector(self.terms + other.terms, f"{self} and {other}")
+        return Selector(self.terms + _selector(other).terms, f"{self} and {other}")
 
     def __or__(self, other: Selector) -> Selector:
-        return replace(~(~self & ~other), name=f"({self} or {other})")
+        return replace(~(~self & ~_selector(other)), name=f"({self} or {other})")
 
     def __invert__(self) -> Selector:
         keys, queries, holds = self._joined()
@@ -232,18 +232,24 @@ tokens = Input("tokens")
 indices = Input("indices")
 
 
-def elementwise(function: Callable[..., Value], *columns: Column) -> Column:
+def elementwise(function: Callable[..., Value], *columns: Any) -> Column:
     """A function of the values of some columns, position by position.
 
     Args:
         function: takes a value of each column; must give the same answer each time.
-        columns: the columns.
+        columns: the columns; a value stands for a column of it.
+
+    Raises:
+        ProgramError: there is no column.
 
     Example:
         >>> from regard.programs import run
         >>> run(elementwise(str.upper, tokens), "abc")
         ['A', 'B', 'C']
     """
+    if not columns:
+        raise ProgramError("elementwise has no column: pass those whose values the function takes")
+    columns = tuple(map(_column, columns))
     called = getattr(function, "__name__", "function").strip("<>")
     return Elementwise(f"{called}({', '.join(map(str, columns))})", function, columns)
 
@@ -260,8 +266,9 @@ def where(condition: Column, then: Any, otherwise: Any) -> Column:
     def chosen(truth: Any, one: Any, two: Any) -> Any:
         return one if truth else two
 
-    columns = (condition, _column(then), _column(otherwise))
-    return Elementwise(f"where({', '.join(map(str, columns))})", chosen, columns)
+    return elementwise(chosen, condition, then, otherwise).named(
+        f"where({condition}, {then}, {otherwise})"
+    )
 
 
 def numerical(column: Column) -> Column:
@@ -272,7 +279,7 @@ def numerical(column: Column) -> Column:
         >>> run(aggregate(everywhere, numerical(tokens == "a")), "abaa")[0]
         Fraction(3, 4)
     """
-    return Linear(f"numerical({column})", ((column, Fraction(1)),))
+    return Linear(f"numerical({column})", ((_column(column), Fraction(1)),))
 
 
 def select(keys: Column, queries: Any = True, predicate: str | Predicate = "==") -> Selector:
@@ -328,6 +335,7 @@ def aggregate(
         >>> run(aggregate(select(indices, indices - 1), tokens, "_"), "abc")
         ['_', 'a', 'b']
     """
+    values, selector = _column(values), _selector(selector)
     how = "mean" if values.numerical else "last" if last else "first"
     if values.numerical:
         if not isinstance(default, Number | None):
@@ -344,7 +352,7 @@ def width(selector: Selector) -> Column:
         >>> run(width(select(indices, indices, "<=")), "abc")
         [1, 2, 3]
     """
-    return Width(f"width({selector})", selector)
+    return Width(f"width({selector})", _selector(selector))
 
 
 def _column(value: Any) -> Column:
@@ -352,3 +360,11 @@ def _column(value: Any) -> Column:
     if isinstance(value, Column):
         return value
     return Elementwise(repr(value), lambda token: value, (tokens,))
+
+
+def _selector(value: Any) -> Selector:
+    """Raise `ProgramError` for anything but a selector."""
+    if not isinstance(value, Selector):
+        what = f"'{value}' is a column" if isinstance(value, Column) else f"{value!r} is none"
+        raise ProgramError(f"{what}: pass a selector, as select(keys, queries) makes one")
+    return value

@@ -87,6 +87,8 @@ def plan(program: Program, length: int) -> Plan:
         >>> sizes.layers, sizes.heads
         (1, 1)
     """
+    if not isinstance(program, Program):
+        raise ProgramError(f"{program} is no program: put @program(alphabet) above its function")
     if length < 1:
         raise ProgramError(f"length is {length}: pass the most tokens of an input, at least 1")
     if not program.alphabet:
