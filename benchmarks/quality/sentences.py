@@ -17,7 +17,7 @@ from regard.translation.text.sentences import of_line
 from regard.translation.translator import Translator
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from _measure import machine
+from _measure import write
 
 RESULTS = Path(__file__).parents[1] / "results" / "sentences.json"
 PAIRS, COUNTS = 1920, (1, 2, 3, 4, 8)
@@ -63,8 +63,7 @@ def main() -> None:
             }
         )
         print(json.dumps(rows[-1]), flush=True)
-    made = {"model": model, "machine": machine(), "rows": rows}
-    RESULTS.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    write(RESULTS, {"model": model, "rows": rows})
 
 
 if __name__ == "__main__":

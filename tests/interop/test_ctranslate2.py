@@ -164,8 +164,11 @@ def test_loops_end_and_are_forbidden_as_by_our_own_search(spanish, exported):
         ours = spanish.translate(texts, search=spanish.search.changed(beam=1, **settings))
         theirs = engine.translate(texts, beam=1, **settings)
         for one, other in zip(theirs, ours, strict=True):
-            assert one.target_pieces == other.target_pieces
-            assert (one.repeats, one.unfinished) == (other.repeats, other.unfinished)
+            # A second search has a beam, which theirs ends sooner.
+            assert one.repeats == other.repeats
+            if not one.repeats:
+                assert one.target_pieces == other.target_pieces
+                assert one.unfinished == other.unfinished
             assert one.unknown == other.unknown
         assert [one.repeats for one in theirs] == [False, not settings, not settings]
         assert not ours[0].unfinished

@@ -146,18 +146,19 @@ def test_loops_are_stopped_counted_and_can_be_forbidden(tmp_path):
     (tmp_path / "text.es").write_bytes(text)
     result = run("translate", "--beam", "1", stdin=text)
     assert result.code == 0
-    assert "note: 1 of 2 translations repeats itself: line 2; --no-repeat-ngram 4" in result.err
-    assert "1 of 2 translations reached the greatest length allowed" in result.err
+    assert "note: 1 of 2 translations searched again because of repetitions: line 2" in result.err
     found = [
         json.loads(line)
         for line in run("translate", "--beam", "1", "--format", "json", stdin=text).lines
     ]
     assert [one["repeats"] for one in found] == [False, True]
-    assert [one["unfinished"] for one in found] == [False, True]
+    assert [one["unfinished"] for one in found] == [False, False]
+    assert "repeats" in found[1]["doubts"]
     without = run("translate", "--beam", "1", "--no-repeat-ngram", "4", stdin=text)
-    assert "repeats itself" not in without.err
+    assert "repetitions" not in without.err
     assert without.lines[0] == result.lines[0]
-    assert without.lines[1] != result.lines[1]
+    again = run("translate", "--beam", "2", "--no-repeat-ngram", "4", stdin=text)
+    assert again.lines[1] == result.lines[1]
 
 
 def test_an_evaluation_has_the_same_search_and_counts_the_same(tmp_path):
@@ -178,11 +179,16 @@ def test_an_evaluation_has_the_same_search_and_counts_the_same(tmp_path):
     assert json.loads(free.out)["doubts"] == {
         "cut": 0,
         "repeats": 1,
-        "unfinished": 1,
+        "unfinished": 0,
         "unknown": 1,  # the semicolon
         "unseen": 0,  # the bundled model has no record of them
+        "no words": 0,
+        "unknown script": 0,
+        "other language": 0,
+        "odd length": 0,
+        "low confidence": 1,
     }
-    assert "1 of 2 translations repeats itself: line 2" in free.err
+    assert "1 of 2 translations searched again because of repetitions: line 2" in free.err
     told = json.loads(bound.out)
     assert told["doubts"]["repeats"] == 0
     assert "no repeat ngram 4" in told["translations"]

@@ -140,6 +140,7 @@ def test_an_export_is_half_and_opens(run, tmp_path):
     assert all(torch.equal(found[name], tensor.half().float()) for name, tensor in wanted.items())
     assert sorted(json.loads((exported.folder / SUMS).read_text())) == [
         "config.toml",
+        "doubts.json",
         MODEL,
         "tokenizer.model",
         UNSEEN,

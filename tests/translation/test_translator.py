@@ -96,6 +96,7 @@ def test_each_translation_says_what_makes_it_doubtful(translator):
     long = Search(beam=1, max_length=40, length_margin=40, min_length=40)
     (looping,) = translator.translate(["one two"], search=long)
     assert looping.repeats
+    assert looping.doubts == ["repeats", "unfinished"]
     assert not plain.repeats
     (bound,) = translator.translate(["one two"], search=long.changed(no_repeat_ngram=2))
     assert not bound.repeats

@@ -17,6 +17,7 @@ from regard.cli.commands import (
     config,
     cost,
     data,
+    doubts,
     evaluate,
     explore,
     export,
@@ -73,7 +74,8 @@ add(app, translate.translate, train.train, evaluate.evaluate, align.align)
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.add_typer(programs.app, name="programs")
-add(app, look.look, explore.explore, cost.cost, export.export, shortlist.shortlist, models.models)
+add(app, look.look, explore.explore, cost.cost, export.export)
+add(app, shortlist.shortlist, doubts.doubts, models.models)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,6 +15,7 @@ from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums, lines
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search
+from regard.translation.doubts import Doubts
 from regard.translation.results import in_capitals, translation
 from regard.translation.runs import Tokenizers
 from regard.translation.text.capitals import in_small_letters
@@ -64,6 +65,7 @@ class Engine:
         )
         self.search = own.changed(max_length=min(own.max_length, learned))
         self.sentence_language = said.sentence_language
+        self.doubts: Doubts | None = None  # a folder has none
         self.workers = workers or _cores()
         if tokenizers is None:  # their checksums have been compared
             joint = (folder / "tokenizer.model").is_file()
@@ -85,7 +87,9 @@ class Engine:
         with TemporaryDirectory(prefix="regard-") as folder:
             place = Path(folder) / "model"
             exporter.export(translator, place, quantization)
-            return cls(place, translator.tokenizers, workers=workers)
+            made = cls(place, translator.tokenizers, workers=workers)
+        made.doubts = translator.doubts
+        return made
 
     def translate(
         self,
@@ -113,8 +117,13 @@ class Engine:
             raise TypeError(f"CTranslate2 does not search with {', '.join(others)}: leave it out")
         search = (search or self.search).changed(**changes)
         parts = lines.divide(texts, None if whole_lines else self.sentence_language)
-        found = self._translated([part.text for own in parts for part in own], search)
-        return lines.join(texts, parts, found)
+        flat = [part.text for own in parts for part in own]
+        found = lines.search_again(
+            self._translated(flat, search),
+            search,
+            lambda rows, wider: self._translated([flat[row] for row in rows], wider),
+        )
+        return lines.join(texts, parts, [lines.doubted(one, self.doubts) for one in found])
 
     def _translated(self, texts: Sequence[str], search: Search) -> list[Translation]:
         """The translation of each sentence."""

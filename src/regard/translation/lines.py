@@ -1,13 +1,15 @@
-"""Lines of several sentences: found sentence by sentence, and joined again in the positions of the line."""
+"""Lines of several sentences, translated one by one and joined again; second searches, and doubts."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
 from itertools import chain, islice
 from typing import TypeVar
 
 import torch
 
 from regard.attention.looks import StoredLook
+from regard.translation.decoding.search import Search
+from regard.translation.doubts import Doubts, wordless
 from regard.translation.evaluation.alignment import Link
 from regard.translation.models.protocol import Looks
 from regard.translation.results import Candidate, Translation, Word
@@ -17,6 +19,8 @@ from regard.translation.text.sentences import Sentence
 from regard.translation.text.tokenizer import EOS
 
 T = TypeVar("T")
+# Pieces of a sequence that may not occur twice in a second search: loops are measured by as many.
+NO_REPEAT = 4
 
 
 def divide(lines: Sequence[str], language: str | None) -> list[list[Sentence]]:
@@ -39,6 +43,31 @@ def prefixes(given: str, parts: Sequence[Sentence], language: str) -> list[str]:
     most = len(parts) - 1
     some = [*begun[:most], " ".join(begun[most:])]
     return some + [""] * (len(parts) - len(some))
+
+
+def search_again(
+    found: list[Translation],
+    search: Search,
+    again: Callable[[list[int], Search], list[Translation]],
+) -> list[Translation]:
+    """Translations that repeat themselves, searched again with twice the beam and no sequence twice."""
+    rows = [row for row, one in enumerate(found) if one.repeats]
+    if rows and not search.no_repeat_ngram:
+        wider = search.changed(beam=min(1000, 2 * search.beam), no_repeat_ngram=NO_REPEAT)
+        for row, one in zip(rows, again(rows, wider), strict=True):
+            found[row] = replace(one, repeats=True)
+    return found
+
+
+def doubted(one: Translation, learnt: Doubts | None, prefix: str = "") -> Translation:
+    """The translation of a sentence with the reasons to doubt it; words of a prefix may be improbable."""
+    named = {"no words": wordless(one.source), "cut": one.cut, "unknown": one.unknown}
+    named |= {"unseen": one.unseen, "repeats": one.repeats, "unfinished": one.unfinished}
+    reasons = [name for name, so in named.items() if so]
+    if learnt is not None and one.target_pieces:
+        confidence = 0.0 if prefix else one.log_probability / len(one.target_pieces)
+        reasons += learnt.reasons(one.source, one.text, confidence)
+    return replace(one, doubts=reasons)
 
 
 def join(
@@ -77,6 +106,7 @@ def _joined(
         cut=sum(one.cut for one in found),
         repeats=any(one.repeats for one in found),
         unfinished=any(one.unfinished for one in found),
+        doubts=list(dict.fromkeys(_all(one.doubts for one in found))),
         sentences=found,
     )
 

@@ -77,8 +77,11 @@ class Translation:
             order. The model reads them as bytes or as one unknown piece.
         unseen: those of `source_pieces` that occurred in no training source. Empty for models that have no
             record of that.
-        repeats: whether the translation repeats itself and the source does not (see `decoding.hypothesis.loops`).
+        repeats: whether the search made a translation that repeats itself, where the source does not (see
+            `decoding.hypothesis.loops`). This one is then from a second search, which forbids that.
         unfinished: whether the search ended it because it had the most pieces allowed.
+        doubts: why it may be wrong: "cut", "unknown", "unseen", "repeats", "unfinished", "no words", and where the
+            model's folder has doubts.json "unknown script", "other language", "odd length", "low confidence".
     """
 
     source: str
@@ -99,6 +102,7 @@ class Translation:
     unseen: list[str] = field(default_factory=list)
     repeats: bool = False
     unfinished: bool = False
+    doubts: list[str] = field(default_factory=list)
     sentences: list["Translation"] = field(default_factory=list, repr=False)
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:

@@ -18,6 +18,7 @@ from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, bounds, translate_batch
 from regard.translation.decoding.tree import Tree
+from regard.translation.doubts import Doubts
 from regard.translation.engines import SearchEngine, choose
 from regard.translation.engines.engine import hooked
 from regard.translation.models.ensemble import Ensemble
@@ -126,6 +127,11 @@ class Translator:
         """The search this model was configured for."""
         return Search(**dict(self.run.configuration.search))
 
+    @cached_property
+    def doubts(self) -> Doubts | None:
+        """What its training text was like, by which translations are doubted; None where its folder has no record."""
+        return Doubts.open(self.run)
+
     @property
     def source_language(self) -> str:
         """The ISO 639 code of the language it reads, as its configuration has it."""
@@ -201,16 +207,27 @@ class Translator:
             language = self.run.configuration.data.target_language
             both = zip(each, parts, strict=True)
             begun = [one for text, own in both for one in lines.prefixes(text, own, language)]
-        found = self._translated(
-            [part.text for own in parts for part in own],
-            search,
-            begun,
-            looks=looks,
-            alignments=alignments,
-            batch_tokens=batch_tokens,
-            generator=generator,
-            tree=tree,
-        )
+        flat = [part.text for own in parts for part in own]
+
+        def translated(rows: Sequence[int], search: Search) -> list[Translation]:
+            return self._translated(
+                [flat[row] for row in rows],
+                search,
+                None if begun is None else [begun[row] for row in rows],
+                looks=looks,
+                alignments=alignments,
+                batch_tokens=batch_tokens,
+                generator=generator,
+                tree=tree,
+            )
+
+        found = translated(range(len(flat)), search)
+        if tree is None:  # it has the nodes of one search
+            found = lines.search_again(found, search, translated)
+        found = [
+            lines.doubted(one, self.doubts, words)
+            for one, words in zip(found, begun or repeat(""), strict=False)
+        ]
         return lines.join(texts, parts, found, drawn=search.sampling)
 
     def stream(

@@ -95,6 +95,7 @@ def test_json_says_no_more_than_was_asked_for():
         "unseen": [],
         "repeats": False,
         "unfinished": False,
+        "doubts": [],
         "sentences": [],
     }
 

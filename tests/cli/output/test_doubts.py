@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from regard.cli.output.doubts import Doubts
+from regard.translation.lines import doubted
 from regard.translation.translator import Translation
+
+
+def told(source: str, text: str, **fields) -> Translation:
+    return doubted(Translation(source, text, **fields), None)
 
 
 def said(doubts: Doubts, capsys) -> list[str]:
@@ -15,33 +20,27 @@ def said(doubts: Doubts, capsys) -> list[str]:
 
 def test_nothing_doubtful_is_nothing_said(capsys):
     doubts = Doubts(512)
-    doubts.add([Translation("", ""), Translation("a", "b")])
+    doubts.add([told("", ""), told("a", "b")])
     assert said(doubts, capsys) == []
-    assert doubts.as_object() == {
-        "cut": 0,
-        "repeats": 0,
-        "unfinished": 0,
-        "unknown": 0,
-        "unseen": 0,
-    }
+    assert set(doubts.as_object().values()) == {0}
 
 
 def test_each_kind_is_counted_with_its_lines(capsys):
     doubts = Doubts(512)
-    plain = Translation("a", "b")
-    doubts.add([plain, plain, Translation("a", "b", repeats=True, unfinished=True)])
-    doubts.add([plain] * 13 + [Translation("a", "b", repeats=True, unknown=["é", "ß", "é"])])
+    plain = told("a", "b")
+    doubts.add([plain, plain, told("a", "b", repeats=True, unfinished=True)])
+    doubts.add([plain] * 13 + [told("a", "b", repeats=True, unknown=["é", "ß", "é"])])
     assert said(doubts, capsys) == [
         "note: 3 unknown characters in 1 of 17 sentences (é ß): not in the model's vocabulary, "
         "and may be translated wrongly: line 17",
-        "note: 2 of 17 translations repeat themselves: lines 3, 17; --no-repeat-ngram 4 forbids that",
+        "note: 2 of 17 translations searched again because of repetitions: lines 3, 17",
         "note: 1 of 17 translations reached the greatest length allowed and stopped there: line 3",
     ]
 
 
 def test_of_many_the_first_ten_are_named(capsys):
     doubts = Doubts(512, "sentence")
-    doubts.add(Translation("a", "b", cut=1, unknown=[chr(0x4E00 + i)]) for i in range(500))
+    doubts.add(told("a", "b", cut=1, unknown=[chr(0x4E00 + i)]) for i in range(500))
     cut, unknown = said(doubts, capsys)
     assert cut == "note: 500 of 500 sentences were longer than 512 pieces and were cut"
     assert "500 unknown characters in 500 of 500 sentences (一 丁" in unknown
@@ -51,7 +50,7 @@ def test_of_many_the_first_ten_are_named(capsys):
 
 def test_pieces_that_were_never_learnt_are_counted_apart(capsys):
     doubts = Doubts(512)
-    doubts.add([Translation("a", "b"), Translation("ab b", "b", unseen=["b", "▁b", "▁", "b"])])
+    doubts.add([told("a", "b"), told("ab b", "b", unseen=["b", "▁b", "▁", "b"])])
     assert said(doubts, capsys) == [
         "note: 4 word pieces in 1 of 2 sentences (-b b ▁): they never occurred in the training "
         "sources and may be translated wrongly: line 2"
@@ -61,5 +60,16 @@ def test_pieces_that_were_never_learnt_are_counted_apart(capsys):
 
 def test_a_character_that_steers_a_terminal_is_shown(capsys):
     doubts = Doubts(512)
-    doubts.add([Translation("a", "b", unknown=["\u202e"])])
+    doubts.add([told("a", "b", unknown=["\u202e"])])
     assert "\\u202e" in said(doubts, capsys)[0]
+
+
+def test_what_the_training_text_tells_is_counted_too(capsys):
+    doubts = Doubts(512)
+    reasons = ["unknown script", "other language", "odd length", "low confidence"]
+    doubts.add([told(".", "b"), Translation("a", "b", doubts=reasons)])
+    notes = said(doubts, capsys)
+    assert notes[0] == "note: no words in 1 of 2 sources: line 1"
+    assert len(notes) == 5
+    assert all(note.endswith(": line 2") for note in notes[1:])
+    assert all(doubts.as_object()[name] == 1 for name in ["no words", *reasons])

@@ -209,10 +209,25 @@ def _finish(trainer: Trainer, reporter: Reporter) -> None:
     weights.load_into(trainer.model, tensors, folder)
     quality = trainer.measure()
     trainer.run.publish(tensors, card.write(trainer, quality, described, folder.resolve().name))
+    _calibrate(trainer, reporter)
     reporter.note(
         f"{folder}: {described}: BLEU {quality.bleu:.2f}, chrF {quality.chrf:.2f}, "
         f"exact {quality.exact:.2f}% on {trainer.validation.sentences} validation sentences"
     )
+
+
+def _calibrate(trainer: Trainer, reporter: Reporter) -> None:
+    """Measure the confidence of the published model; runs of generated data and of earlier versions have no doubts."""
+    from regard.translation.calibration import calibrate
+    from regard.translation.doubts import Doubts
+    from regard.translation.translator import Translator
+
+    doubts = Doubts.open(trainer.run)
+    if doubts is not None:
+        reporter.note("learning from the validation set which confidence is low")
+        data = trainer.run.configuration.data
+        translator = Translator.open(trainer.run.folder, to=data.target_languages[0])
+        calibrate(translator, doubts, trainer.validation.pairs).keep(trainer.run)
 
 
 def _continuing(plan: _Plan) -> list[str]:

@@ -20,8 +20,13 @@ _NOTES = {
     "wrongly: {places}",
     "unseen": "{parts} in {count} of {sentences}: they never occurred in the training sources and may be "
     "translated wrongly: {places}",
-    "repeats": "{count} of {translations} {repeat}: {places}; --no-repeat-ngram 4 forbids that",
+    "repeats": "{count} of {translations} searched again because of repetitions: {places}",
     "unfinished": "{count} of {translations} reached the greatest length allowed and stopped there: {places}",
+    "no words": "no words in {count} of {sources}: {places}",
+    "unknown script": "a script that no training source has in {count} of {sources}: {places}",
+    "other language": "another language than that of the training sources, it seems, in {count} of {sources}: {places}",
+    "odd length": "{count} of {translations} much longer or shorter than training pairs are: {places}",
+    "low confidence": "low confidence in {count} of {translations}, probably poor: {places}",
 }
 _PARTS = {"unknown": "unknown character", "unseen": "word piece"}
 
@@ -64,10 +69,8 @@ class Doubts:
         for one in translations:
             self.seen += 1
             parts = {"unknown": one.unknown, "unseen": list(map(_shown, one.unseen))}
-            is_so = {"cut": one.cut, "repeats": one.repeats, "unfinished": one.unfinished, **parts}
-            for name, doubtful in is_so.items():
-                if doubtful:
-                    self._found[name].add(self.seen, parts.get(name, ()))
+            for name in one.doubts:
+                self._found[name].add(self.seen, parts.get(name, ()))
 
     def as_object(self) -> dict[str, int]:
         """The number of sentences of each kind of doubt."""
@@ -83,9 +86,9 @@ class Doubts:
                     seen=self.seen,
                     longest=self.longest,
                     sentences=_number(self.seen, "sentence") + f" ({different})" * bool(different),
+                    sources=_number(self.seen, "source"),
                     translations=_number(self.seen, "translation"),
                     parts=_number(doubt.parts, _PARTS.get(name, "")),
-                    repeat="repeats itself" if doubt.count == 1 else "repeat themselves",
                     places=f"{self.unit}{'s' * (doubt.count > 1)} {_first(doubt.places, ', ')}",
                 )
                 report.note(note)

@@ -26,12 +26,13 @@ CONFIGURATION = "config.toml"
 CARD = "card.md"
 SHORTLIST = "shortlist.safetensors"
 ALIGNMENT = "alignment.toml"
+DOUBTS = "doubts.json"
 UNSEEN = "unseen.json"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 TOKENIZERS = ("tokenizer.model", "source.model", "target.model")
 # The files that checksums.json may name: those that change the output of a model.
-SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, UNSEEN, SHORTLIST, ALIGNMENT)
+SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, UNSEEN, SHORTLIST, ALIGNMENT, DOUBTS)
 _PIECES = TypeAdapter(frozenset[str])
 _LARGEST_FILE = 64 * 2**20
 CHECKPOINT_NAME = re.compile("step-([0-9]{1,18})(-unvalidated)?")

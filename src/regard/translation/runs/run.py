@@ -23,6 +23,7 @@ from regard.translation.runs.layout import (
     CARD,
     CHECKPOINTS,
     CONFIGURATION,
+    DOUBTS,
     MODEL,
     SHORTLIST,
     UNSEEN,
@@ -219,7 +220,7 @@ class Run:
             tensors = {name: weights.halved(name, tensor) for name, tensor in tensors.items()}
         elif numbers == "int8":
             tensors = weights.rounded(tensors)
-        more = [name for name in (UNSEEN, SHORTLIST) if (self.folder / name).exists()]
+        more = [name for name in (UNSEEN, SHORTLIST, DOUBTS) if (self.folder / name).exists()]
         names = [*self._signed, *more]
         contents = {name: self.content(name) for name in [*names, CARD]}
         with new_folder(folder) as unfinished:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from regard.errors import CheckpointError, ConfigurationError, TrainingError
 from regard.translation import weights
+from regard.translation.doubts import Doubts
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run
 from regard.translation.runs.layout import MODEL, checkpoint_name
@@ -87,6 +88,8 @@ def prepare(
         if start is not None:
             unseen &= tokenizers.unseen
         Run.create(folder, configuration, replace(tokenizers, unseen=unseen))
+        if configuration.data.generated is None:
+            Doubts.learn(found.train, found.valid).keep(run)
     return trainer
 
 

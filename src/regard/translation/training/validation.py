@@ -25,22 +25,26 @@ class Stopped(Exception):
 
 
 class Validation:
-    """Validates on a fixed random sample of the validation set."""
+    """Validates on a fixed random sample of the validation set.
+
+    Attributes:
+        pairs: the sample.
+    """
 
     def __init__(
         self, pairs: Sequence[Pair], tokenizers: Tokenizers, settings: TrainingSettings, seed: int
     ) -> None:
         random = np.random.default_rng([seed, 0x7A11D])
         rows = np.sort(random.permutation(len(pairs))[: settings.validate_sentences or len(pairs)])
-        self._pairs = [pairs[i] for i in rows]
+        self.pairs = [pairs[i] for i in rows]
         self._tokenizers = tokenizers
         # The samples are always the same ones, evenly spread over the set.
-        shown = min(settings.validate_samples, len(self._pairs))
-        self._shown = [n * len(self._pairs) // shown for n in range(shown)]
+        shown = min(settings.validate_samples, len(self.pairs))
+        self._shown = [n * len(self.pairs) // shown for n in range(shown)]
         self._source = Ragged.of(
-            tokenizers.source.tagged(pair.tags).encode(pair.source) for pair in self._pairs
+            tokenizers.source.tagged(pair.tags).encode(pair.source) for pair in self.pairs
         )
-        self._target = Ragged.of(tokenizers.target.encode(pair.target) for pair in self._pairs)
+        self._target = Ragged.of(tokenizers.target.encode(pair.target) for pair in self.pairs)
         self._batches = plan(
             self._source.lengths, self._target.lengths, batch_tokens=_BATCH_TOKENS, random=random
         )
@@ -48,7 +52,7 @@ class Validation:
     @property
     def sentences(self) -> int:
         """The number of sentences that are translated."""
-        return len(self._pairs)
+        return len(self.pairs)
 
     def measure(
         self, model: TranslationModel, should_stop: Callable[[], bool] = lambda: False
@@ -74,8 +78,8 @@ class Validation:
                 for row, hypotheses in zip(rows, found, strict=True):
                     texts[int(row)] = self._tokenizers.target.decode(hypotheses[0].tokens)
         scores = measure(
-            [texts[i] for i in range(len(self._pairs))],
-            [pair.target for pair in self._pairs],
+            [texts[i] for i in range(len(self.pairs))],
+            [pair.target for pair in self.pairs],
             measures=("bleu", "chrf", "exact"),
         )
         return Quality(
@@ -84,6 +88,6 @@ class Validation:
             scores.chrf or 0.0,
             scores.exact or 0.0,
             tuple(
-                Sample(self._pairs[i].source, self._pairs[i].target, texts[i]) for i in self._shown
+                Sample(self.pairs[i].source, self.pairs[i].target, texts[i]) for i in self._shown
             ),
         )

@@ -1,0 +1,58 @@
+"""`regard doubts`: learn when the translations of a model are to be doubted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.options import corpora
+from regard.cli.options.checks import check_writable
+from regard.cli.options.model import DEFAULT_MODEL, Device, Model, open_translator
+from regard.cli.output import report
+from regard.errors import ConfigurationError
+
+
+def doubts(
+    *,
+    model: Model = DEFAULT_MODEL,
+    data: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
+    device: Device = "cpu",
+) -> None:
+    """Learn when a model's translations are to be doubted, and write it into the model's folder.
+
+    From the training text: the language of the sources, and how long translations are. From the validation text: which
+    confidence is low. `regard train` does the same at its end; this is for models of earlier versions.
+
+    Args:
+        data: Where the corpora of the model's training start, as of train.
+
+    Examples:
+        regard doubts --model runs/mine
+        regard doubts --model runs/mine --data FOLDER
+    """
+    from regard.translation.calibration import calibrate
+    from regard.translation.doubts import Doubts
+    from regard.translation.opening import open_runs
+    from regard.translation.runs.layout import DOUBTS
+    from regard.translation.training.data import read_data
+
+    (run,), _ = open_runs(model)
+    section = run.configuration.data
+    if not section.training or not section.validation:
+        raise ConfigurationError(
+            f"{model}: doubts are learnt from training and validation files, and it names none"
+        )
+    check_writable(run.folder / DOUBTS)
+    folder = corpora.folder(section.names, data, run.folder)
+    found = read_data(section, folder, run.configuration.seed)
+    learnt = Doubts.learn(found.train, found.valid)
+    translator = open_translator(model, device, section.target_languages[0])
+    learnt = calibrate(translator, learnt, found.valid)
+    learnt.keep(run)
+    low = "too few lines to tell" if learnt.confidence is None else f"{learnt.confidence:.4f}"
+    report.say(
+        f"learnt from {len(found.train):,} training pairs and {len(found.valid):,} validation pairs\n"
+        f"low confidence, in mean log-probability of a piece: {low}\nwrote {run.folder / DOUBTS}"
+    )
