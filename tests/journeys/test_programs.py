@@ -17,6 +17,10 @@ def parity():
     "Whether there is an odd number of ones."
     return width(select(tokens, "1")) % 2 == 1
 
+@program("01")
+def ones():
+    return tokens == "1"
+
 other = 3
 """
 
@@ -54,6 +58,11 @@ def test_one_head_can_be_asked_for():
 def test_a_program_of_ones_own_runs():
     result = run_here("programs", "run", "own_programs:parity", "10011")
     assert result.out.startswith("1       0    0    1    1\nTrue True True True True")
+
+
+def test_a_program_without_attention_says_so():
+    result = run_here("programs", "run", "own_programs:ones", "01")
+    assert result.out.splitlines()[-1].startswith("no attention is used")
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,11 @@ def draw(
     theme: str | None = None,
 ) -> None:
     """Print the attention of the heads that the program uses, or of one layer or head."""
-    found = drawing.choose(_heads(compiled, given), layer, head)
-    for heads in found.values():
+    layers = _heads(compiled, given)
+    if not layers:
+        report.say("no attention is used: the program works on each position alone")
+        return
+    for heads in drawing.choose(layers, layer, head).values():
         for alignment in heads.values():
             drawing.print_alignment(alignment, theme)
 
@@ -76,7 +79,7 @@ def _heads(compiled: Compiled, given: Sequence[Any]) -> dict[int, list[Alignment
 
     words = [BEGINNING, *map(str, given)]
     layers: dict[int, list[Alignment]] = {}
-    for layer, (look, names) in enumerate(zip(compiled.looks(given), compiled.heads, strict=True)):
+    for layer, (look, names) in enumerate(zip(compiled.looks(given), compiled.heads, strict=False)):
         for head, (one, name) in enumerate(zip(by_head(look, words, words), names, strict=False)):
             readable = None if one.readable is None else one.readable[1:]
             title = f"layer {layer}, head {head}: {name}"
