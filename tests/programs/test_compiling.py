@@ -64,6 +64,14 @@ def test_long_inputs_get_the_programs_answer(name):
     assert differing(program, compile(program, 14), inputs) == []
 
 
+@pytest.mark.parametrize("name", ["double-histogram", "dyck-1", "addition-binary"])
+def test_float64_gives_the_same_answers(name):
+    program = PROGRAMS[name]
+    compiled = compile(program, 6)
+    compiled.model.double()
+    assert differing(program, compiled, every_input(program.alphabet, 5)) == []
+
+
 def test_a_spoilt_weight_is_noticed():
     program = PROGRAMS["reverse"]
     compiled = compile(program, 4)
