@@ -161,7 +161,8 @@ def test_greedy_and_beam_search_write_the_same(folder, beams):
     ours = Translator.open(folder)
     theirs = transformers.MarianMTModel.from_pretrained(folder)
     tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
-    search = Search(beam=beams, length_penalty=0, min_length=2, max_length=38, length_ratio=38)
+    limits = {"min_length": 2, "max_length": 38, "length_ratio": 38}
+    search = Search(beam=beams, length_penalty=0, search_again=False, **limits)
     found = ours.translate(SENTENCES, search=search)
     given = tokenizer(SENTENCES, return_tensors="pt", padding=True)
     generated = theirs.generate(

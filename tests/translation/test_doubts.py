@@ -58,6 +58,9 @@ def test_a_loop_is_searched_again(spanish):
     assert found.repeats
     assert "repeats" in found.doubts
     assert found.text == once.text
+    (first,) = spanish.translate([text], search=spanish.search.changed(search_again=False))
+    assert first.repeats
+    assert first.text != found.text
     pieces = found.target_pieces
     fours = [tuple(pieces[i : i + 4]) for i in range(len(pieces) - 3)]
     assert len(set(fours)) == len(fours)

@@ -52,7 +52,7 @@ def search_again(
 ) -> list[Translation]:
     """Translations that repeat themselves, searched again with twice the beam and no sequence twice."""
     rows = [row for row, one in enumerate(found) if one.repeats]
-    if rows and not search.no_repeat_ngram:
+    if rows and search.search_again and not search.no_repeat_ngram:
         wider = search.changed(beam=min(1000, 2 * search.beam), no_repeat_ngram=NO_REPEAT)
         for row, one in zip(rows, again(rows, wider), strict=True):
             found[row] = replace(one, repeats=True)

@@ -62,6 +62,9 @@ class Search(SearchSettings):
     """Pieces of a translation at most, whatever its source."""
     min_length: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Pieces of a translation at least."""
+    search_again: bool = True
+    """Whether a translation that repeats itself is replaced by that of a second search, with twice the beam, in which
+    no sequence of four pieces occurs twice. Not with `no_repeat_ngram`."""
     sampling: bool = False
     """Whether pieces are drawn at random; otherwise the most probable translation is searched for."""
     temperature: Annotated[float, Field(ge=0.01, le=100, allow_inf_nan=False)] = 1.0
