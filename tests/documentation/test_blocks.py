@@ -97,6 +97,7 @@ def run_shell(block: Block, namespace: dict) -> None:
 def run_console(block: Block, namespace: dict) -> None:
     """Run the lines after `$ `; each must print what the block shows below it, `...` for any text."""
     parts = ("\n" + block.text.replace("\\\n", " ")).split("\n$ ")[1:]
+    assert parts, f"line {block.line}: no line begins with `$ `"
     for part in parts:
         line, _, expected = part.partition("\n")
         got = run_line(line)
