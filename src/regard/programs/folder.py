@@ -39,11 +39,6 @@ class _Stored:
 _STORED = TypeAdapter(_Stored)
 
 
-def is_program(folder: str | Path) -> bool:
-    """Whether a folder holds a compiled program."""
-    return (Path(folder) / PROGRAM).is_file()
-
-
 def save(compiled: Compiled, folder: str | Path) -> None:
     """Write a compiled program to a new folder.
 
@@ -83,7 +78,7 @@ def open_folder(folder: str | Path) -> Compiled:
         ModelError: it is none, or a file of it is damaged.
     """
     folder = Path(folder)
-    if not is_program(folder):
+    if not (folder / PROGRAM).is_file():
         raise ModelError(f"{folder}: no compiled program: it has no {PROGRAM}")
     sums = checksums.read(folder, [PROGRAM, MODEL])
     path = folder / PROGRAM
