@@ -377,7 +377,7 @@ def test_samples_are_kept_for_every_validation_once(tmp_path):
 def test_samples_are_spread_over_the_validation_set(tmp_path, asked, shown):
     made = trainer(tmp_path, f"training.validate_samples={asked}", "training.max_steps=1")
     found = made.measure().samples
-    pairs = made.validation._pairs
+    pairs = made.validation.pairs
     assert [(each.source, each.reference) for each in found] == [pairs[i][:2] for i in shown]
     made.train()
     assert (made.run.folder / "samples.txt").exists() == (asked > 0)

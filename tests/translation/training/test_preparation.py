@@ -176,7 +176,7 @@ def test_validation_looks_at_a_sample_and_not_at_a_slice(tmp_path):
 
     def rows(seed: int, sentences: int = 100) -> list[int]:
         sample = Validation(pairs, tokenizers, TrainingSettings(validate_sentences=sentences), seed)
-        return [int(pair.source) for pair in sample._pairs]
+        return [int(pair.source) for pair in sample.pairs]
 
     assert len(set(rows(1))) == 100
     assert rows(1) == rows(1) != rows(2)

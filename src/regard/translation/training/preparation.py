@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from regard.errors import CheckpointError, ConfigurationError, TrainingError
+from regard.errors import CheckpointError, ConfigurationError, TrainingError, raised_as
 from regard.translation import weights
 from regard.translation.doubts import Doubts
 from regard.translation.models.protocol import TranslationModel
@@ -89,7 +89,8 @@ def prepare(
             unseen &= tokenizers.unseen
         Run.create(folder, configuration, replace(tokenizers, unseen=unseen))
         if configuration.data.generated is None:
-            Doubts.learn(found.train, found.valid).keep(run)
+            with raised_as(TrainingError, f"{folder}: cannot be written"):
+                Doubts.learn(found.train, found.valid).keep(run)
     return trainer
 
 
