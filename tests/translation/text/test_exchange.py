@@ -114,3 +114,7 @@ def test_invented_names_have_the_letter_sequences_of_the_given_ones():
         assert 2 <= len(name) <= 5
     assert len(found) > 4
     assert len(Inventor(["Constantinopolitan"]).name(random)) <= 18
+
+
+def test_names_whose_small_letters_are_longer_are_invented_too():
+    assert Inventor(["İzmir"]).name(Random(1)) == "İzmir".lower().title()

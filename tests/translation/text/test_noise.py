@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from random import Random
 
@@ -52,11 +53,18 @@ def test_what_has_no_long_word_gets_no_typing_error(text):
 
 @given(texts)
 def test_no_accent_is_left_and_no_letter_is_lost(text):
+    text = re.sub("[\u0400-\u04ff]", "", text)
     bare = without_accents(text)
     left = unicodedata.normalize("NFD", bare)
     assert not any("\u0300" <= each <= "\u036f" for each in left)
     rest = [each for each in unicodedata.normalize("NFD", text) if not "\u0300" <= each <= "\u036f"]
     assert left == unicodedata.normalize("NFD", "".join(rest))
+
+
+@pytest.mark.parametrize("text", ["Чей", "воробьиный", "が", "हिन्दी"])
+def test_marks_that_make_another_letter_are_no_accents(text):
+    assert without_accents(text) == text
+    assert without_accents("за́мок, ёж, ế") == "замок, еж, e"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +74,7 @@ def test_no_accent_is_left_and_no_letter_is_lost(text):
         ("¡No...!", False, True, "¡No"),
         ("Il vient ?", False, True, "Il vient"),
         ("Cuesta 3.50.", True, True, "Cuesta 3.50"),
+        ("أين هو؟", True, True, "أين هو"),
         ("...", True, True, "..."),
         ("¿?", True, True, "¿?"),
     ],
@@ -86,7 +95,9 @@ def test_every_word_gets_a_capital_and_no_letter_after_an_apostrophe():
     assert capitalised("¿dónde está l'été, o'neill?") == "¿Dónde Está L'été, O'neill?"
 
 
-@pytest.mark.parametrize("text", ["Hola", "OTAN y UE", "A", "¿Y?", "123", "", "日本"])
+@pytest.mark.parametrize(
+    "text", ["Hola", "OTAN y UE", "A", "¿Y?", "123", "", "日本", "我爱NBA", "שלום NATO"]
+)
 def test_only_capitals_alone_are_read_in_small_letters(text):
     assert in_small_letters(text) == text
     assert in_small_letters("¡EL AÑO 2020!") == "¡el año 2020!"

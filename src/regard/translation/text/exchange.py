@@ -40,7 +40,8 @@ class Exchange:
     """
 
     def __init__(self, pairs: Sequence[Pair], languages: tuple[str, str] = ("", "")) -> None:
-        counts = Counter(_WORD.findall(" ".join(chain.from_iterable(pair[:2] for pair in pairs))))
+        lines = chain.from_iterable(pair[:2] for pair in pairs)
+        counts = Counter(chain.from_iterable(map(_WORD.findall, lines)))
 
         def is_name(word: str) -> bool:
             small = counts[word.lower()]
@@ -83,10 +84,11 @@ class Inventor:
     """Invents words that look like given ones, by a Markov chain of their letters of order 2."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._longest = max(map(len, words), default=0)
+        small = [word.lower() for word in words]
+        self._longest = max(map(len, small), default=0)
         self._next: dict[str, list[str]] = defaultdict(list)
-        for word in words:
-            letters = f"  {word.lower()} "
+        for word in small:
+            letters = f"  {word} "
             for at in range(len(letters) - 2):
                 self._next[letters[at : at + 2]].append(letters[at + 2])
 

@@ -4,9 +4,9 @@ import re
 import unicodedata
 from random import Random
 
-# Accents only: the marks of other scripts are letters.
-_ACCENTS = re.compile("[\u0300-\u036f]")
-_OPENING, _FINAL = "¿¡", ".?!…。？！"
+# Accents only: the marks of other scripts are letters, and so is the breve of Cyrillic й.
+_ACCENTS = re.compile("(?<![\u0400-\u04ff])\u0306|[\u0300-\u0305\u0307-\u036f]")
+_OPENING, _FINAL = "¿¡", ".?!…。？！؟۔।"
 _FIRST_LETTER = re.compile(r"(?<![\w'’])[^\W\d_]")
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _WORD = re.compile(r"[^\W\d_]{2,}")

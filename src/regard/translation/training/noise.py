@@ -34,7 +34,8 @@ class Noise:
         languages: tuple[str, str] = ("", ""),
     ) -> None:
         self._settings, self._pairs = settings, pairs
-        self._exchange = Exchange(pairs, languages)
+        read = pairs if settings.names or settings.numbers else ()
+        self._exchange = Exchange(read, languages)
         self._names = settings.names if self._exchange.named else 0.0
         copied = self._exchange.named or self._exchange.numbered
         self._numbers = settings.numbers if copied else 0.0
