@@ -244,13 +244,13 @@ def test_a_shell_completes_names(monkeypatch):
     )
     environment = {
         "_REGARD_COMPLETE": "complete_bash",
-        "COMP_WORDS": "regard train rev",
+        "COMP_WORDS": "regard train dat",
         "COMP_CWORD": "2",
         "PYTHONPATH": ":".join(sys.path),
     }
     command = [sys.executable, "-c", program]
     printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert printed.stdout.split() == ["reverse"]
+    assert printed.stdout.split() == ["dates"]
 
 
 def test_chunks_are_bounded_in_lines_and_characters():
