@@ -42,13 +42,26 @@ def test_a_run_its_model_and_its_configuration_are_found():
         ("multi-head", {"heads": 7}, "7 heads do not divide the width 512"),
         ("multi-head", {"width": 0}, "width is 0: pass a whole number, 1 to 65,536"),
         ("gpt-3", {"width": 512}, "width and heads are sizes of single-head"),
-        ("gpt-3", {"changes": ("model.width=8",)}, "gpt-3: a key is changed in a configuration"),
+        (
+            "gpt-3",
+            {"changes": ("model.width=8",)},
+            "gpt-3: a key is changed in the file of a configuration",
+        ),
+        ("multi-head", {"changes": ("model.width=8",)}, "multi-head: a key is changed in"),
+        ("single-head", {"heads": 3}, "heads is 3: single-head has 1"),
         ("tatoeba-es-en", {"changes": ("model.widht=8",)}, "did you mean model.width"),
     ],
 )
 def test_what_cannot_be_counted_is_refused_by_name(what, options, message):
     with pytest.raises(ConfigurationError, match=message):
         cost(what, **options)
+
+
+def test_a_configuration_takes_no_sizes_besides_its_own():
+    table = toml.read(Path("src/regard/configs/tatoeba-es-en.toml"))
+    for options in ({"width": 8}, {"changes": ("model.width=8",)}):
+        with pytest.raises(ConfigurationError, match="a configuration: "):
+            cost(table, **options)
 
 
 def test_what_has_no_cost_is_refused_by_its_type():

@@ -149,8 +149,11 @@ def test_an_attention_has_the_parameters_products_scores_and_cache_of_its_formul
 
 @given(st.integers(1, 3), st.sampled_from([1, 2, 4]), st.integers(0, 2), st.booleans())
 def test_a_stack_has_the_parameters_and_products_of_its_formula(layers, heads, segments, causal):
-    sizes = Stack(layers, 8, heads, 11, 13, segments, causal, pooler=not causal)
-    model, found = StackModel(sizes), Cost("", added(stack(sizes, KEYS, KEYS)), KEYS, KEYS)
+    sizes = Stack(layers, 8, heads, 13, segments, causal, pooler=not causal)
+    model, found = (
+        StackModel(sizes, 11),
+        Cost("", added(stack(sizes, (11, 11), KEYS, KEYS)), KEYS, KEYS),
+    )
     assert found.parameters == sum(each.numel() for each in model.parameters())
     tokens = torch.zeros(1, KEYS).long()
     assert torchs_count(lambda: model(tokens)) == found.multiply_adds
@@ -160,7 +163,7 @@ def test_a_stack_has_the_parameters_and_products_of_its_formula(layers, heads, s
 def test_the_three_attentions_have_the_products_of_their_formulas(kind):
     sizes = Heads(kind, 8, 1 if kind == "single-head" else 4)
     model, run = built(sizes, (0, 0), QUERIES, KEYS, 1)
-    found = Cost("", added(attended(sizes, QUERIES, KEYS)), QUERIES, KEYS)
+    found = Cost("", added(attended(sizes, (0, 0), QUERIES, KEYS)), QUERIES, KEYS)
     assert found.parameters == sum(each.numel() for each in model.parameters())
     assert torchs_count(run) == found.multiply_adds
 
@@ -168,7 +171,8 @@ def test_the_three_attentions_have_the_products_of_their_formulas(kind):
 def test_the_attentions_differ_by_their_formulas():
     sizes = {"queries": 10, "keys": 20, "width": 64}
     one, many, summed = (
-        cost(name, heads=4, **sizes) for name in ("single-head", "multi-head", "summed-heads")
+        cost(name, heads=heads, **sizes)
+        for name, heads in (("single-head", 1), ("multi-head", 4), ("summed-heads", 4))
     )
     assert one.parameters == 0
     assert many.parameters == 4 * 64**2

@@ -114,6 +114,35 @@ def test_without_inputs_only_parameters_are_counted_and_the_rest_is_named():
     assert found.uncounted == ("multiply-adds and activations: pass the inputs of a call too",)
 
 
+def test_a_module_of_ours_whose_weights_are_shared_is_counted_as_any_other():
+    attention = regard.MultiHeadAttention(8, 2)
+    attention.key_projection.weight = attention.query_projection.weight
+    assert cost(attention).uncounted
+    found = cost(attention, torch.zeros(1, 5, 8))
+    assert found.parameters == 3 * 8 * 8
+    assert found.multiply_adds == cost(regard.MultiHeadAttention(8, 2), queries=5).multiply_adds
+
+
+def test_sizes_of_a_module_of_ours_are_its_own():
+    for options in ({"width": 4}, {"heads": 4}, {"changes": ("model.width=4",)}):
+        with pytest.raises(ConfigurationError, match="of a MultiHeadAttention are its own"):
+            cost(regard.MultiHeadAttention(8, 2), **options)
+
+
+def test_a_count_changes_nothing_in_the_module():
+    layers = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Identity().eval())
+    before = {name: value.clone() for name, value in layers.state_dict().items()}
+    cost(layers, X)
+    assert all(torch.equal(value, before[name]) for name, value in layers.state_dict().items())
+    assert [layer.training for layer in layers] == [True, True, False]
+
+
+@pytest.mark.parametrize("bytes", [0, "2"])
+def test_bytes_of_a_number_are_whole_for_modules_too(bytes):
+    with pytest.raises(ConfigurationError, match="number_bytes is"):
+        cost(nn.Linear(4, 4), X, number_bytes=bytes)
+
+
 @pytest.mark.parametrize("options", [{"queries": 3}, {"batch": 2}, {"width": 4}])
 def test_sizes_of_a_module_that_is_called_are_refused(options):
     with pytest.raises(ConfigurationError, match="of a Linear are those of the inputs"):
@@ -136,6 +165,12 @@ def test_products_of_a_backward_pass_are_those_of_torchs_counter():
     found = cost(Calls(function), X)
     assert found["scores"].multiply_adds == found["values"].multiply_adds == 2 * 5 * 5 * 4
     assert found.uncounted
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_module_is_counted():
+    found = cost(torch.jit.script(nn.Linear(4, 5)), X)
+    assert (found.parameters, found.multiply_adds) == (25, 3 * 4 * 5)
 
 
 def test_packed_weights_are_named():

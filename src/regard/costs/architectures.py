@@ -1,5 +1,6 @@
 """The formulas of attentions by their kind, of the models of our settings, and of stacks such as BERT and GPT."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -29,7 +30,7 @@ class Heads:
         return {"d_head": self.width, "merge": "sum"} if self.kind == "summed-heads" else {}
 
 
-def attended(sizes: Heads, queries: int, keys: int) -> Parts:
+def attended(sizes: Heads, _words: tuple[int, int], queries: int, keys: int) -> Parts:
     """One attention of `queries` over `keys`, which are kept."""
     width = sizes.width
     if sizes.kind == "single-head":
@@ -137,7 +138,6 @@ class Stack:
         layers: blocks.
         width: of the embeddings and of every block.
         heads: of a block.
-        words: size of the vocabulary.
         positions: learned vectors of positions.
         segments: learned vectors of segments.
         causal: whether it writes, so that the output layer shares the weights of the embeddings and
@@ -148,17 +148,13 @@ class Stack:
     layers: int
     width: int
     heads: int
-    words: int
     positions: int
     segments: int = 0
     causal: bool = True
     pooler: bool = False
 
 
-Built = TransformerSettings | RecurrentSettings | Stack | Heads
-
-
-def stack(sizes: Stack, queries: int, keys: int) -> Parts:
+def stack(sizes: Stack, words: tuple[int, int], queries: int, keys: int) -> Parts:
     """`queries` tokens through a stack; `keys` counts them and those before them, which are in the cache."""
     width, norm = sizes.width, Part(ADDED, 2 * sizes.width)
     block = [
@@ -169,11 +165,11 @@ def stack(sizes: Stack, queries: int, keys: int) -> Parts:
         *times(2, [norm]),
     ]
     return [
-        Part("embeddings", width * (sizes.words + sizes.positions + sizes.segments)),
+        Part("embeddings", width * (words[1] + sizes.positions + sizes.segments)),
         *times(sizes.layers, block),
         norm,
         *(linear("output layer", width, width, 1, bias=True) if sizes.pooler else []),
-        *(output(sizes.words, width, queries, True, False) if sizes.causal else []),
+        *(output(words[1], width, queries, True, False) if sizes.causal else []),
     ]
 
 
@@ -193,3 +189,13 @@ def output(words: int, width: int, rows: int, tied: bool, bias: bool) -> Parts:
     """From hidden vectors to logits; tied, its weights are counted with the embeddings."""
     weight, added = linear("output layer", width, words, rows, bias=bias)
     return [replace(weight, parameters=0) if tied else weight, added]
+
+
+Built = TransformerSettings | RecurrentSettings | Stack | Heads
+# Each takes the sizes, those of the vocabularies, and the numbers of queries and of keys.
+FORMULAS: dict[type, Callable[[Any, tuple[int, int], int, int], Parts]] = {
+    TransformerSettings: transformer,
+    RecurrentSettings: recurrent,
+    Stack: stack,
+    Heads: attended,
+}

@@ -1,9 +1,9 @@
 """A configuration run here: torch's own counts, the time of a forward pass and the largest memory of its tensors."""
 
 import os
-import time
 import weakref
 from collections.abc import Callable
+from timeit import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -49,11 +49,11 @@ class Measured(NamedTuple):
 class StackModel(nn.Module):
     """A stack of blocks between embeddings and an output layer that shares their weights."""
 
-    def __init__(self, sizes: Stack) -> None:
+    def __init__(self, sizes: Stack, words: int) -> None:
         super().__init__()
         width = sizes.width
         self.causal = sizes.causal
-        self.words = nn.Embedding(sizes.words, width)
+        self.words = nn.Embedding(words, width)
         self.positions = nn.Embedding(sizes.positions, width)
         self.segments = nn.Embedding(sizes.segments, width) if sizes.segments else None
         self.blocks = nn.ModuleList(
@@ -103,7 +103,7 @@ def built(
                 f"this model is measured on whole texts of at most {sizes.positions:,} tokens: give"
                 " as many queries as keys, and no more"
             )
-        model = StackModel(sizes)
+        model = StackModel(sizes, words[1])
         return model, lambda: model(target)
     kind: Any = Transformer if isinstance(sizes, TransformerSettings) else RecurrentModel
     model = kind(sizes, *words)
@@ -137,10 +137,10 @@ def measured(paper: Cost, of: Model) -> Measured:
         with plain(), torch.no_grad(), Products(model) as products:
             run()
         with torch.no_grad():
-            times = [_timed(run) for _ in range(RUNS)]
+            seconds = min(repeat(run, number=1, repeat=RUNS))
     count = sum(part.multiply_adds for part in products.parts)
     parameters = sum(each.numel() for each in model.parameters())
-    return Measured(parameters, count, min(times), blocked.most, matrix.most)
+    return Measured(parameters, count, seconds, blocked.most, matrix.most)
 
 
 class Peak(TorchDispatchMode):
@@ -172,12 +172,6 @@ class Peak(TorchDispatchMode):
     def _remove(self, key: int, size: int) -> None:
         self._known.discard(key)
         self._now -= size
-
-
-def _timed(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 def _memory() -> int | None:

@@ -49,22 +49,20 @@ _FUSED = re.compile(
 )
 
 
-def parameters(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters of a module by their paths; one that is shared has its first path.
+def parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The name of a part and a parameter, for each; one that is shared belongs to its first path.
 
     Raises:
-        ModelError: one of them has no shape yet.
+        ModelError: a parameter has no shape yet.
     """
-    found: dict[str, Tensor] = dict(model.named_parameters())
-    for path, parameter in found.items():
+    modules = dict(model.named_modules(remove_duplicate=False))
+    for path, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise ModelError(f"{path} has no shape yet: call the model once, then count")
-    return found
+        yield _part(modules[path.rpartition(".")[0]], path, parameter), parameter
 
 
-def part_of(model: nn.Module, path: str, parameter: Tensor) -> str:
-    """The name of the part that a parameter belongs to."""
-    owner = model.get_submodule(path.rpartition(".")[0])
+def _part(owner: nn.Module, path: str, parameter: Tensor) -> str:
     if isinstance(owner, nn.Embedding | nn.EmbeddingBag):
         return "embeddings"
     if isinstance(owner, _RECURRENT):
@@ -87,8 +85,8 @@ class Products(TorchDispatchMode):
         self.parts: Parts = []
         self.uncounted: Counter[str] = Counter()
         self._owners = {
-            parameter.untyped_storage()._cdata: part_of(model, path, parameter)
-            for path, parameter in parameters(model).items()
+            parameter.untyped_storage()._cdata: part
+            for part, parameter in parameters(model)
             if parameter.layout is torch.strided
         }
 
@@ -141,6 +139,18 @@ def _fused(query: Tensor, key: Tensor, value: Tensor) -> Parts:
 
 
 @contextmanager
+def evaluated(model: nn.Module) -> Iterator[None]:
+    """Run a model as in use: without dropout, and with the running means of batch norms left as they are."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
 def plain() -> Iterator[None]:
     """Run everything as products of torch's: no compiled kernels of ours, no whole layers in one operation."""
     heads, layers = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
@@ -156,8 +166,7 @@ def plain() -> Iterator[None]:
 
 def count(model: nn.Module, run: Callable[[], Any] | None) -> tuple[Parts, tuple[str, ...]]:
     """The parts of a model, and the operations left out. Without `run`, which calls the model, only its parameters."""
-    found = parameters(model)
-    parts = [Part(part_of(model, path, each), each.numel()) for path, each in found.items()]
+    parts = [Part(name, each.numel()) for name, each in parameters(model)]
     uncounted = tuple(
         f"the packed weights of {path or 'the module'}"
         for path, each in model.named_modules()
@@ -166,13 +175,10 @@ def count(model: nn.Module, run: Callable[[], Any] | None) -> tuple[Parts, tuple
     if run is None:
         return parts, (*uncounted, "multiply-adds and activations: pass the inputs of a call too")
     products = Products(model)
-    with torch.no_grad(), plain(), products:
+    with evaluated(model), torch.no_grad(), plain(), products:
         run()
-    calls = products.uncounted.items()
-    return parts + products.parts, (
-        *uncounted,
-        *(f"{name}, {count} calls" for name, count in calls),
-    )
+    calls = (f"{name}, {count} calls" for name, count in products.uncounted.items())
+    return parts + products.parts, (*uncounted, *calls)
 
 
 def heads(module: MultiHeadAttention) -> Callable[[int, int], Parts] | None:

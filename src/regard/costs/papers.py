@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
-from regard.costs.architectures import Built, Stack, recurrent, stack, transformer
+from regard.costs.architectures import FORMULAS, Built, Stack
 from regard.costs.parts import Part, Parts, matrix, read, scored, times
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.transformer import TransformerSettings
@@ -17,25 +16,41 @@ class Model:
     Args:
         source: the paper, or the file of the configuration.
         length: tokens of a sequence, unless the caller says how many.
-        parts: the parts for numbers of queries and of keys.
-        width: d_model, where there is one.
-        built: the sizes of the model that is measured: the same, or the nearest one.
-            None for a module.
+        built: the sizes of the model that is counted and measured; None for a module.
         words: sizes of the vocabularies.
         published: parameters in the paper, where it gives them.
-        most: the largest number of positions that it has learned, where there is one.
         remark: how the count or the measured model differs from the paper.
+        formula: the parts for numbers of queries and of keys, where they are not those of `built`.
     """
 
     source: str
     length: int
-    parts: Callable[[int, int], Parts]
     built: Built | None
     words: tuple[int, int] = (0, 0)
-    width: int | None = None
     published: int | None = None
-    most: int | None = None
     remark: str = ""
+    formula: Callable[[int, int], Parts] | None = None
+
+    def parts(self, queries: int, keys: int) -> Parts:
+        """The parts for numbers of queries and of keys."""
+        if self.formula is not None:
+            return self.formula(queries, keys)
+        return FORMULAS[type(self.built)](self.built, self.words, queries, keys)
+
+    @property
+    def width(self) -> int | None:
+        """d_model, where there is one."""
+        return getattr(self.built, "width", None)
+
+    @property
+    def most(self) -> int | None:
+        """The largest number of positions that it has learned, where there is one."""
+        match self.built:
+            case Stack(positions=positions):
+                return positions
+            case TransformerSettings(positions="learned", longest=longest):
+                return longest
+        return None
 
 
 def bahdanau(queries: int, keys: int) -> Parts:
@@ -62,31 +77,14 @@ def bahdanau(queries: int, keys: int) -> Parts:
     ]
 
 
-def _vaswani(width: int, inner: int, heads: int, published: int, remark: str) -> Model:
-    settings = TransformerSettings(
+def _transformer(width: int, inner: int, heads: int) -> TransformerSettings:
+    return TransformerSettings(
         encoder_layers=6,
         decoder_layers=6,
         width=width,
         heads=heads,
         feed_forward=inner,
         norm="post",
-    )
-    words = (37_000, 37_000)
-    return Model(
-        "Vaswani et al. 2017, arXiv 1706.03762, table 3",
-        *(50, partial(transformer, settings, words), settings, words, width, published),
-        remark=remark,
-    )
-
-
-def _stack(
-    source: str, length: int, sizes: Stack, published: int | None, remark: str = ""
-) -> Model:
-    parts = partial(stack, sizes)
-    return Model(
-        *(source, length, parts, sizes, (sizes.words, sizes.words), sizes.width, published),
-        most=sizes.positions,
-        remark=remark,
     )
 
 
@@ -110,34 +108,51 @@ _LUONG = RecurrentSettings(
     bridge="copy",
     tied="none",
 )
+_VASWANI = "Vaswani et al. 2017, arXiv 1706.03762, table 3"
 _GPT2 = "Radford et al. 2019, Language Models are Unsupervised Multitask Learners, table 2"
 _CORRECTED = "The authors' repository corrects the paper: its counts were wrong."
+_PIECES = (50_257, 50_257)  # of the GPT models
 
 PAPERS: dict[str, Model] = {
     "bahdanau-2015": Model(
         "Bahdanau et al. 2015, arXiv 1409.0473, appendix A",
-        *(50, bahdanau, _BAHDANAU, (30_000, 30_000)),
+        50,
+        _BAHDANAU,
+        (30_000, 30_000),
         remark="The model that is measured has biases, and a tanh layer of width 620 for the maxout.",
+        formula=bahdanau,
     ),
     "luong-2015": Model(
         "Luong et al. 2015, arXiv 1508.04025, section 4.1, score general, input feeding",
-        *(50, partial(recurrent, _LUONG, (50_000, 50_000)), _LUONG, (50_000, 50_000)),
+        50,
+        _LUONG,
+        (50_000, 50_000),
         remark="Biases are counted; the paper does not say whether there are any.",
     ),
-    "vaswani-base": _vaswani(
-        *(512, 2048, 8, 65_000_000),
+    "vaswani-base": Model(
+        _VASWANI,
+        50,
+        _transformer(512, 2048, 8),
+        (37_000, 37_000),
+        65_000_000,
         "The paper says 65 million, and not what it counts; its big model agrees within 1%.",
     ),
-    "vaswani-big": _vaswani(1024, 4096, 16, 213_000_000, ""),
-    "bert-base": _stack(
+    "vaswani-big": Model(_VASWANI, 50, _transformer(1024, 4096, 16), (37_000, 37_000), 213_000_000),
+    "bert-base": Model(
         "Devlin et al. 2019, arXiv 1810.04805, section 3; 30,522 words, as released",
-        *(512, Stack(12, 768, 12, 30_522, 512, segments=2, causal=False, pooler=True), 110_000_000),
+        512,
+        Stack(12, 768, 12, 512, segments=2, causal=False, pooler=True),
+        (30_522, 30_522),
+        110_000_000,
     ),
-    "gpt-2": _stack(_GPT2, 1024, Stack(12, 768, 12, 50_257, 1024), 117_000_000, _CORRECTED),
-    "gpt-2-xl": _stack(_GPT2, 1024, Stack(48, 1600, 25, 50_257, 1024), 1_542_000_000, _CORRECTED),
-    "gpt-3": _stack(
+    "gpt-2": Model(_GPT2, 1024, Stack(12, 768, 12, 1024), _PIECES, 117_000_000, _CORRECTED),
+    "gpt-2-xl": Model(_GPT2, 1024, Stack(48, 1600, 25, 1024), _PIECES, 1_542_000_000, _CORRECTED),
+    "gpt-3": Model(
         "Brown et al. 2020, arXiv 2005.14165, table 2.1",
-        *(2048, Stack(96, 12_288, 96, 50_257, 2048), 175_000_000_000),
+        2048,
+        Stack(96, 12_288, 96, 2048),
+        _PIECES,
+        175_000_000_000,
         "Sparse layers are counted as dense ones.",
     ),
 }

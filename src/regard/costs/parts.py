@@ -221,18 +221,24 @@ class Cost:
         return {part.name: part for part in self.parts}[name]
 
     @property
+    def total(self) -> Part:
+        """The sum of the parts."""
+        return Part("all", *(sum(getattr(part, name) for part in self.parts) for name in FIELDS))
+
+    @property
     def parameters(self) -> int:
-        return self._sum("parameters")
+        return self.total.parameters
 
     @property
     def multiply_adds(self) -> int:
-        return self._sum("multiply_adds")
+        return self.total.multiply_adds
 
     @property
     def memory(self) -> Memory:
         """Bytes of the weights, of the activations without the scores, of the scores, and of the cache."""
-        names = ("parameters", "activations", "scores", "cache")
-        return Memory(*(self.number_bytes * self._sum(name) for name in names))
+        all = self.total
+        numbers = (all.parameters, all.activations, all.scores, all.cache)
+        return Memory(*(self.number_bytes * number for number in numbers))
 
     def attention_weights(self) -> tuple[str, int] | None:
         """W_Q, W_K, W_V and W_O as a formula, and its value; None unless all are squares of one width."""
@@ -249,13 +255,9 @@ class Cost:
     def as_object(self) -> dict[str, Any]:
         """The cost for JSON."""
         made = asdict(self)
-        del made["parts"]
-        parts = {part.name: {name: getattr(part, name) for name in FIELDS} for part in self.parts}
+        parts = {part.pop("name"): part for part in made.pop("parts")}
         sums = {"parameters": self.parameters, "multiply_adds": self.multiply_adds}
         return {**made, **sums, "bytes": self.memory._asdict(), "parts": parts}
-
-    def _sum(self, name: str) -> int:
-        return sum(getattr(part, name) for part in self.parts)
 
 
 def short(number: int, unit: str = "") -> str:
@@ -266,6 +268,7 @@ def short(number: int, unit: str = "") -> str:
     """
     power, size = 0, float(number)
     while size >= 999.5 and power < len(_PREFIXES) - 1:
-        power, size = power + 1, size / 1000
+        power += 1
+        size = number / 1000**power
     places = 0 if power == 0 or size >= 99.95 else 1 if size >= 9.995 else 2
     return f"{size:,.{places}f} {_PREFIXES[power]}{unit}".rstrip()

@@ -100,7 +100,7 @@ def _of_call(asked: str, half: bool) -> Cost:
 
     model, run, _ = watching.model_of(asked, watching.called(asked, asked))
     with watching.running(asked):
-        return of_module(model.eval(), run, asked, 2 if half else 4)
+        return of_module(model, run, asked, 2 if half else 4)
 
 
 def _of_name(name: str, sizes: Sizes) -> tuple[Cost, Model]:

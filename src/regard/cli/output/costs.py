@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from regard.costs.papers import Model
     from regard.costs.parts import Cost
 
-WIDEST = 200  # characters of a table
-
 
 def show(cost: Cost, model: Model | None, measured: Measured | None) -> None:
     """Print a cost on standard output."""
@@ -36,29 +34,17 @@ def _title(cost: Cost, model: Model | None) -> str:
 
 
 def _table(cost: Cost) -> str:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from regard.costs.parts import FIELDS, Part, short
 
-    from regard.costs.parts import short
+    def row(part: Part) -> list[str | float]:
+        sizes = [cost.number_bytes * n for n in (part.activations, part.scores, part.cache)]
+        in_bytes = [short(size, "B") if size else "" for size in sizes]
+        return [part.name, part.parameters, short(part.multiply_adds), *in_bytes]
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_footer=True, padding=(0, 1, 0, 0))
-    table.add_column("part", "all that is counted" if cost.uncounted else "all")
-    sums = [f"{cost.parameters:,}", short(cost.multiply_adds)]
-    sums += [short(size, "B") for size in cost.memory[1:]]
-    heads = ("parameters", "multiply-adds", "activations", "scores", "cache")
-    for head, footer in zip(heads, sums, strict=True):
-        table.add_column(head, footer, justify="right")
-    for part in cost.parts:
-        numbers = (part.activations, part.scores, part.cache)
-        sizes = [short(cost.number_bytes * each, "B") if each else "" for each in numbers]
-        table.add_row(part.name, f"{part.parameters:,}", short(part.multiply_adds), *sizes)
-    console = Console(
-        color_system=None, width=WIDEST
-    )  # a terminal wraps lines, it crops no numbers
-    with console.capture() as drawn:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in drawn.get().splitlines())
+    head = ["part", *(name.replace("_", "-") for name in FIELDS)]
+    total = row(cost.total)
+    total[0] = "all that is counted" if cost.uncounted else "all"
+    return report.table([head, *map(row, cost.parts), total])
 
 
 def _sums(cost: Cost, model: Model | None) -> Iterator[str]:
@@ -80,16 +66,17 @@ def _compared(cost: Cost, measured: Measured) -> str:
     """The counts on paper beside those of the pass that ran here."""
     weights, activations, scores, _ = cost.memory
     without = weights + activations
+
+    def megabytes(name: str, *sizes: int) -> list[str | float]:
+        return [name, *(f"{size / 1e6:,.1f}" for size in sizes)]
+
     speed = measured.multiply_adds / measured.seconds / 1e9
     rows: list[list[str | float]] = [
         ["", "on paper", "measured here"],
         ["parameters", cost.parameters, measured.parameters],
         ["multiply-adds", cost.multiply_adds, measured.multiply_adds],
-        [
-            "MB with the scores",
-            *(f"{size / 1e6:,.1f}" for size in (without + scores, measured.matrix_bytes)),
-        ],
-        ["MB without them", *(f"{size / 1e6:,.1f}" for size in (without, measured.peak_bytes))],
+        megabytes("MB with the scores", without + scores, measured.matrix_bytes),
+        megabytes("MB without them", without, measured.peak_bytes),
         ["seconds", "", f"{measured.seconds:.4f}"],
         ["G multiply-adds a second", "", f"{speed:,.1f}"],
     ]
