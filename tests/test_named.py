@@ -1,5 +1,6 @@
 """Named axes give the numbers of the plain library, whatever the order of the axes; errors speak of names."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -178,3 +179,20 @@ def test_a_mistake_is_reported_by_name(message):
 def test_the_comparing_function_finds_a_difference():
     with pytest.raises(AssertionError):
         close(QUERY, QUERY + 1)
+
+
+def test_a_comparison_is_element_by_element_and_no_truth_by_itself():
+    x = Named(torch.tensor([[1, 2], [3, 2]]), "a b")
+    assert (x == 2).tensor.tolist() == [[False, True], [False, True]]
+    assert (x != 2).tensor.tolist() == (~(x == 2)).tensor.tolist() == [[True, False], [True, False]]
+    assert (-x).tensor.tolist() == [[-1, -2], [-3, -2]]
+    assert len({x, x}) == 1
+    with pytest.raises(RuntimeError, match="ambiguous"):
+        assert x == 2
+
+
+def test_an_array_of_numpy_must_be_named():
+    x = Named(torch.ones(2), "a")
+    for operation in (lambda: np.ones(2) * x, lambda: x + np.ones(2)):
+        with pytest.raises(ShapeError, match="without names"):
+            operation()

@@ -49,7 +49,7 @@ def _operator(function: Callable[[Any, Any], Any]) -> tuple[Method, Method]:
 class Named:
     """A tensor, never copied, and a name for each of its axes: "batch queries d_key", or a list.
 
-    `+ - * / **`, comparisons, `&` and `|` take named tensors and numbers, element by element; the
+    `+ - * / **`, comparisons, `&`, `|` and `~` take named tensors and numbers, element by element; the
     result has the axes of the left one, then the others. A mistake in a name is a ShapeError.
 
     Example:
@@ -129,13 +129,26 @@ class Named:
     __pow__, __rpow__ = _operator(operator.pow)
     __lt__, __gt__ = _operator(operator.lt)[0], _operator(operator.gt)[0]
     __le__, __ge__ = _operator(operator.le)[0], _operator(operator.ge)[0]
+    __eq__ = _operator(operator.eq)[0]  # type: ignore[assignment]
+    __ne__ = _operator(operator.ne)[0]  # type: ignore[assignment]
+    __hash__ = object.__hash__
+    __array_ufunc__ = None  # an array of NumPy meets `apply`, which asks for names
     __and__, __rand__ = _operator(operator.and_)
     __or__, __ror__ = _operator(operator.or_)
+
+    def __neg__(self) -> "Named":
+        return apply(operator.neg, self)
+
+    def __invert__(self) -> "Named":
+        return apply(operator.invert, self)
+
+    def __bool__(self) -> bool:
+        return bool(self.tensor)
 
 
 def apply(function: Callable[..., Any], *operands: Any) -> Named:
     """A function, element by element, of named tensors and numbers: ``apply(torch.tanh, x)``."""
-    if any(isinstance(each, Tensor) and each.ndim for each in operands):
+    if any(getattr(each, "ndim", 0) for each in operands):
         raise ShapeError("a tensor without names meets named ones: pass Named(tensor, axes)")
     sizes = _joint(*(each for each in operands if isinstance(each, Named)))
     given = [each._over(list(sizes)) if isinstance(each, Named) else each for each in operands]
