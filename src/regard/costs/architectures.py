@@ -34,8 +34,7 @@ def attended(sizes: Heads, _words: tuple[int, int], queries: int, keys: int) -> 
     """One attention of `queries` over `keys`, which are kept."""
     width = sizes.width
     if sizes.kind == "single-head":
-        kept = Part("values", cache=2 * keys * width)
-        return [*read(queries, keys, 1, width, width), kept]
+        return read(queries, keys, 1, width, width, cache=2 * keys * width)
     return attention(queries, keys, width, sizes.heads, cached=True, **sizes.options)
 
 
@@ -116,18 +115,15 @@ def _crossed(settings: RecurrentSettings, queries: int, keys: int, calls: int) -
     state, memory, heads = settings.decoder_width, settings.memory_width, settings.heads
     hidden = settings.attention_width
     if heads > 1:
-        return attention(
-            *(queries, keys, state, heads),
-            d_key=memory,
-            d_output=memory,
-            score=settings.score,
-            d_hidden=hidden,
-            calls=calls,
-            cached=True,
-        )
+        sizes: dict[str, Any] = {
+            "d_key": memory,
+            "d_output": memory,
+            "d_hidden": hidden,
+            "calls": calls,
+        }
+        return attention(queries, keys, state, heads, score=settings.score, cached=True, **sizes)
     matrices, width = scored(settings.score, queries, keys, state, memory, hidden, prepared=True)
-    kept = Part("values", cache=keys * memory)
-    return [*matrices, *read(queries, keys, 1, width, memory), kept]
+    return [*matrices, *read(queries, keys, 1, width, memory, cache=keys * memory)]
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def of_module(
 
     _check(MOST, number_bytes=number_bytes)
     parts, uncounted = modules.count(module, run)
-    return Cost(name, added(parts), None, None, 1, number_bytes, None, uncounted)
+    return Cost(name, added(parts), number_bytes=number_bytes, uncounted=uncounted)
 
 
 def built_module(module: "nn.Module") -> Model | None:

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import flop_registry
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.kernels.choose import kernel
 from regard.attention.scores import Additive, Cosine, Dot, General, ScaledDot
-from regard.costs.parts import ADDED, Part, Parts, attention
+from regard.costs.parts import ADDED, Part, Parts, attention, read
 from regard.errors import ModelError
 
 # Where parameters belong, by the names that libraries give them; the first that fits.
@@ -99,15 +99,17 @@ class Products(TorchDispatchMode):
             if made is not NotImplemented:
                 return made
         made = func(*args, **kwargs)
+        cheap = func.namespace in ("aten", "prims") and packet.__name__.strip("_") in _CHEAP
         dense = all(each.layout is torch.strided for each in args if isinstance(each, Tensor))
         if dense and _FUSED.match(name):
-            self.parts += _fused(*args[:3])
+            query, key, value = (each.shape for each in args[:3])
+            self.parts += read(query[-2], key[-2], query[:-2].numel(), query[-1], value[-1])
         elif dense and (counted is not None or name in ("aten::mv", "aten::dot")):
             twice = 2 * args[0].numel()  # of a matrix by a vector, which torch does not count
             twice = twice if counted is None else counted(*args, **kwargs, out_val=made)
             out = made if isinstance(made, Tensor) else made[0]
             self.parts.append(Part(self._part(name, args), 0, twice // 2, out.numel()))
-        elif not (torch.Tag.pointwise in func.tags or func.is_view or self._cheap(func)):
+        elif not (torch.Tag.pointwise in func.tags or func.is_view or cheap):
             self.uncounted[name] += 1
         return made
 
@@ -118,24 +120,6 @@ class Products(TorchDispatchMode):
             if owner not in (None, ADDED):
                 return "output layer" if owner == "embeddings" else str(owner)
         return "scores and values" if "bmm" in name else "other products"
-
-    @staticmethod
-    def _cheap(func: Any) -> bool:
-        return (
-            func.namespace in ("aten", "prims")
-            and func.overloadpacket.__name__.strip("_") in _CHEAP
-        )
-
-
-def _fused(query: Tensor, key: Tensor, value: Tensor) -> Parts:
-    """The products of torch's fused attention, which keeps no scores."""
-    *batch, queries, d_key = query.shape
-    pairs = torch.Size([*batch, queries, key.shape[-2]]).numel()
-    out = torch.Size([*batch, queries, value.shape[-1]]).numel()
-    return [
-        Part("scores", 0, pairs * d_key, 0, pairs),
-        Part("values", 0, pairs * value.shape[-1], out),
-    ]
 
 
 @contextmanager

@@ -70,8 +70,7 @@ def bahdanau(queries: int, keys: int) -> Parts:
         matrix("recurrence", n, n, 1),  # W_s, from the backward state to the first state
         *cell(queries, m, 2 * n),
         *matrices,
-        *read(queries, keys, 1, width, 2 * n),
-        Part("values", cache=keys * 2 * n),
+        *read(queries, keys, 1, width, 2 * n, cache=keys * 2 * n),
         *(matrix("output layer", d_in, 2 * l, queries) for d_in in (n, m, 2 * n)),
         matrix("output layer", l, words, queries),
     ]

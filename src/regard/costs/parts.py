@@ -78,12 +78,12 @@ def linear(
     return [matrix(name, d_in, d_out, rows, cache=cache), Part(ADDED, d_out * bias)]
 
 
-def read(queries: int, keys: int, heads: int, d_key: int, d_value: int) -> Parts:
+def read(queries: int, keys: int, heads: int, d_key: int, d_value: int, *, cache: int = 0) -> Parts:
     """softmax(Q K^T) V: the scores and the blended values of all heads."""
     pairs = heads * queries * keys
     return [
         Part("scores", 0, pairs * d_key, 0, pairs),
-        Part("values", 0, pairs * d_value, heads * queries * d_value),
+        Part("values", 0, pairs * d_value, heads * queries * d_value, 0, cache),
     ]
 
 
@@ -209,8 +209,8 @@ class Cost:
 
     model: str
     parts: tuple[Part, ...]
-    queries: int | None
-    keys: int | None
+    queries: int | None = None
+    keys: int | None = None
     batch: int = 1
     number_bytes: int = 4
     width: int | None = None
