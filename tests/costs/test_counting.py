@@ -109,8 +109,10 @@ def test_without_the_matrix_the_scores_are_not_stored():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("gpt-3", {}, "gpt-3 needs .* GB for weights, activations and scores, this machine has"),
-        ("gpt-2", {"queries": 2, "keys": 3}, "at most 1,024 tokens"),
+        ("gpt-3", {}, "gpt-3 needs .* GB for weights, activations, scores and their"),
+        ("single-head", {"queries": 50_000_000}, "needs 20,0.* this machine has"),
+        ("gpt-2", {"queries": 2, "keys": 3}, "whole texts: give as many queries"),
+        ("gpt-2", {"queries": 1025}, "gpt-2 has learned 1,024 positions: leave"),
     ],
 )
 def test_what_cannot_run_here_is_not_measured(name, options, message):

@@ -66,6 +66,12 @@ def test_a_configuration_is_measured_and_drawn(tmp_path):
     assert row[1] == row[2]
 
 
+def test_halves_are_not_measured():
+    result = run_here("cost", "reverse", "--half", "--measure")
+    assert result.code != 0
+    assert "--measure and --half do not go together: a pass is measured in float32" in result.last
+
+
 def test_halves_take_half_the_bytes():
     full, half = (
         json.loads(run_here("cost", "gpt-2", "--format", "json", *more).out)["bytes"]

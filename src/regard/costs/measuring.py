@@ -98,10 +98,9 @@ def built(
         return model, lambda: model(query, key)
     target = torch.randint(5, words[1], (batch, queries))
     if isinstance(sizes, Stack):
-        if queries != keys or queries > sizes.positions:
+        if queries != keys:
             raise ConfigurationError(
-                f"this model is measured on whole texts of at most {sizes.positions:,} tokens: give"
-                " as many queries as keys, and no more"
+                "this model is measured on whole texts: give as many queries as keys"
             )
         model = StackModel(sizes, words[1])
         return model, lambda: model(target)
@@ -115,18 +114,24 @@ def measured(paper: Cost, of: Model) -> Measured:
     """Build the model of a cost and run its forward pass.
 
     Raises:
-        ConfigurationError: the memory of this machine is too small.
+        ConfigurationError: the memory of this machine is too small, or a text is too long.
         TrainingError: memory ran out.
     """
-    memory, here = sum(paper.memory[:3]), _memory()
+    weights, activations, scores, _ = paper.memory
+    memory, here = weights + activations + 2 * scores, _memory()  # the softmax makes as many
     if here is not None and memory > here:
         raise ConfigurationError(
-            f"{paper.model} needs {memory / 1e9:,.1f} GB for weights, activations and scores, this"
-            f" machine has {here / 1e9:,.1f} GB: leave --measure out, or choose shorter lengths"
+            f"{paper.model} needs {memory / 1e9:,.1f} GB for weights, activations, scores and their"
+            f" softmax, this machine has {here / 1e9:,.1f} GB: leave --measure out, or choose shorter lengths"
         )
     assert of.built is not None
     assert paper.queries is not None
     assert paper.keys is not None
+    if of.most is not None and max(paper.queries, paper.keys) > of.most:
+        raise ConfigurationError(
+            f"{paper.model} has learned {of.most:,} positions: leave --measure out, or choose"
+            " shorter lengths"
+        )
     with memory_named("in a measured pass", "--batch, --queries or --keys"):
         model, run = built(of.built, of.words, paper.queries, paper.keys, paper.batch)
         model.eval()

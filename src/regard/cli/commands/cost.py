@@ -73,6 +73,7 @@ def cost(
     if out is not None:
         check_picture(out)
         check_writable(out)
+    exclude("--measure", {"--half": measure and sizes.half}, "a pass is measured in float32")
     if watching.is_call(what):
         others = {option(name): name != "half" for name in given(sizes)} | {"--measure": measure}
         exclude(what, others, "a module is counted as MODULE:CALL calls it")
