@@ -42,15 +42,13 @@ def picture(cost: Cost, growth: Sequence[Cost] = (), theme: str = "light") -> Fi
 
 def _bars(axes: Axes, cost: Cost, name: str, palette: colours.Theme) -> None:
     sizes = [getattr(part, name) for part in cost.parts]
-    total = sum(sizes)
+    total = getattr(cost.total, name)
     plain_axes(axes, palette, f"{name.replace('_', '-')}: {short(total)}")
     axes.grid(False)
-    axes.barh(range(len(sizes)), [size / max(total, 1) for size in sizes], color=palette.accent)
-    for place, size in enumerate(sizes):
-        share = size / max(total, 1)
-        axes.text(
-            share + 0.02, place, short(size), va="center", **style(palette, 7.5, palette.faint)
-        )
+    bars = axes.barh(
+        range(len(sizes)), [size / max(total, 1) for size in sizes], color=palette.accent
+    )
+    axes.bar_label(bars, list(map(short, sizes)), padding=3, **style(palette, 7.5, palette.faint))
     axes.set(yticks=range(len(sizes)), xlim=(0, 1.25), xticks=[])
     axes.set_yticklabels([label(part.name) for part in cost.parts])
     axes.invert_yaxis()
