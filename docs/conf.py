@@ -30,7 +30,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
 ]
-exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+# A reader's notebooks lie beside the lessons that they were made from.
+exclude_patterns = ["_build", "**/.ipynb_checkpoints", "lessons/*.ipynb"]
 
 html_theme = "furo"
 html_title = "Regard"
@@ -39,6 +40,8 @@ html_show_sourcelink = False
 
 default_role = "code"  # docstrings are written with single backticks
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False  # torch's words on forward say nothing of ours
+autodoc_default_options = {"exclude-members": "extra_repr"}
 maximum_signature_line_length = 88
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
