@@ -333,3 +333,5 @@ def test_character_ngrams_are_unit_vectors_of_the_spelling():
     torch.testing.assert_close(CharacterNgrams(8, 1, 2)(["ab"]), counts / 8**0.5)
     with pytest.raises(ValueError, match="below the shortest"):
         CharacterNgrams(8, 3, 2)
+    with pytest.raises(TypeError, match=r"pass a list of strings, such as \['Subject'\]"):
+        encoder("Subject")

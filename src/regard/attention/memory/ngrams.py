@@ -50,7 +50,15 @@ class CharacterNgrams:
             raise ValueError(f"the longest n-gram ({self.longest}) is below the shortest")
 
     def __call__(self, strings: Sequence[str]) -> Float[Tensor, "strings width"]:
-        """One unit vector for each string."""
+        """One unit vector for each string.
+
+        Raises:
+            TypeError: for a single string, whose letters would be encoded one by one.
+        """
+        if isinstance(strings, str):
+            raise TypeError(
+                f"strings is {strings!r}: pass a list of strings, such as [{strings!r}]"
+            )
         rows: list[int] = []
         cells: list[int] = []
         signs: list[float] = []
