@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from regard.programs import (
+    PROGRAMS,
     ProgramError,
     aggregate,
     elementwise,
@@ -129,6 +130,7 @@ def test_a_program_has_the_name_and_words_of_its_function():
         ),
         (lambda: run(numerical(tokens), "ab"), r"'numerical\(tokens\)' must be numbers.*is 'a'"),
         (lambda: program("ab")(lambda: tokens)("abc"), "token 2 is 'c': the alphabet of .* is a b"),
+        (lambda: run(PROGRAMS["copy"], "ab"), "a Program is no column.*call a program with its"),
         (lambda: program("ab")(lambda: "tokens"), "returned str: return a column"),
     ],
 )

@@ -61,7 +61,9 @@ class Running:
                 if column.numerical:
                     return [Fraction(sum(some), len(some)) if some else default for some in found]
                 return [some[-1 if last else 0] if some else default for some in found]
-        raise ProgramError(f"{column!r} is no column of the language")
+        raise ProgramError(
+            f"a {type(column).__name__} is no column: pass one; call a program with its tokens instead"
+        )
 
     def selected(self, selector: Selector) -> list[list[int]]:
         """The selected keys of each query, in order."""
