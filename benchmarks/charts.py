@@ -76,7 +76,7 @@ def draw_watch() -> None:
     }
     axes.barh(list(bars), list(bars.values()), color=[OURS, OTHERS[2]])
     axes.invert_yaxis()
-    axes.set(xscale="log", xlabel=f"MB, for a text of {context['length']:,} tokens")
+    axes.set(xlabel=f"MB, for a text of {context['length']:,} tokens")
     save("watch")
 
 
