@@ -94,16 +94,24 @@ class Column:
             return Linear(f"({self} * {other})", ((self, Fraction(other)),))
         return self._operated("*", operator.mul, other)
 
+    def _on_the_right(self, symbol: str, operate: Callable[[Any, Any], Any], left: Any) -> Column:
+        name = f"({left!r} {symbol} {self})"
+        return Elementwise(name, lambda value: operate(left, value), (self,))
+
     def __radd__(self, other: Any) -> Column:
-        return self.__add__(other)
+        return self + other if self.numerical else self._on_the_right("+", operator.add, other)
 
     def __rsub__(self, other: Any) -> Column:
-        if self.numerical:
-            return self.__mul__(-1).__add__(other)
-        return Elementwise(f"({other!r} - {self})", lambda value: other - value, (self,))
+        return self * -1 + other if self.numerical else self._on_the_right("-", operator.sub, other)
 
     def __rmul__(self, other: Any) -> Column:
-        return self.__mul__(other)
+        return self * other if self.numerical else self._on_the_right("*", operator.mul, other)
+
+    def __rfloordiv__(self, other: Any) -> Column:
+        return self._on_the_right("//", operator.floordiv, other)
+
+    def __rmod__(self, other: Any) -> Column:
+        return self._on_the_right("%", operator.mod, other)
 
     def __floordiv__(self, other: Any) -> Column:
         return self._operated("//", operator.floordiv, other)
@@ -134,6 +142,12 @@ class Column:
 
     def __or__(self, other: Any) -> Column:
         return self._operated("or", lambda one, two: bool(one) or bool(two), other)
+
+    def __rand__(self, other: Any) -> Column:
+        return self.__and__(other)
+
+    def __ror__(self, other: Any) -> Column:
+        return self.__or__(other)
 
     def __invert__(self) -> Column:
         return Elementwise(f"(not {self})", operator.not_, (self,))
