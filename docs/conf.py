@@ -104,7 +104,10 @@ class Commands(SphinxDirective):
 
 def write_math(self, node):
     """MathML is in every browser: a formula needs neither a script nor a font from elsewhere."""
-    self.body.append(tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block)))
+    block = isinstance(node, nodes.math_block)
+    formula = tex2mathml(node.astext(), as_block=block)
+    # The theme cuts a displayed formula off at its box, and fractions reach beyond it.
+    self.body.append(f'<div style="padding: 0.6em 0">{formula}</div>' if block else formula)
     raise nodes.SkipNode
 
 
