@@ -84,6 +84,11 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
         cost(tmp_path)
 
 
+def test_a_part_that_a_model_lacks_is_refused_with_those_that_it_has():
+    with pytest.raises(KeyError, match="no part 'recurrence' in gpt-2; there are embeddings, W_Q"):
+        cost("gpt-2")["recurrence"]
+
+
 def test_the_sums_are_those_of_the_parts_and_survive_json():
     found = cost("bert-base", batch=10**9)
     read = json.loads(json.dumps(found.as_object()))

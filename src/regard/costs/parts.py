@@ -218,7 +218,10 @@ class Cost:
 
     def __getitem__(self, name: str) -> Part:
         """The part of this name; a KeyError if the model has none."""
-        return {part.name: part for part in self.parts}[name]
+        parts = {part.name: part for part in self.parts}
+        if name not in parts:
+            raise KeyError(f"no part {name!r} in {self.model}; there are {', '.join(parts)}")
+        return parts[name]
 
     @property
     def total(self) -> Part:
