@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -54,6 +55,11 @@ class Guard:
         self._open += 1
         try:
             await self._answer(scope, receive, named)
+        except asyncio.CancelledError:
+            # The server is stopping, and would report this as a failure. It cancels the refusal, too, if there is no
+            # time left, and raises RuntimeError if an answer has begun.
+            with suppress(asyncio.CancelledError, RuntimeError):
+                await _refuse(named, 503, "the server is stopping")
         finally:
             self._open -= 1
 

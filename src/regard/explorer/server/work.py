@@ -32,7 +32,7 @@ class Work:
         """The result of `call(check)`; `check()` raises `Cancelled` once the client has left.
 
         Raises:
-            Refused: too many requests wait (503), this one took too long, or the server is stopping.
+            Refused: too many requests wait (503), or this one took too long.
         """
         if self._waiting >= WAITING:
             raise Refused(503, "the server has too much to do: try again in a moment")
@@ -53,8 +53,6 @@ class Work:
         try:
             either: set[asyncio.Future[Any]] = {future, leaving}
             done, _ = await asyncio.wait(either, timeout=SECONDS, return_when=FIRST_COMPLETED)
-        except asyncio.CancelledError:  # which the server would report as a failure
-            raise Refused(503, "the server is stopping") from None
         finally:
             left.set()
             leaving.cancel()
