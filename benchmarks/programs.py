@@ -54,7 +54,7 @@ def balance(opening: str, closing: str) -> Any:
 
 
 def shuffled(*pairs: str) -> Any:
-    """Each kind of bracket is balanced, whatever the other does."""
+    """Whether each kind of bracket is balanced, independently of the others."""
     early = [aggregate(up_to_here, balance(*pair)) < 0 for pair in pairs]
     total = [aggregate(everywhere, balance(*pair)) == 0 for pair in pairs]
     wrong = elementwise(lambda *each: any(each), *early)

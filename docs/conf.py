@@ -14,7 +14,7 @@ from sphinx.util.logging import getLogger
 
 from regard.cli.main import app as regard
 
-# Lessons run on one thread and offline, whoever builds the site.
+# Lessons run on one thread and offline, on every machine.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "HF_HUB_OFFLINE"), "1")
 os.environ["COLUMNS"] = "100"  # the width of the help of commands
 

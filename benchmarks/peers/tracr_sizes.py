@@ -56,7 +56,7 @@ if __name__ == "__main__":
     for name, (program, vocabulary) in EXAMPLES.items():
         try:
             found[name] = sizes(program, vocabulary)
-        except Exception as fault:  # what it does not compile is part of the result
+        except Exception as fault:  # a refusal is part of the result
             found[name] = {"refused": f"{type(fault).__name__}: {fault}"}
     version = importlib.metadata.version("tracr-pypi")
     print(json.dumps({"tracr": version, "length": LENGTH, "examples": found}, indent=2))

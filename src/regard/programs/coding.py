@@ -54,7 +54,7 @@ class OneHot:
     error: float
 
     def placed(self, value: Value) -> Row:
-        """What the columns hold for a value: nothing for the first."""
+        """The numbers of the columns for a value; none for the first value."""
         place = self.values.index(value)
         return {self.first + place - 1: 1.0} if place else {}
 

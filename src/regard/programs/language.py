@@ -184,7 +184,7 @@ class Linear(Column):
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(Column):
-    """What the selected keys hold: their mean for numerical values, else the value of the first or the last."""
+    """The mean of the selected keys' values if these are numerical, else the value of the first or the last key."""
 
     name: str
     selector: Selector
@@ -333,7 +333,7 @@ everywhere = Selector((), "everywhere")
 def aggregate(
     selector: Selector, values: Column, default: Any = None, *, last: bool = False
 ) -> Column:
-    """What the selected keys hold.
+    """A column made of the values of the selected keys.
 
     Args:
         selector: which keys each query selects.

@@ -12,7 +12,7 @@ from regard.programs.sizes import Sizes
 
 
 class SequenceModel(nn.Module):
-    """A number or a class for each position: what programs are compiled into, and what can be trained beside them.
+    """A number or a class for each position. Programs are compiled into this model; it can also be trained.
 
     x = token embedding + position embedding; then the blocks, a norm and a linear layer. Token 0 is the beginning of
     a sequence.

@@ -14,7 +14,7 @@ MOST_ERROR = 1 / 16  # of a categorical column
 
 
 class Stream:
-    """What was placed so far.
+    """The columns that have been placed.
 
     Args:
         length: the most tokens of an input.

@@ -35,7 +35,7 @@ _LARGEST_FILE = 2**20
 
 
 class Language(BaseModel):
-    """What sources are like.
+    """Statistics of the languages of the training text.
 
     Attributes:
         source, target: the trigrams of both languages.
@@ -97,7 +97,7 @@ class Language(BaseModel):
 
 
 class Doubts(BaseModel):
-    """What a model's text was like; None for what too little text could tell.
+    """Statistics of a model's training text; None where there was too little text.
 
     Attributes:
         version: of the file.

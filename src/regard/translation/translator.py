@@ -129,7 +129,7 @@ class Translator:
 
     @cached_property
     def doubts(self) -> Doubts | None:
-        """What its training text was like, by which translations are doubted; None where its folder has no record."""
+        """Statistics of its training text, for doubting translations; None where its folder has none."""
         return Doubts.open(self.run)
 
     @property

@@ -135,7 +135,7 @@ def _sentences(language: str, text: str) -> list[Sentence]:
 
 
 def _continues(before: str, after: str) -> bool:
-    """Whether a sentence goes on after the place at which sentencex ended it."""
+    """Whether a sentence continues where sentencex ended it."""
     begun, more = before.rstrip(), after.lstrip()
     first, second = _LETTER.search(begun), _LETTER.search(more)
     if first is None or second is None:  # no word
