@@ -16,8 +16,9 @@ from regard.translation.models.building import build
 from regard.translation.settings.configuration import Configuration
 from regard.translation.text.batches import Batch
 from regard.translation.text.tokenizer import BOS, EOS, PAD
+from regard.translation.training.optimiser import optimiser_of
 from regard.translation.training.processes import Processes
-from regard.translation.training.step import Learner, optimiser_of
+from regard.translation.training.step import Learner
 
 LAYERS, WIDTH, HEADS, INNER, DROPOUT, SMOOTHING = 3, 256, 4, 1024, 0.1, 0.1
 TRANSFORMER = {

@@ -87,6 +87,8 @@ def ours(configuration: str, folder: Path, steps: int, lines: int | None) -> dic
         *settings(
             tokenizer__sampling=0.0,
             training__max_steps=steps,
+            training__optimiser="adam",
+            training__learning_rate=1e-3,
             training__batch_tokens=BATCH_TOKENS,
             training__warmup=WARMUP,
             training__schedule="inverse_square_root",

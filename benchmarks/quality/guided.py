@@ -98,6 +98,8 @@ def trained(case: Case, name: str, options: argparse.Namespace) -> Path:
     """The model after some more steps."""
     chosen = settings(
         training__max_steps=options.steps,
+        training__optimiser="adam",
+        training__batch_tokens=1024,
         training__learning_rate=3e-4,
         training__warmup=200,
         training__validate_every=max(1, options.steps // 5),

@@ -61,9 +61,9 @@ def trainer(folder: Path, *changes: str, run: str = "run", model: str = "transfo
     return prepare(configuration(folder, *changes, model=model), folder / run)
 
 
-def resumed(folder: Path, *changes: str, run: str = "run") -> Trainer:
+def resumed(folder: Path, *changes: str, run: str = "run", model: str = "transformer") -> Trainer:
     """A trainer that goes on with a run in `folder`."""
-    return prepare_resumed(folder / run, configuration=configuration(folder, *changes))
+    return prepare_resumed(folder / run, configuration=configuration(folder, *changes, model=model))
 
 
 def stop_at(trainer: Trainer, step: int) -> Trainer:

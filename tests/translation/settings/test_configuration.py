@@ -91,7 +91,7 @@ def test_a_key_of_the_other_kind_of_model_is_told_as_one(kind, key, other):
         ("training.betas", "[0.9]", "training.betas"),
         ("training.betas", '["0.9", 0.98]', "training.betas.0 = '0.9'"),
         ("training.betas", "[0.9, 1.0]", "training.betas.1 = 1.0: input should be less than 1"),
-        ("training.optimiser", '"sgd"', "training.optimiser = 'sgd': input should be 'adam' or 'adamw'"),
+        ("training.optimiser", '"sgd"', "training.optimiser = 'sgd': input should be 'adam', 'adamw' or 'muon'"),
         ("training.average", "1", "training.average = 1: input should be a valid boolean"),
         ("model.encoder_layers", "0", "= 0: input should be greater than or equal to 1"),
         ("model.width", "15", "width 15 must be a multiple of heads 4"),

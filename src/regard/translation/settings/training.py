@@ -71,8 +71,10 @@ class TrainingSettings(Settings):
     """Target tokens of a batch, with end marks and without padding."""
     accumulate: Small = 1
     """Batches whose gradients are summed for one update."""
-    optimiser: Literal["adam", "adamw"] = "adam"
-    """Adam, or AdamW with its decoupled weight decay."""
+    optimiser: Literal["adam", "adamw", "muon"] = "adam"
+    """Adam; AdamW with its decoupled weight decay; or Muon (arXiv 2502.16982) for the matrices of layers, and AdamW for
+    all other weights.
+    """
     learning_rate: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = 1e-3
     """The highest learning rate; `schedule` and `warmup` scale it."""
     betas: Annotated[tuple[Rate, Rate], Field(strict=False)] = (0.9, 0.98)
@@ -137,6 +139,8 @@ class TrainingSettings(Settings):
     def faults(self) -> Iterator[str]:
         if not self.max_steps and not self.max_epochs:
             yield "give max_steps, max_epochs or both: 0 is no limit"
+        if self.shard and self.optimiser == "muon":
+            yield 'shard and optimiser = "muon" exclude each other: Muon needs whole matrices'
 
 
 class PretrainedSettings(Settings):

@@ -25,7 +25,8 @@ from regard.translation.training.progress import Progress, read_progress
 
 RANDOM, RANDOM_CUDA = "random.cpu", "random.cuda"
 _RANDOM_STATES = {RANDOM: torch.set_rng_state, RANDOM_CUDA: torch.cuda.set_rng_state}
-_MOMENTS = ("exp_avg", "exp_avg_sq")
+# What an optimiser keeps of a weight: Adam, and Muon.
+_KEPT = (("step", "exp_avg", "exp_avg_sq"), ("momentum_buffer",))
 
 
 def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.Optimizer) -> Path:
@@ -155,10 +156,10 @@ def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict
 def _check_optimiser_shapes(shapes: weights.Shapes, model: nn.Module, path: Path) -> None:
     expected = {RANDOM: (), **{name: shapes[name] for name in _RANDOM_STATES if name in shapes}}
     for name, parameter in model.named_parameters():
-        own = {f"{moment}.{name}": tuple(parameter.shape) for moment in _MOMENTS}
-        own[f"step.{name}"] = ()
-        if own.keys() & shapes.keys():  # a parameter that was never used has no state
-            expected |= own
+        for kept in _KEPT:
+            own = {f"{key}.{name}": () if key == "step" else tuple(parameter.shape) for key in kept}
+            if own.keys() & shapes.keys():  # a parameter that was never used has no state
+                expected |= own
     weights.compare_shapes(expected, shapes, path)
 
 
@@ -175,7 +176,8 @@ def _restore_optimiser(
                     f"{path}: tensor {name} is not a random state: {fault}"
                 ) from None
     for name, parameter in model.named_parameters():
-        if f"step.{name}" in state:
-            optimiser.state[parameter] = {
-                key: state[f"{key}.{name}"].to(parameter.device) for key in ("step", *_MOMENTS)
-            }
+        for kept in _KEPT:
+            if f"{kept[0]}.{name}" in state:
+                optimiser.state[parameter] = {
+                    key: state[f"{key}.{name}"].to(parameter.device) for key in kept
+                }

@@ -17,11 +17,12 @@ from regard.translation.training import checkpoints, pretrained, reporting, tuni
 from regard.translation.training.data import Data
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.guiding import Guide
+from regard.translation.training.optimiser import optimiser_of
 from regard.translation.training.processes import Processes
 from regard.translation.training.progress import Progress
 from regard.translation.training.reporting import Observer, Quality, Reports, Validated
 from regard.translation.training.schedule import Schedule
-from regard.translation.training.step import Learner, Update, arithmetic, optimiser_of
+from regard.translation.training.step import Learner, Update, arithmetic
 from regard.translation.training.tuning import SlowWatch
 from regard.translation.training.validation import Stopped, Validation
 

@@ -11,7 +11,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from regard.translation.models.transformer.model import Transformer
-from regard.translation.training.step import Learner, optimiser_of
+from regard.translation.training.optimiser import optimiser_of
+from regard.translation.training.step import Learner
 
 
 class ShardedLearner(Learner):

@@ -50,19 +50,6 @@ def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
         yield
 
 
-def optimiser_of(settings: TrainingSettings, module: nn.Module) -> torch.optim.Optimizer:
-    """The configured optimiser for all weights of a module."""
-    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
-    return kind(
-        module.parameters(),
-        lr=settings.learning_rate,
-        betas=settings.betas,
-        eps=1e-9,
-        weight_decay=settings.weight_decay,
-        fused=True,
-    )
-
-
 class Learner:
     """A model, its loss and its optimiser. Each process holds all weights; gradients are summed over processes."""
 
