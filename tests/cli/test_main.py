@@ -237,7 +237,7 @@ def test_models_lists_configurations_and_what_cards_say(tmp_path, monkeypatch):
 def test_a_shell_completes_names(monkeypatch):
     completed = sorted(shipped.complete_configuration("tatoeba-es"))
     assert completed == [
-        f"tatoeba-es-en{suffix}" for suffix in ("", "-deep", "-recurrent", "-small")
+        f"tatoeba-es-en{suffix}" for suffix in ("", "-deep", "-recurrent", "-small", "-tiny")
     ]
     program = (
         "import sys; sys.argv = ['regard']\nfrom regard.cli.main import main\nsys.exit(main())"
