@@ -10,7 +10,7 @@ from torch import nn
 from regard.errors import ConfigurationError
 from regard.translation import weights
 from regard.translation.training import checkpoints
-from regard.translation.training.optimiser import optimiser_of
+from regard.translation.training.optimiser import Muon, optimiser_of
 
 MUON = "training.optimiser=muon"
 
@@ -47,6 +47,25 @@ def test_an_update_goes_equally_far_in_all_directions(shape, tmp_path):
     # Five steps of Newton and Schulz bring the singular values near 1, not to it.
     assert nn.functional.cosine_similarity(update.flatten(), expected.flatten(), dim=0) > 0.97
     assert 0.6 < update.norm() / expected.norm() < 1.3
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_muon_agrees_with_that_of_torch(half):
+    """Which rounds its products to bfloat16: three digits of an update."""
+    torch.manual_seed(0)
+    start = torch.randn(32, 48)
+    ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    settings = {"lr": 0.02, "weight_decay": 0.1}
+    mine = Muon([ours], **settings)
+    peer = torch.optim.Muon([theirs], **settings, adjust_lr_fn="match_rms_adamw")
+    for _ in range(4):
+        ours.grad = theirs.grad = torch.randn(32, 48)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            mine.step()
+        peer.step()
+    assert mine.state[ours]["momentum_buffer"].dtype == ours.dtype == torch.float32
+    difference = (ours - theirs).norm() / (ours - start).norm()
+    assert difference < 0.02
 
 
 def test_a_rate_that_is_set_reaches_both(tmp_path):

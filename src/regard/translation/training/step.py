@@ -43,7 +43,7 @@ def products(precision: str) -> Iterator[None]:
 def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
     """Compute in `float32`, `medium` (float32 whose products may round to bfloat16) or `bfloat16` autocast.
 
-    For the forward pass: the backward pass then uses the same types, and needs `products` only.
+    For the forward pass and the optimiser: the backward pass then uses the same types, and needs `products` only.
     """
     half = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
     with products(precision), half:
@@ -89,7 +89,8 @@ class Learner:
                     f"{sum(len(part.rows) for part in parts)} sentence pairs (rows {_some(parts[0].rows)}). "
                     "Checkpoints are untouched: lower training.learning_rate or set training.clip"
                 )
-            self.optimiser.step()
+            with arithmetic(precision, self.processes.device):
+                self.optimiser.step()
             # A fused optimiser does not raise the version counters of the weights itself.
             torch.autograd.graph.increment_version(self.objective.parameters())
         self.optimiser.zero_grad(set_to_none=True)
