@@ -90,8 +90,10 @@ def train(context: typer.Context, options: TrainOptions) -> None:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
     with Signals() as signals, ExitStack() as stack:
         check_device(options.device)
+        from regard.translation.training import memory
         from regard.translation.training import processes as joining
 
+        memory.keep()
         processes = stack.enter_context(joining.join(options.device))
         signals.patient = processes.size > 1
         with first_failure_only(processes):
