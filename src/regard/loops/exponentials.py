@@ -15,58 +15,42 @@ from regard.loops.compiling import (
     single_of_bits,
 )
 
-_F = np.float32
-LOG2E, MAGIC = _F(1.4426950408889634), _F(1.5 * 2**23)
-HIGH, LOW = _F(0.693359375), _F(-2.12194440e-4)  # ln 2 in two parts, Cephes
-F0, F2, F3, F4, F5, F6, F7 = (_F(1 / math.factorial(k)) for k in (0, 2, 3, 4, 5, 6, 7))
-LEAST, MOST = _F(-87.0), _F(88.0)
-
-LOG2E64, MAGIC64 = 1.4426950408889634, 1.5 * 2.0**52
-HIGH64, LOW64 = 6.93145751953125e-1, 1.42860682030941723212e-6
-D2, D3, D4, D5, D6, D7 = (1 / math.factorial(k) for k in range(2, 8))
-D8, D9, D10, D11, D12, D13 = (1 / math.factorial(k) for k in range(8, 14))
-LEAST64, MOST64 = -708.0, 709.0
+LOG2E = 1.4426950408889634
 
 
-@inner
-def _exponential32(x: Any) -> Any:
-    """e^x within 1.5 units in the last place, from e^-87 to e^88; x is clamped to that range."""
-    x = LEAST if x < LEAST else x
-    x = MOST if x > MOST else x
-    shifted = x * LOG2E + MAGIC
-    n = shifted - MAGIC
-    f = (x - n * HIGH) - n * LOW
-    p = f * F7 + F6
-    p = p * f + F5
-    p = p * f + F4
-    p = p * f + F3
-    p = p * f + F2
-    p = (p * f + F0) * f + F0
-    power = (bits_of_single(shifted) + np.int32(127)) << np.int32(23)
-    return p * single_of_bits(np.int32(power))
+def _polynomial(kind: Any, casts: Any, digits: int, degree: int, *numbers: float) -> Any:
+    """e^x within 1.5 units in the last place; x is clamped to the range of the last two `numbers`.
+
+    Before these come the two parts of ln 2. `digits` are the binary digits of the mantissa, and
+    `casts` the type of whole numbers that is as wide, and the bits of a number and back.
+    """
+    whole, bits_of, number_of_bits = casts
+    log2e, magic, high, low, least, most = map(kind, (LOG2E, 1.5 * 2**digits, *numbers))
+    first, *rest = (kind(1 / math.factorial(k)) for k in range(degree, -1, -1))
+    factors, shift, bias = tuple(rest), whole(digits), whole(np.finfo(kind).maxexp - 1)
+
+    @inner
+    def exponential_of(x: Any) -> Any:
+        x = least if x < least else x
+        x = most if x > most else x
+        shifted = x * log2e + magic
+        n = shifted - magic
+        f = (x - n * high) - n * low
+        p = first
+        for factor in factors:
+            p = p * f + factor
+        power = (bits_of(shifted) + bias) << shift
+        return p * number_of_bits(whole(power))
+
+    return exponential_of
 
 
-@inner
-def _exponential64(x: Any) -> Any:
-    x = LEAST64 if x < LEAST64 else x
-    x = MOST64 if x > MOST64 else x
-    shifted = x * LOG2E64 + MAGIC64
-    n = shifted - MAGIC64
-    f = (x - n * HIGH64) - n * LOW64
-    p = f * D13 + D12
-    p = p * f + D11
-    p = p * f + D10
-    p = p * f + D9
-    p = p * f + D8
-    p = p * f + D7
-    p = p * f + D6
-    p = p * f + D5
-    p = p * f + D4
-    p = p * f + D3
-    p = p * f + D2
-    p = (p * f + 1.0) * f + 1.0
-    power = (bits_of_double(shifted) + np.int64(1023)) << np.int64(52)
-    return p * double_of_bits(power)
+_SINGLE = np.int32, bits_of_single, single_of_bits
+_DOUBLE = np.int64, bits_of_double, double_of_bits
+_single = _polynomial(np.float32, _SINGLE, 23, 7, 0.693359375, -2.12194440e-4, -87, 88)  # Cephes
+_double = _polynomial(
+    np.float64, _DOUBLE, 52, 13, 6.93145751953125e-1, 1.42860682030941723212e-6, -708, 709
+)
 
 
 def exponential(x: Any) -> Any:
@@ -76,7 +60,7 @@ def exponential(x: Any) -> Any:
 
 @overload(exponential, jit_options={"fastmath": {"contract"}})
 def _overload(x: Any) -> Any:
-    compiled = _exponential32 if x == types.float32 else _exponential64
+    compiled = _single if x == types.float32 else _double
 
     def chosen(x: Any) -> Any:
         return compiled(x)
