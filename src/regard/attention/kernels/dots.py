@@ -40,33 +40,21 @@ def factors(request: Request) -> tuple[Tensor, Tensor, float]:
     return query, key, scale / request.normaliser.temperature  # type: ignore[attr-defined]
 
 
-def cut(request: Request, dtype: torch.dtype) -> Tensor | None:
-    """Mask and bias as one tensor: booleans, True = may be read, or numbers to add to the scores."""
-    may = request.readable()
-    if may is None or request.bias is None:
-        return may
-    return _shut(may, may, request, dtype)
+def opened(request: Request, dtype: torch.dtype, blank: bool = True) -> Opened:
+    """Mask and bias as one tensor, and which rows have nothing to read, if `blank` and any have.
 
-
-def opened(request: Request, dtype: torch.dtype) -> Opened:
-    """The same, and which rows have nothing to read, if any have.
-
-    Those are left open, so that nothing is divided by zero on their account.
+    The tensor holds booleans, True = may be read, or numbers to add to the scores. Those rows are
+    left open, so that nothing is divided by zero on their account.
     """
     may = request.readable()
     if may is None:
         return None, None
-    nothing = _blank_rows(may)
+    nothing = _blank_rows(may) if blank else None
     open_ = may if nothing is None else may | nothing
     if request.bias is None:
         return open_, nothing
-    return _shut(may, open_, request, dtype), nothing
-
-
-def _shut(may: Tensor, open_: Tensor, request: Request, dtype: torch.dtype) -> Tensor:
-    """The bias over the temperature, 0 where only `open_` is True, and -inf where it is False."""
-    bias = divided(request.bias, dtype, request.normaliser.temperature)  # type: ignore[arg-type, attr-defined]
-    return torch.where(open_, torch.where(may, bias, 0.0), -torch.inf)
+    bias = divided(request.bias, dtype, request.normaliser.temperature)  # type: ignore[attr-defined]
+    return torch.where(open_, torch.where(may, bias, 0.0), -torch.inf), nothing
 
 
 def additive(request: Request, dtype: torch.dtype) -> Opened:

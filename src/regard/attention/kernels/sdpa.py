@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels.dots import cut, factors, opened, refuse
+from regard.attention.kernels.dots import factors, opened, refuse
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
 from regard.attention.products import product_dtype
@@ -33,8 +33,7 @@ class Sdpa:
         triangle = request.mask is not None and _is_triangle(request)
         if not triangle and (request.mask is not None or request.bias is not None):
             # On a CPU torch reads zeros where there is nothing to read; elsewhere it may divide by 0.
-            dtype = product_dtype(query)
-            open_, nothing = (cut(request, dtype), None) if query.is_cpu else opened(request, dtype)
+            open_, nothing = opened(request, product_dtype(query), blank=not query.is_cpu)
         if open_ is not None and open_.ndim > 2:
             batch = broadcast(batch, tuple(open_.shape[:-2]))
         reading = F.scaled_dot_product_attention(
