@@ -28,7 +28,7 @@ class Request:
     normaliser: Normaliser
     dropout: float
     frame: Frame
-    _readable: Tensor | None = field(default=None, repr=False)
+    _readable: Tensor | None = field(default=None, init=False, repr=False)
 
     @property
     def queries(self) -> int:

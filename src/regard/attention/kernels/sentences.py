@@ -45,7 +45,6 @@ def one_by_one(
             bias=_bias(request.bias, section),
             mask=_mask(request, packing, section),
             frame=request.frame._replace(queries=len(section.rows), keys=len(section.columns)),
-            _readable=None,
         )
         readings.append(attend(own, held).expand(shape))
     return torch.cat(readings, -2)

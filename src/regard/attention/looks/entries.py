@@ -137,7 +137,6 @@ def changed(
         bias=None if request.bias is None else change(request.bias),
         mask=mask,
         frame=request.frame._replace(batch=after),
-        _readable=None,
     )
 
 
@@ -147,14 +146,8 @@ def with_tensors(request: Request, of: Callable[[Tensor], Tensor]) -> Request | 
     if score is None or isinstance(request.normaliser, FunctionNormaliser):
         return None
     bias = None if request.bias is None else of(request.bias)
-    return replace(
-        request,
-        query=of(request.query),
-        key=of(request.key),
-        score=score,
-        bias=bias,
-        _readable=None,
-    )
+    query, key = of(request.query), of(request.key)
+    return replace(request, query=query, key=key, score=score, bias=bias)
 
 
 def with_parameters(score: Score, of: Callable[[Tensor, int], Tensor]) -> Score | None:
