@@ -122,8 +122,6 @@ def _buffers(inputs: Inputs) -> Buffers:
 def _shares(inputs: Inputs, workers: int) -> list[Share]:
     """Runs of tiles through the whole batch, about the same work in each."""
     p, where, tiles = inputs.all, inputs.where, -(-inputs.all.queries // ROWS)
-    if workers == 1:
-        return [(0, len(where) * tiles)]
     spans = np.zeros((len(p.low), tiles * ROWS))
     spans[:, : p.queries] = np.maximum(p.high - p.low, 0) + 1
     costs = spans.reshape(len(spans), tiles, ROWS).sum(-1)[where[:, layout.SPAN]]
@@ -207,12 +205,8 @@ def _slots(inputs: Inputs, shares: list[Share]) -> tuple[Array, list[Array]]:
 
     No two workers share a place. Also returned: whose gradient each place holds a part of.
     """
-    p, where, tiles = inputs.all, inputs.where, -(-inputs.all.queries // ROWS)
+    where, tiles = inputs.where, -(-inputs.all.queries // ROWS)
     columns = (layout.A, layout.C, layout.V, layout.BIAS)
-    if len(shares) == 1:
-        sides = (p.a, p.c, p.v, p.bias)
-        slots = np.ascontiguousarray(where[None, :, columns])
-        return slots, [np.arange(len(side)) for side in sides]
     slots = np.zeros((len(shares), len(where), 4), np.int64)
     owners: list[Array] = []
     for k, column in enumerate(columns):
