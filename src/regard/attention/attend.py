@@ -112,16 +112,11 @@ def read(
 ) -> tuple[Float[Tensor, "... queries d_value"], Look]:
     """The reading and the look at its weights, which share the score's projections.
 
-    Args: those of `attend`. The look's weights are those before dropout. Gradients of both go
-    through the same projections, so they are taken in one backward pass.
+    Args and errors: those of `attend`. The look's weights are those before dropout. Gradients of
+    both go through the same projections, so they are taken in one backward pass.
 
     Returns:
         The reading, (*batch, queries, d_value), and a Look of shape (*batch, queries, keys).
-
-    Raises:
-        ShapeError: axes that do not fit one another.
-        ValueError: a name is unknown, or that of a score which owns parameters.
-        KernelRefusedError: a kernel is pinned that cannot serve this.
 
     Example:
         >>> import torch

@@ -15,25 +15,17 @@ from regard.loops.availability import transformed
 
 @dataclass(frozen=True)
 class Zeroed:
-    """A request with zeros in place of the queries and keys that hold NaN or infinity.
-
-    Args:
-        request: With the zeros.
-        queries: Which queries were replaced, (*batch, queries).
-        keys: Which keys were replaced, (*batch, keys).
-    """
+    """A request with zeros in place of the queries and keys that hold NaN or infinity."""
 
     request: Request
-    queries: Tensor
-    keys: Tensor
+    queries: Tensor  # which were replaced, (*batch, queries)
+    keys: Tensor  # (*batch, keys)
 
     def spoilt(self, rows: Tensor | None = None) -> Tensor:
         """Which queries may read a replaced key, or were replaced and may read any key.
 
-        The numbers of these rows are NaN in general, and not those of the zeros.
-
-        Returns:
-            (*batch, queries or rows, 1).
+        The numbers of these rows are NaN in general, and not those of the zeros. The shape is
+        (*batch, queries or rows, 1).
         """
         queries = self.queries if rows is None else self.queries.index_select(-1, rows)
         reads = self.keys.unsqueeze(-2) | queries.unsqueeze(-1)
@@ -42,12 +34,7 @@ class Zeroed:
 
 
 def zeroed(request: Request, value: Tensor | None = None) -> Zeroed | None:
-    """The request with zeros where needed; None where all numbers are finite.
-
-    Args:
-        request: A request.
-        value: The values; a key whose value holds NaN or infinity is replaced as well.
-    """
+    """The request with zeros where needed, keys of such values included; None where all is finite."""
     queries, keys = ~request.query.isfinite().all(-1), ~request.key.isfinite().all(-1)
     if value is not None:
         keys = keys | ~value.isfinite().all(-1)

@@ -153,10 +153,8 @@ def with_tensors(request: Request, of: Callable[[Tensor], Tensor]) -> Request | 
 def with_parameters(score: Score, of: Callable[[Tensor, int], Tensor]) -> Score | None:
     """The score with other parameters; None for one of the caller's, which may hide some.
 
-    Args:
-        score: any score.
-        of: called for every parameter that the score still uses, with the number of its own axes:
-            the axes before them are those of heads.
+    `of` is called for every parameter that the score still uses, with the number of its own axes:
+    the axes before them are those of heads.
     """
     if type(score) is SoftCap and is_cap(score):
         inner = with_parameters(score.score, of)

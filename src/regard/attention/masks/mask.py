@@ -172,14 +172,9 @@ class SpanMask(Mask):
 
     @abstractmethod
     def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The first key that each query may read, and the one after the last.
+        """The first key that each query (all, or those at `rows`) may read, and the one after the last.
 
-        Args:
-            frame: the batch axes and lengths of the scores.
-            rows: positions of queries; None for all.
-
-        Returns:
-            Integers that broadcast to (*batch, queries or rows), perhaps beyond the keys there are.
+        They are integers that broadcast to (*batch, queries or rows), perhaps beyond the keys there are.
         """
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:

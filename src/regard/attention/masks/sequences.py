@@ -125,7 +125,6 @@ class Packed(SpanMask):
     key_lengths: tuple[int, ...]
 
     def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The first key of each query's sentence, and the one after its last."""
         self._check(frame)
         counts = torch.tensor(self.lengths, dtype=torch.int64)
         ends = torch.tensor(self.key_lengths, dtype=torch.int64).cumsum(0)

@@ -37,12 +37,7 @@ def unchanged(score: object, kind: type, *methods: str) -> bool:
 
 @dataclass(frozen=True)
 class PreparedAdditive:
-    """An additive score whose keys are W_k k already.
-
-    Args:
-        score: the score.
-        projected: whether the queries are W_q q + b already too.
-    """
+    """An additive score whose keys are W_k k already, and its queries W_q q + b if `projected`."""
 
     score: Additive
     projected: bool = False
@@ -136,21 +131,11 @@ def prepare(
 
 
 def prepare_both(
-    score: Score,
-    query: Float[Tensor, "*#batch queries d_query"],
-    key: Float[Tensor, "*#batch keys d_key"],
+    score: Score, query: Tensor, key: Tensor
 ) -> tuple[Score, Float[Tensor, "... queries d_left"], Float[Tensor, "... keys d_right"]]:
     """The same with the work on the queries done too, for repeated use of the same queries and keys.
 
     prepared_score(prepared_query, prepared_key) = score(query, key). Gradients flow through all.
-
-    Args:
-        score: any score; one that does no work on single vectors comes back as it is.
-        query: the queries.
-        key: the keys.
-
-    Returns:
-        The prepared score, the prepared queries and the prepared keys.
 
     Example:
         >>> import torch
