@@ -50,7 +50,13 @@ def rotate(
         tensor([[1.0000, 0.0000],
                 [0.5403, 0.8415]])
     """
-    _check_vectors(x, places)
+    if x.dim() < 2 or not places.dim() or places.shape[-1] != x.shape[-2]:
+        raise ShapeError(
+            f"vectors have shape {tuple(x.shape)}, places {tuple(places.shape)}: "
+            "pass [..., length, width] and [..., length]"
+        )
+    if not x.is_floating_point():
+        raise ValueError(f"vectors are {x.dtype}: pass floating point")
     width = _turning(x.shape[-1], base, width, pairing)
     frequency = base ** (
         -torch.arange(0, width, 2, dtype=torch.float64, device=places.device) / width
@@ -103,16 +109,6 @@ class Rotary:
     def check(self, d_head: int) -> None:
         """Raises what `rotate` raises for vectors of this width."""
         _turning(d_head, self.base, self.width, self.pairing)
-
-
-def _check_vectors(x: Tensor, places: Tensor) -> None:
-    if x.dim() < 2 or not places.dim() or places.shape[-1] != x.shape[-2]:
-        raise ShapeError(
-            f"vectors have shape {tuple(x.shape)}, places {tuple(places.shape)}: "
-            "pass [..., length, width] and [..., length]"
-        )
-    if not x.is_floating_point():
-        raise ValueError(f"vectors are {x.dtype}: pass floating point")
 
 
 def _turning(d_head: int, base: float, width: int | None, pairing: str) -> int:
