@@ -166,13 +166,9 @@ class Statistics(Weights):
             weights[place], keys[place] = block.top(count)
         return weights, keys
 
-    @torch.no_grad()
     def argmax(self, progress: Progress | None = None) -> Int[Tensor, "*batch queries"]:
         """The key that every query reads most, the first one on a tie; -1 with nothing to read."""
-        keys = self._empty(*self.shape[:-1], dtype=torch.long)
-        for block in self._blocks(None, progress):
-            keys[block.region.place] = block.argmax()
-        return keys
+        return self._each(lambda block: block.argmax(), progress, torch.long)
 
     def received(
         self,
@@ -270,7 +266,6 @@ class Statistics(Weights):
                 drawn.add(block, keys)
         return drawn.done()
 
-    @torch.no_grad()
     def distance(
         self, signed: bool = False, progress: Progress | None = None
     ) -> Float[Tensor, "*batch queries"]:

@@ -155,8 +155,13 @@ class Weights:
         return prod(self.shape[:-2]) * (self.shape[-2] if rows is None else len(rows))
 
     @torch.no_grad()
-    def _each(self, answer: Callable[[Block], Tensor], progress: Progress | None) -> Tensor:
-        answers = self._empty(*self.shape[:-1])
+    def _each(
+        self,
+        answer: Callable[[Block], Tensor],
+        progress: Progress | None,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        answers = self._empty(*self.shape[:-1], dtype=dtype)
         for block in self._blocks(None, progress):
             answers[block.region.place] = answer(block)
         return answers
