@@ -36,18 +36,11 @@ class Entries(nn.Module):
         self._rows: dict[str, GrowingTensor] = {}
         self.payloads: list[Any] | None = None
         for name, trained in self._trained.items():
-            if trained:
-                self.register_parameter(name, None)
-            else:
-                self.register_buffer(name, None)
+            register: Any = self.register_parameter if trained else self.register_buffer
+            register(name, None)
 
     def __len__(self) -> int:
         return 0 if self.key is None else self.key.shape[-2]
-
-    @property
-    def keys(self) -> Float[Tensor, "*batch entries d_key"] | None:
-        """The keys, or None before the first write."""
-        return self.key
 
     @property
     def values(self) -> Float[Tensor, "*batch entries d_value"] | None:
@@ -74,7 +67,7 @@ class Entries(nn.Module):
         given = key if value is None else value
         if problem := self._misfit(key, given):
             raise ShapeError(problem)
-        for name, new, old in (("key", key, self.keys), ("value", given, self.values)):
+        for name, new, old in (("key", key, self.key), ("value", given, self.values)):
             if old is not None and new.shape[:-2] != old.shape[:-2]:
                 raise ShapeError(
                     f"{name}s have batch axes {list(new.shape[:-2])}, the memory's have"

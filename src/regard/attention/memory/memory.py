@@ -109,7 +109,7 @@ class Memory(nn.Module):
     @property
     def keys(self) -> Float[Tensor, "*batch entries d_key"] | None:
         """The keys, or None before the first write."""
-        return self.entries.keys
+        return self.entries.key
 
     @property
     def values(self) -> Float[Tensor, "*batch entries d_value"] | None:
@@ -124,12 +124,8 @@ class Memory(nn.Module):
 
     def write(
         self,
-        keys: Float[Tensor, "*batch entries d_key"] | Alone | Strings | Sequence[Any],
-        values: Float[Tensor, "*batch entries d_value"]
-        | Alone
-        | Strings
-        | Sequence[Any]
-        | None = None,
+        keys: Float[Tensor, "*batch entries d_key"] | Alone | Sequence[Any],
+        values: Float[Tensor, "*batch entries d_value"] | Alone | Sequence[Any] | None = None,
         payloads: Sequence[Any] | None = None,
     ) -> None:
         """Append entries, one or many; those already there stay as they are.
