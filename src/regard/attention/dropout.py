@@ -14,23 +14,19 @@ def drop(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     Source: Srivastava et al. 2014. On a CPU torch draws one random number for each number of the
     tensor, which takes longer than the layers around it; there the rate is rounded to 1 in 65,536.
     """
-    return x * keep(x, rate) if _is_quick(x, rate) else F.dropout(x, rate)
+    if x.is_cpu and round(rate * LANES) < LANES and not torch.compiler.is_compiling():
+        return x * keep(x, rate)
+    return F.dropout(x, rate)
 
 
 def keep(like: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     """A factor for each number of `like`: 0 where it is dropped, 1 / (1 - rate) where it is kept."""
-    if not _is_quick(like, rate):
-        return F.dropout(torch.ones_like(like), rate)
     dropped = round(rate * LANES)
     # Without bounds the top bit of each draw would always be 0.
     draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     lanes = draws.view(torch.int16)[: like.numel()].view(like.shape)
     kept = (lanes >= dropped - LANES // 2).to(like.dtype)
     return kept.mul_(LANES / (LANES - dropped))
-
-
-def _is_quick(x: Tensor, rate: float) -> bool:
-    return x.is_cpu and round(rate * LANES) < LANES and not torch.compiler.is_compiling()
 
 
 class Dropout(nn.Module):
