@@ -14,9 +14,9 @@ import regard
 from regard.attention import masks, normalisers, scores
 from regard.attention.kernels import blocked
 from regard.attention.kernels.additive.cpu.operator import additive
+from regard.attention.kernels.additive.requests import rules_of
 from regard.attention.kernels.choose import KERNELS
 from regard.attention.kernels.request import ask
-from regard.attention.kernels.rules import rules_of
 from regard.attention.shapes import Frame, ShapeError
 
 LENGTHS = [3, 1, 0, 5, 2]

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive.requests import batch_of, sides_of
-from regard.attention.kernels.rules import Rules
+from regard.attention.kernels.additive.requests import Rules, batch_of, sides_of
 
 
 @torch.library.custom_op("regard::additive", mutates_args=())

@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive.requests import batch_of, flatten, sides_of
+from regard.attention.kernels.additive.requests import Rules, batch_of, flatten, sides_of
 from regard.attention.kernels.additive.triton.backward import backward
 from regard.attention.kernels.additive.triton.bias import bias_gradients
 from regard.attention.kernels.additive.triton.forward import forward
-from regard.attention.kernels.rules import Rules
 from regard.attention.shapes import Shape
 
 ROWS, COLUMNS = 32, 32
