@@ -3,12 +3,11 @@
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.names import named
 from regard.attention.scores.parametric import Additive, General, Heads
-from regard.attention.scores.score import Cosine, Dot, ScaledDot, Score
+from regard.attention.scores.score import Cosine, Dot, Keys, Queries, ScaledDot, Score, Scores
 
 ScoreLike: TypeAlias = Score | str
 
@@ -90,11 +89,7 @@ class SoftCap(nn.Module):
             raise ValueError(f"cap is {cap}: pass a bound above 0")
         self.score, self.cap = as_score(score), float(cap)
 
-    def forward(
-        self,
-        query: Float[Tensor, "*#batch queries d_query"],
-        key: Float[Tensor, "*#batch keys d_key"],
-    ) -> Float[Tensor, "... queries keys"]:
+    def forward(self, query: Queries, key: Keys) -> Scores:
         return self.cap * torch.tanh(self.score(query, key) / self.cap)
 
     def extra_repr(self) -> str:

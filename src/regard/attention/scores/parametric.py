@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.scores.score import DotLike
+from regard.attention.scores.score import DotLike, Keys, Queries, Scores
 from regard.attention.shapes import ShapeError
 
 Heads = int | Sequence[int] | None
@@ -83,11 +83,7 @@ class General(nn.Module, DotLike):
             return project(query, self.weight.mT), key, 1.0
         return query, project(key, self.weight), 1.0
 
-    def forward(
-        self,
-        query: Float[Tensor, "*#batch queries d_query"],
-        key: Float[Tensor, "*#batch keys d_key"],
-    ) -> Float[Tensor, "... queries keys"]:
+    def forward(self, query: Queries, key: Keys) -> Scores:
         return DotLike.__call__(self, query, key)
 
     def extra_repr(self) -> str:
@@ -142,17 +138,13 @@ class Additive(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def query_features(
-        self, query: Float[Tensor, "*#batch queries d_query"]
-    ) -> Float[Tensor, "... queries d_hidden"]:
+    def query_features(self, query: Queries) -> Float[Tensor, "... queries d_hidden"]:
         """W_q q + b."""
         check_width("Additive", "query", query, self.d_query)
         features = project(query, self.query_weight)
         return features if self.bias is None else features + self.bias.to(query.dtype)[..., None, :]
 
-    def key_features(
-        self, key: Float[Tensor, "*#batch keys d_key"]
-    ) -> Float[Tensor, "... keys d_hidden"]:
+    def key_features(self, key: Keys) -> Float[Tensor, "... keys d_hidden"]:
         """W_k k: the part that a decoder needs only once a sentence."""
         check_width("Additive", "key", key, self.d_key)
         return project(key, self.key_weight)
@@ -161,7 +153,7 @@ class Additive(nn.Module):
         self,
         query_features: Float[Tensor, "*#batch queries d_hidden"],
         key_features: Float[Tensor, "*#batch keys d_hidden"],
-    ) -> Float[Tensor, "... queries keys"]:
+    ) -> Scores:
         """v^T tanh(query features + key features)."""
         hidden = torch.tanh(query_features.unsqueeze(-2) + key_features.unsqueeze(-3))
         weight = self.weight.to(hidden.dtype)
@@ -169,11 +161,7 @@ class Additive(nn.Module):
             return hidden @ weight
         return torch.einsum("...qkn,...n->...qk", hidden, weight)
 
-    def forward(
-        self,
-        query: Float[Tensor, "*#batch queries d_query"],
-        key: Float[Tensor, "*#batch keys d_key"],
-    ) -> Float[Tensor, "... queries keys"]:
+    def forward(self, query: Queries, key: Keys) -> Scores:
         return self.combine(self.query_features(query), self.key_features(key))
 
     def extra_repr(self) -> str:

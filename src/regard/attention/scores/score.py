@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -11,17 +11,16 @@ from torch import Tensor
 from regard.attention.products import dots, widen
 from regard.attention.shapes import check_widths
 
+Queries: TypeAlias = Float[Tensor, "*#batch queries d_query"]
+Keys: TypeAlias = Float[Tensor, "*#batch keys d_key"]
+Scores: TypeAlias = Float[Tensor, "... queries keys"]
+
 
 @runtime_checkable
 class Score(Protocol):
     """Any callable (query, key) -> scores; the caller's own functions are scores too."""
 
-    def __call__(
-        self,
-        query: Float[Tensor, "*#batch queries d_query"],
-        key: Float[Tensor, "*#batch keys d_key"],
-        /,
-    ) -> Float[Tensor, "... queries keys"]: ...
+    def __call__(self, query: Queries, key: Keys, /) -> Scores: ...
 
 
 class DotLike(ABC):
@@ -32,19 +31,10 @@ class DotLike(ABC):
     """
 
     @abstractmethod
-    def factors(
-        self,
-        query: Float[Tensor, "*#batch queries d_query"],
-        key: Float[Tensor, "*#batch keys d_key"],
-    ) -> tuple[Tensor, Tensor, float]:
+    def factors(self, query: Queries, key: Keys) -> tuple[Tensor, Tensor, float]:
         """f(query), g(key) and the scale."""
 
-    def __call__(
-        self,
-        query: Float[Tensor, "*#batch queries d_query"],
-        key: Float[Tensor, "*#batch keys d_key"],
-        /,
-    ) -> Float[Tensor, "... queries keys"]:
+    def __call__(self, query: Queries, key: Keys, /) -> Scores:
         query, key, scale = self.factors(query, key)
         return dots(query if scale == 1.0 else query * scale, key)
 
