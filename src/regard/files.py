@@ -187,10 +187,8 @@ def locked(path: Path) -> Iterator[Lock]:
                 os.lseek(lock.handle, 1, os.SEEK_SET)
                 holder = os.read(lock.handle, 32).decode("ascii", "replace").strip()
                 raise HeldError(holder or "unknown")
-            ours = (
-                lock.held()
-            )  # otherwise its last holder has just removed the file: make a new one
-            if ours:
+            ours = lock.held()
+            if ours:  # otherwise its last holder has just removed the file: make a new one
                 with suppress(OSError):  # a full disk: the lock holds without the process id
                     os.ftruncate(lock.handle, 0)
                     # From the second byte on: on Windows no other process can read the locked first byte.
