@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -59,19 +60,12 @@ class CharacterNgrams:
             raise TypeError(
                 f"strings is {strings!r}: pass a list of strings, such as [{strings!r}]"
             )
-        rows: list[int] = []
-        cells: list[int] = []
-        signs: list[float] = []
-        for row, string in enumerate(strings):
+        counts = np.zeros((len(strings), self.width), np.float32)
+        for row, string in zip(counts, strings, strict=True):
             for gram in self._grams(string):
                 code = zlib.crc32(gram.encode("utf-8", "surrogatepass"))
-                cells.append((code >> 1) % self.width)
-                signs.append(1.0 if code & 1 else -1.0)
-            rows.extend([row] * (len(cells) - len(rows)))
-        counts = torch.zeros(len(strings), self.width, dtype=torch.float32)
-        at = torch.tensor(rows, dtype=torch.long), torch.tensor(cells, dtype=torch.long)
-        counts.index_put_(at, torch.tensor(signs, dtype=torch.float32), accumulate=True)
-        return F.normalize(counts, dim=-1)
+                row[(code >> 1) % self.width] += 1 if code & 1 else -1
+        return F.normalize(torch.as_tensor(counts), dim=-1)
 
     def _grams(self, string: str) -> list[str]:
         text = START + unicodedata.normalize("NFC", string).casefold() + END
