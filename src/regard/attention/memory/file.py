@@ -7,7 +7,6 @@ Metadata: ``format``, ``version``, and ``score``, ``normaliser`` and ``encoder``
 
 import json
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -151,7 +150,7 @@ def _check_header(source: Path) -> None:
         start = file.read(8)
         if len(start) < 8:
             _refuse(f"truncated: {size} bytes")
-        (length,) = struct.unpack("<Q", start)
+        length = int.from_bytes(start, "little")
         if length > min(size - 8, LARGEST_HEADER):
             _refuse(f"a header of {length} bytes in a file of {size}: truncated, or not a memory")
 
