@@ -140,12 +140,11 @@ class Packed(SpanMask):
         return [SentenceSpan(*pair) for pair in zip(rows, columns, strict=True)]
 
     def _check(self, frame: Frame) -> None:
-        for name, lengths, there in (
-            ("lengths", self.lengths, frame.queries),
-            ("key_lengths", self.key_lengths, frame.keys),
+        for name, lengths, there, kind in (
+            ("lengths", self.lengths, frame.queries, "queries"),
+            ("key_lengths", self.key_lengths, frame.keys, "keys"),
         ):
             if sum(lengths) != there:
-                kind = "queries" if name == "lengths" else "keys"
                 raise ShapeError(
                     f"{name} add up to {sum(lengths)}, there are {there} {kind}:"
                     " pass the length of every sentence on the axis"
