@@ -166,3 +166,14 @@ class WeightsBlock(Block):
 def entropy_of(weights: Tensor) -> Tensor:
     """-sum_j p_j ln p_j with 0 ln 0 = 0, and the gradient there 0 too; nan below 0."""
     return -(weights * torch.where(weights == 0, 1.0, weights).log()).sum(-1)
+
+
+def log_normaliser_of(scores: Tensor) -> Tensor:
+    """ln sum_j exp(s_j); of a row with nothing to read -inf, and its gradient 0."""
+    nothing = (scores == -torch.inf).all(-1, keepdim=True)
+    scores = torch.where(nothing, 0.0, scores)
+    # The gradient is a softmax; that of torch.logsumexp is e^(s - ln Z), which is wrong where
+    # ln Z is so large that it is rounded.
+    shift = scores.logsumexp(-1, keepdim=True).detach().clamp(max=torch.finfo(scores.dtype).max)
+    logs = shift + (scores - shift).exp().sum(-1, keepdim=True).log()
+    return torch.where(nothing, -torch.inf, logs).squeeze(-1)

@@ -8,8 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.looks import learned
-from regard.attention.looks.blocks import Block, entropy_of
+from regard.attention.looks.blocks import Block, entropy_of, log_normaliser_of
 from regard.attention.looks.caption import Caption
 from regard.attention.looks.weights import Progress, Weights
 from regard.attention.looks.windows import Bins, Map, Reduce, Window, positions
@@ -98,7 +97,7 @@ class Statistics(Weights):
         self._temperature()
         return self._answer(
             lambda block: block.log_normaliser(),
-            lambda look, rows: learned.log_normaliser(look._scores(rows)),
+            lambda look, rows: log_normaliser_of(look._scores(rows)),
             progress,
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -15,7 +15,6 @@ from torch.utils.checkpoint import checkpoint
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import Zeroed, are_finite, is_checked, zeroed
-from regard.attention.looks import learned
 from regard.attention.looks.blocks import Block
 from regard.attention.looks.entries import Stored, with_tensors
 from regard.attention.looks.products import ProductBlocks
@@ -180,7 +179,6 @@ class Weights:
         Args:
             part: the answer for some rows and their weights, in operations that can be differentiated.
             whole: all of it, streamed without gradients.
-            progress: called with the rows done and the rows there are.
             rows: the rows to answer for; None for all.
             weights: their weights, where the answer has any.
             summed: whether parts are summed, not laid side by side along the last axis.
@@ -206,7 +204,7 @@ class Weights:
                 viewed = look._changed(lambda request: cast(Request, with_tensors(request, view)))
                 return of(viewed, None if weights is None else view(weights), at)
 
-            found: Tensor = learned.Recomputed.apply(again, whole, strips, summed, *tensors)  # type: ignore[no-untyped-call]
+            found: Tensor = _Recomputed.apply(again, whole, strips, summed, *tensors)  # type: ignore[no-untyped-call]
             return found
         kept = partial(checkpoint, of, use_reentrant=False, preserve_rng_state=False)
         run = of if transformed() else kept  # transforms follow the operations themselves
@@ -243,3 +241,44 @@ class ZeroedWeights(Weights):
 
     def _spoilt(self, rows: Tensor | None) -> Tensor:
         return self._found.spoilt(rows)
+
+
+class _Recomputed(torch.autograd.Function):
+    """Forward without gradients; backward a strip at a time, which is computed again and let go.
+
+    So memory stays O(queries + keys), and gradients can be differentiated again. They are taken for
+    views of the tensors, as one tensor may be computed from another.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        part: Callable[[Sequence[Tensor], slice], Tensor],  # of the tensors and a strip of rows
+        whole: Callable[[], Tensor],
+        strips: Sequence[slice],
+        summed: bool,
+        *tensors: Tensor,
+    ) -> Tensor:
+        ctx.part, ctx.strips, ctx.summed = part, strips, summed
+        ctx.save_for_backward(*tensors)
+        return whole()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,), again, needed = gradients, torch.is_grad_enabled(), ctx.needs_input_grad[4:]
+        with torch.enable_grad():
+            views = [tensor.view_as(tensor) for tensor in ctx.saved_tensors]
+        wanted = [view for view, need in zip(views, needed, strict=True) if need]
+        totals = [torch.zeros_like(view) for view in wanted]
+        for at in ctx.strips:
+            with torch.enable_grad():
+                part = ctx.part(views, at)
+            if not part.requires_grad:
+                continue
+            share = gradient if ctx.summed else gradient[..., at]
+            found = torch.autograd.grad(part, wanted, share, allow_unused=True, create_graph=again)
+            for i, own in enumerate(found):
+                if own is not None:
+                    totals[i] = totals[i] + own if again else totals[i].add_(own)
+        each = iter(totals)
+        return None, None, None, None, *(next(each) if need else None for need in needed)
