@@ -21,7 +21,7 @@ LOG2E = 1.4426950408889634
 def _polynomial(kind: Any, casts: Any, digits: int, degree: int, *numbers: float) -> Any:
     """e^x within 1.5 units in the last place; x is clamped to the range of the last two `numbers`.
 
-    Before these come the two parts of ln 2. `digits` are the binary digits of the mantissa, and
+    Before these come the two parts of ln 2 (Cephes). `digits` are the binary digits of the mantissa, and
     `casts` the type of whole numbers that is as wide, and the bits of a number and back.
     """
     whole, bits_of, number_of_bits = casts
@@ -47,9 +47,9 @@ def _polynomial(kind: Any, casts: Any, digits: int, degree: int, *numbers: float
 
 _SINGLE = np.int32, bits_of_single, single_of_bits
 _DOUBLE = np.int64, bits_of_double, double_of_bits
-_single = _polynomial(np.float32, _SINGLE, 23, 7, 0.693359375, -2.12194440e-4, -87, 88)  # Cephes
+_single = _polynomial(np.float32, _SINGLE, 23, 7, 0.693359375, -2.12194440e-4, -87.0, 88.0)
 _double = _polynomial(
-    np.float64, _DOUBLE, 52, 13, 6.93145751953125e-1, 1.42860682030941723212e-6, -708, 709
+    np.float64, _DOUBLE, 52, 13, 6.93145751953125e-1, 1.42860682030941723212e-6, -708.0, 709.0
 )
 
 
