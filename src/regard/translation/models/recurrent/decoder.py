@@ -25,6 +25,7 @@ class Decoder(nn.Module, ABC):
     """Layers of cells, the lowest of which may read a feed beside the word."""
 
     attention: CrossAttention | None
+    output_projection: nn.Module
 
     def __init__(
         self,
@@ -44,34 +45,41 @@ class Decoder(nn.Module, ABC):
 
     def start(self, source: Source) -> DecoderState:
         """Before the first word."""
-        return DecoderState(source.first, self.first_feed(source), source)
+        return DecoderState(source.first, None, source)
 
-    def first_feed(self, source: Source) -> Tensor | None:
-        """The feed of the first step."""
-        return None
-
-    @abstractmethod
     def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
         """The output layer's input and the attention's queries, for all steps of a known translation."""
+        state, vectors, queries = self.start(source), [], []
+        for projected in self.project(words):
+            vector, query, state = self.turn(projected, state)
+            vectors.append(vector)
+            queries.append(query)
+        return self.read(torch.stack(vectors), words, source), torch.stack(queries, dim=1)
 
-    @abstractmethod
     def step(
         self, words: Float[Tensor, "batch d_word"], state: DecoderState
     ) -> tuple[Float[Tensor, "batch width"], DecoderState]:
         """The same for one word."""
+        vector, _, after = self.turn(self.project(words), state)
+        return self.read(vector[None], words[None], state.source)[0], after
+
+    @abstractmethod
+    def turn(
+        self, projected: Float[Tensor, "batch gates"], state: DecoderState
+    ) -> tuple[Tensor, Tensor, DecoderState]:
+        """One step: the vector that `read` takes, the attention's query, and the state after."""
+
+    def read(
+        self, vectors: Float[Tensor, "target batch d_vector"], words: Words, source: Source
+    ) -> Hidden:
+        """The output layer's input after each step."""
+        hidden: Tensor = self.output_projection(vectors)
+        return hidden
 
     def project(self, words: Float[Tensor, "*batch d_word"]) -> Float[Tensor, "*batch gates"]:
         """The words' part of the lowest layer's gates."""
         projected: Tensor = cells(self.cells)[0].input_projection(words)
         return projected
-
-    def states(self, words: Words, source: Source) -> Float[Tensor, "target batch d_state"]:
-        """The top layer's states after every step, where nothing is fed back."""
-        state, states = source.first, []
-        for step in self.project(words):
-            state = self.advance(step, state)
-            states.append(state[-1][0])
-        return torch.stack(states)
 
     def advance(
         self,
@@ -98,13 +106,9 @@ class FixedVectorDecoder(Decoder):
         super().__init__(settings)
         self.output_projection = new_output_projection(settings)
 
-    def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
-        states = self.states(words, source)
-        return self.output_projection(states), states.transpose(0, 1)
-
-    def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        layers = self.advance(self.project(words), state.layers)
-        return self.output_projection(layers[-1][0]), DecoderState(layers, None, state.source)
+    def turn(self, projected: Tensor, state: DecoderState) -> tuple[Tensor, Tensor, DecoderState]:
+        layers = self.advance(projected, state.layers)
+        return layers[-1][0], layers[-1][0], DecoderState(layers, None, state.source)
 
 
 class BahdanauDecoder(Decoder):
@@ -125,21 +129,15 @@ class BahdanauDecoder(Decoder):
         read = settings.decoder_width + settings.memory_width + settings.embedding_width
         self.readout = new_linear(read, settings.hidden_width)
 
-    def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
-        layers, queries, contexts, states = source.first, [], [], []
-        for projected in self.project(words):
-            queries.append(layers[-1][0])
-            contexts.append(self.attention(queries[-1][:, None], source)[:, 0])
-            layers = self.advance(projected, layers, contexts[-1])
-            states.append(layers[-1][0])
-        read = torch.cat([torch.stack(states), torch.stack(contexts), words], dim=-1)
-        return torch.tanh(self.readout(read)), torch.stack(queries, dim=1)
+    def turn(self, projected: Tensor, state: DecoderState) -> tuple[Tensor, Tensor, DecoderState]:
+        query = state.layers[-1][0]
+        context = self.attention(query[:, None], state.source)[:, 0]
+        layers = self.advance(projected, state.layers, context)
+        vector = torch.cat([layers[-1][0], context], dim=-1)
+        return vector, query, DecoderState(layers, None, state.source)
 
-    def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        context = self.attention(state.layers[-1][0][:, None], state.source)[:, 0]
-        layers = self.advance(self.project(words), state.layers, context)
-        read = torch.cat([layers[-1][0], context, words], dim=-1)
-        return torch.tanh(self.readout(read)), DecoderState(layers, None, state.source)
+    def read(self, vectors: Tensor, words: Words, source: Source) -> Hidden:
+        return torch.tanh(self.readout(torch.cat([vectors, words], dim=-1)))
 
 
 class LuongDecoder(Decoder):
@@ -162,28 +160,21 @@ class LuongDecoder(Decoder):
         self.attentional = new_linear(settings.memory_width + width, width, bias=False)
         self.output_projection = new_output_projection(settings)
 
-    def first_feed(self, source: Source) -> Tensor | None:
-        return torch.zeros_like(source.first[-1][0]) if self.input_feeding else None
+    def start(self, source: Source) -> DecoderState:
+        feed = torch.zeros_like(source.first[-1][0]) if self.input_feeding else None
+        return DecoderState(source.first, feed, source)
 
-    def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
-        feed = self.first_feed(source)
-        if feed is None:
-            queries = self.states(words, source).transpose(0, 1)
-            vector = self._attentional(queries, source).transpose(0, 1)
-            return self.output_projection(vector), queries
-        layers, states, vectors = source.first, [], []
-        for projected in self.project(words):
-            layers = self.advance(projected, layers, feed)
-            states.append(layers[-1][0])
-            feed = self._attentional(states[-1][:, None], source)[:, 0]
-            vectors.append(feed)
-        return self.output_projection(torch.stack(vectors)), torch.stack(states, dim=1)
+    def turn(self, projected: Tensor, state: DecoderState) -> tuple[Tensor, Tensor, DecoderState]:
+        layers = self.advance(projected, state.layers, state.feed)
+        query, feed = layers[-1][0], None
+        if self.input_feeding:
+            feed = self._attentional(query[:, None], state.source)[:, 0]
+        return query if feed is None else feed, query, DecoderState(layers, feed, state.source)
 
-    def step(self, words: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        layers = self.advance(self.project(words), state.layers, state.feed)
-        vector = self._attentional(layers[-1][0][:, None], state.source)[:, 0]
-        feed = vector if self.input_feeding else None
-        return self.output_projection(vector), DecoderState(layers, feed, state.source)
+    def read(self, vectors: Tensor, words: Words, source: Source) -> Hidden:
+        if not self.input_feeding:
+            vectors = self._attentional(vectors.transpose(0, 1), source).transpose(0, 1)
+        return super().read(vectors, words, source)
 
     def _attentional(self, states: Tensor, source: Source) -> Tensor:
         context = self.attention(states, source)
