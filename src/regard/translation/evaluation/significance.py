@@ -1,8 +1,7 @@
 """Tests whether the difference between two systems is significant."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,19 +87,21 @@ def compare(
         raise DataError("nothing to compare: no translations")
     if unknown := [name for name in measures if name not in PAIRED]:
         raise ConfigurationError(f"no paired measure {unknown[0]!r}: use {', '.join(PAIRED)}")
+    from unittest.mock import patch
+
     from sacrebleu.significance import PairedTest
 
     found: dict[str, Difference] = {}
     signatures: dict[str, str] = {}
+    systems: list[tuple[str, Sequence[str]]] = [
+        ("baseline", list(baseline)),
+        ("system", list(translations)),
+    ]
     for name, metric in metrics(measures).items():
-        systems: list[tuple[str, Sequence[str]]] = [
-            ("baseline", list(baseline)),
-            ("system", list(translations)),
-        ]
-        with _seeded(seed):
+        with patch.dict(os.environ, SACREBLEU_SEED=str(seed)):
             test = PairedTest(systems, {name: metric}, [list(references)], "bs", resamples)
             by_name, columns = test()
-        (title,) = by_name
+        ((title, signature),) = by_name.items()
         results: Any = columns[title]
         theirs, ours = results
         found[name] = Difference(
@@ -113,7 +114,7 @@ def compare(
             # For equal scores sacreBLEU would give 1 / (resamples + 1): it counts only larger differences.
             p_value=1.0 if ours.score == theirs.score else ours.p_value,
         )
-        signatures[name] = str(by_name[title])
+        signatures[name] = str(signature)
     return Significance(resamples, seed, found, signatures)
 
 
@@ -128,18 +129,3 @@ def check(resamples: int, seed: int, sentences: int = 1) -> None:
         raise ConfigurationError(
             f"{resamples} resamples of {sentences} sentences take too much memory: use at most {most}"
         )
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """sacreBLEU reads its seed from an environment variable."""
-    name = "SACREBLEU_SEED"
-    before = os.environ.get(name)
-    os.environ[name] = str(seed)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
