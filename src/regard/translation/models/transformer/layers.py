@@ -81,16 +81,14 @@ class _Layer(TransformerBlock):
         watched: Watched | None,
         name: str,
         attention: MultiHeadAttention,
-        *what: Tensor,
-        mask: Any,
-        bias: Tensor | None = None,
+        *of: Any,
+        **how: Any,
     ) -> Tensor:
         name = f"{self.name}.{name}"
-        output: Tensor
         if watched is None or not watched.wants(name):
-            output = attention(*what, mask=mask, bias=bias)
+            output: Tensor = attention(*of, **how)
         else:
-            output, watched.looks[name] = attention.read(*what, mask=mask, bias=bias)
+            output, watched.looks[name] = attention.read(*of, **how)
         return output
 
 
