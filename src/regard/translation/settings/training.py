@@ -158,9 +158,10 @@ class PretrainedSettings(Settings):
             yield "give `source`, `target` or both: files of word vectors"
 
     @property
-    def names(self) -> list[str]:
-        """The files as the configuration names them."""
-        return [name for name in (self.source, self.target) if name is not None]
+    def files(self) -> dict[str, str]:
+        """The file of each side that has one, as the configuration names it."""
+        named = {"source": self.source, "target": self.target}
+        return {side: name for side, name in named.items() if name is not None}
 
 
 # Keys that may change on --resume: budgets, patience, logging, and settings of the machine.

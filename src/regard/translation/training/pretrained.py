@@ -36,7 +36,7 @@ def set_embeddings(
         DataError: a file cannot be read.
     """
     tables: dict[nn.Parameter, list[tuple[NDArray[np.int64], torch.Tensor]]] = {}
-    for side, name in _files(section).items():
+    for side, name in section.files.items():
         tokenizer: Tokenizer = getattr(tokenizers, side)
         path, weight = (folder or Path()) / name, _embedding(model, side)
         counts = Counter(words_of(getattr(pair, side) for pair in pairs))
@@ -62,7 +62,7 @@ def set_embeddings(
 
 def freeze(model: TranslationModel, section: PretrainedSettings) -> None:
     """Exclude the embeddings that have a file from training."""
-    for side in _files(section):
+    for side in section.files:
         _embedding(model, side).requires_grad_(False)
 
 
@@ -120,12 +120,6 @@ def words_of(lines: Iterable[str]) -> Iterator[str]:
     """
     for line in lines:
         yield from _LETTERS.findall(line)
-
-
-def _files(section: PretrainedSettings) -> dict[str, str]:
-    """The file of each side that has one."""
-    named = {"source": section.source, "target": section.target}
-    return {side: name for side, name in named.items() if name is not None}
 
 
 def _embedding(model: TranslationModel, side: str) -> nn.Parameter:
