@@ -76,7 +76,7 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
 {_architecture(configuration)}, {parameters / 1e6:.2f} million parameters.
 
 {SCORES}: BLEU {quality.bleu:.2f}, chrF {quality.chrf:.2f}, exact match {quality.exact:.2f}% (validation set, \
-{trainer.validation.sentences} sentences, greedy search; `regard evaluate` prints signatures)
+{len(trainer.validation.pairs)} sentences, greedy search; `regard evaluate` prints signatures)
 
 - Data: {_data(configuration)}
 - Licence and attribution of the data: {data.attribution or "none given"}

@@ -151,7 +151,7 @@ def _plan(options: TrainOptions) -> _Plan:
 def _corpora(configuration: Configuration, resume: bool) -> list[str]:
     """The files that a training reads; a resumed one has read the pretrained vectors already."""
     pretrained = None if resume else configuration.pretrained
-    return [*configuration.data.names, *(pretrained.names if pretrained else ())]
+    return [*configuration.data.names, *(pretrained.files.values() if pretrained else ())]
 
 
 def _prepare(
@@ -214,7 +214,7 @@ def _finish(trainer: Trainer, reporter: Reporter) -> None:
     _calibrate(trainer, reporter)
     reporter.note(
         f"{folder}: {described}: BLEU {quality.bleu:.2f}, chrF {quality.chrf:.2f}, "
-        f"exact {quality.exact:.2f}% on {trainer.validation.sentences} validation sentences"
+        f"exact {quality.exact:.2f}% on {len(trainer.validation.pairs)} validation sentences"
     )
 
 

@@ -49,11 +49,6 @@ class Validation:
             self._source.lengths, self._target.lengths, batch_tokens=_BATCH_TOKENS, random=random
         )
 
-    @property
-    def sentences(self) -> int:
-        """The number of sentences that are translated."""
-        return len(self.pairs)
-
     def measure(
         self, model: TranslationModel, should_stop: Callable[[], bool] = lambda: False
     ) -> Quality:
