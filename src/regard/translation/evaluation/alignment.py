@@ -113,11 +113,7 @@ def mutual_links(weights: Float[Tensor, "target source"]) -> set[Link]:
 
 
 def diagonal_links(source: int, target: int) -> set[Link]:
-    """Each target word linked to the source word at the same relative position, as a baseline.
-
-    Args:
-        source: how many words the source has.
-        target: how many words the target has.
+    """Each of so many target words linked to the source word at the same relative position, as a baseline.
 
     >>> sorted(diagonal_links(3, 5))
     [(0, 0), (0, 1), (1, 2), (2, 3), (2, 4)]

@@ -14,7 +14,6 @@ class Scores:
     """Corpus scores in percent; a score that was not computed is None.
 
     Attributes:
-        sentences: the number of sentences.
         bleu: BLEU (Papineni et al. 2002), higher is better.
         chrf: chrF2 (Popović 2015), higher is better.
         ter: translation edit rate (Snover et al. 2006), lower is better.
@@ -49,7 +48,6 @@ def measure(
 
     Args:
         translations: plain text, not tokenised.
-        references: one for each translation.
         measures: which of "bleu", "chrf", "ter", "exact"; TER takes longest, and ignores case.
 
     Raises:

@@ -38,14 +38,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Significance:
-    """The differences of two systems by measure.
-
-    Attributes:
-        resamples: how many test sets were drawn from the one there is.
-        seed: of the draws.
-        differences: by measure, "bleu", "chrf", "ter".
-        signatures: sacreBLEU's, which hold seed and resamples.
-    """
+    """The differences of two systems, and sacreBLEU's signatures, by measure: "bleu", "chrf", "ter"."""
 
     resamples: int
     seed: int
@@ -66,9 +59,6 @@ def compare(
     machine translation evaluation"; Post 2018, arXiv 1804.08771).
 
     Args:
-        translations: of the system.
-        baseline: of the system it is compared with.
-        references: one for each.
         measures: which of "bleu", "chrf", "ter".
         resamples: test sets drawn; a p-value is never below 1 / (resamples + 1).
         seed: 1 or more; sacreBLEU treats 0 as no seed.

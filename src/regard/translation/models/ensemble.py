@@ -39,13 +39,10 @@ class EnsembleState:
 class Ensemble(TranslationModel):
     """p(y_t | y_1 ... y_(t-1), source) = 1/M sum_m p_m(y_t | y_1 ... y_(t-1), source).
 
-    The mean of the models' probabilities, word by word; the models may be of different kinds, since
-    all of them keep the one protocol. Sutskever et al. 2014 (arXiv 1409.3215), section 3.6, decode
+    The mean of the models' probabilities, word by word; the models may be of different kinds, but
+    read and write the same vocabularies. Sutskever et al. 2014 (arXiv 1409.3215), section 3.6, decode
     with an ensemble; that the probabilities are averaged, and not their logarithms, lets one model
     propose what another does not see.
-
-    Args:
-        models: at least one; they read and write the same vocabularies.
 
     Raises:
         ConfigurationError: no models, or models on different devices.

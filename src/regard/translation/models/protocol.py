@@ -53,7 +53,6 @@ class TranslationModel(nn.Module, ABC):
     Word ids are those of the vocabularies; a target that is read begins with the begin-of-sentence id.
 
     Attributes:
-        padding: the id of padding.
         output: the output layer, from hidden states to logits; an ensemble has none.
         longest: the most positions of a sentence that it can number; None where any length goes.
     """

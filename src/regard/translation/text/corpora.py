@@ -154,9 +154,7 @@ def raw_lines(file: BinaryIO, name: str, longest: int = LONGEST_LINE) -> Iterato
 def read_pairs(corpus: Corpus, links: Path | None = None) -> Pairs:
     """Every sentence pair of a corpus, normalised; pairs with an empty side are counted and left out.
 
-    Args:
-        corpus: a table or two files.
-        links: a file of word links, line for line. The links are not parsed yet.
+    `links` is a file of word links, line for line. They are not parsed yet.
 
     Raises:
         DataError: unequal line counts, missing columns or unreadable text.

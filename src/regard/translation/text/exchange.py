@@ -28,15 +28,9 @@ class Exchange:
     A name is a word with a capital that both sides have, as often, and that the text hardly writes in small letters.
     New names are those of the text and invented ones. A number is a run of digits that both sides have. New numbers
     are counts, years, times, dates, decimals, telephone numbers and more; each side has its marks for decimals and
-    thousands, learnt from the text. Of six languages, dates with the name of the month are among them.
+    thousands, learnt from the text. Of six languages (ISO 639-1), dates with the name of the month are among them.
 
-    Args:
-        pairs: the text.
-        languages: of source and target, as ISO 639-1 names them.
-
-    Attributes:
-        named: the pairs that have a name, with their names.
-        numbered: the pairs that have a number, with their numbers.
+    `named` and `numbered` are the pairs that have names or numbers, with these.
     """
 
     def __init__(self, pairs: Sequence[Pair], languages: tuple[str, str] = ("", "")) -> None:

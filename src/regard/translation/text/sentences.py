@@ -46,12 +46,9 @@ class Sentence(NamedTuple):
 def split(text: str, language: str) -> list[Sentence]:
     """The sentences of a text with the white space around them; joined, they give the text again.
 
-    Sentencex finds them by its rules and abbreviations for the language, or by the English ones; `_continues` joins
+    Sentencex finds them by its rules and abbreviations for the language ("es"), or the English ones; `_continues` joins
     those that it cuts too early. An empty line ends a sentence; a single line break does so only before an item of a
     list. The mark of an item ("-", "*", "1.") is not part of its sentence. A lone surrogate becomes U+FFFD.
-
-    Args:
-        language: its ISO 639 code, "es".
     """
     found: list[Sentence] = []
     for block in _ITEMS.split(_SURROGATE.sub("\ufffd", text)):

@@ -19,7 +19,6 @@ class Splits:
     """The pairs of each set, in the order of the corpus.
 
     Attributes:
-        train, valid, test: the pairs.
         repeated: the number of pairs equal to an earlier one; they are in no set.
         families: the number of groups of pairs with a sentence in common.
         largest: the number of pairs in the largest group.
@@ -34,16 +33,11 @@ class Splits:
 
 
 def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Splits:
-    """Split sentence pairs at random, families as a whole.
+    """Split sentence pairs at random, families as a whole: hold out so many pairs to validate and to test.
 
     Two pairs are of one family when their sources or their targets are equal, apart from case and punctuation, or when
     a chain of such pairs connects them. Families are drawn in random order; each goes to the test set while it fits,
     then to the validation set. A family larger than 1% of such a set goes to the training set.
-
-    Args:
-        pairs: of the whole corpus.
-        valid, test: how many pairs to hold out.
-        seed: of the order.
 
     Raises:
         DataError: so many cannot be held out.

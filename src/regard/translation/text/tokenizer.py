@@ -76,13 +76,11 @@ class Tokenizer:
         """Learn the pieces of normalised lines. The vocabulary is smaller than asked for where the text is small.
 
         Args:
-            lines: the text.
             vocabulary_size: the number of pieces, with the four special ones, the tags and the 256 bytes.
             kind: the algorithm that chooses pieces.
             character_coverage: the part of the text, 0.98 to 1, whose characters become pieces; the others are
                 written as bytes. "auto" is 1 for alphabets, 0.9995 for texts of more than 1,000 characters.
             seed: of the random numbers that sentencepiece draws.
-            tags: the names of the tags.
 
         Raises:
             ConfigurationError: the vocabulary is too small for the characters of the text.

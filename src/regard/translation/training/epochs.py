@@ -21,7 +21,6 @@ class Part:
     """The part of a batch that one process takes.
 
     Attributes:
-        batch: its sentences.
         rows: all sentences of the whole batch, as rows of the corpus.
         target_tokens: of the whole batch.
         idle: the batch has fewer sentences than there are processes. This process computes a sentence of another one,
@@ -140,15 +139,10 @@ class Epochs:
 
 
 def share(costs: NDArray[np.int64], rank: int, size: int) -> NDArray[np.int64]:
-    """The positions in a batch that one of `size` processes takes, in the order of the batch.
+    """The positions that one of `size` processes takes of a batch whose pairs have `costs` tokens, in their order.
 
     Each sentence goes to the process that has the fewest tokens so far, the longest sentence first (Graham 1969,
     "Bounds on multiprocessing timing anomalies"). No two processes differ by more than the longest sentence.
-
-    Args:
-        costs: tokens of each sentence pair.
-        rank: the process, from 0.
-        size: the number of processes.
 
     Example:
         >>> costs = np.array([9, 5, 4, 3, 2])

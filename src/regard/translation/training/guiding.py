@@ -33,10 +33,7 @@ class Guide:
     Chen et al. 2016 (arXiv 1607.01628, section 3.1); on one head of a Transformer, Garg et al. 2019 (arXiv
     1909.02074, section 4.2).
 
-    Args:
-        section: the head, and the weight of the loss.
-        pairs: the training pairs with their links; a pair without links adds no loss.
-        tokenizers: of the model.
+    A pair without links adds no loss.
 
     Raises:
         DataError: a link is malformed, or names a word that does not exist.

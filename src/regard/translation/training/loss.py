@@ -15,15 +15,9 @@ class Objective(nn.Module):
 
     loss = - sum_t [(1 - s) log p(y_t) + s / V sum_v log p(v)]   (Szegedy et al. 2016, section 7)
 
-    With a weight of consistency, the batch is read twice, so that two dropout masks give p and q. The loss is then
+    With a weight of `consistency`, the batch is read twice, so that two dropout masks give p and q. The loss is then
     the mean of both losses, and half the weight times the mean of KL(p || q) and KL(q || p): half the loss of
     R-Drop (Wu et al. 2021, arXiv 2106.14448, equation 4), which keeps its weight and the scale of one reading.
-
-    Args:
-        model: the model that is trained.
-        smoothing: label smoothing of the targets.
-        guide: adds a weighted loss on the attention of one head, if given.
-        consistency: the weight of R-Drop; 0 reads the batch once.
     """
 
     def __init__(

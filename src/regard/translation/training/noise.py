@@ -19,13 +19,7 @@ _JOINED = 4
 
 
 class Noise:
-    """Draws the changed pairs of each pass. The random numbers alone decide which.
-
-    Args:
-        settings: the part of the pairs that each option changes.
-        pairs: the training pairs.
-        languages: of source and target.
-    """
+    """Draws the changed pairs of each pass. The random numbers alone decide which."""
 
     def __init__(
         self,

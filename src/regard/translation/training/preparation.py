@@ -40,11 +40,7 @@ def prepare(
     """A trainer for a new run in `folder`. Data and configuration are checked before anything is written.
 
     Args:
-        configuration: of the run.
-        folder: the run folder, which the first process makes.
         data: the folder that the paths of the corpora are relative to.
-        observer: receives notes.
-        processes: the processes that train together, and the device of this one.
         start: a run whose published weights and tokenizers the training starts from.
     """
     observer, processes = observer or Observer(), processes or Processes()

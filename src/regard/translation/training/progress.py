@@ -26,8 +26,7 @@ class Progress:
 
     Attributes:
         step: updates that were made.
-        epoch: the present pass, from 0.
-        batch: batches of this pass that were taken.
+        epoch, batch: the present pass, from 0, and how many of its batches were taken.
         precision: the arithmetic; "" before it is chosen.
         threads: 0 before they are chosen, and in checkpoints that did not keep them.
         measured: target tokens a second measured with this precision and these threads; 0 if not measured.

@@ -95,14 +95,9 @@ class Observer:
 
 
 class Reports:
-    """Passes the reports of a training on to an observer, and writes them into its run folder.
+    """Passes the reports of a training on to an observer and, if it `writes`, writes them into its run folder.
 
-    Args:
-        run: the run.
-        writes: whether this process writes; only the first process does.
-        lock: the lock on the run folder, if this process holds it.
-        observer: receives the events.
-        step: the last step that was made; scalars of later steps, from before an interruption, are hidden.
+    Scalars of steps later than the last one that was made, from before an interruption, are hidden.
     """
 
     def __init__(

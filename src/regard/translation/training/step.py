@@ -66,13 +66,7 @@ class Learner:
         self.objective = Objective(model, settings.label_smoothing, guide, settings.consistency)
 
     def step(self, parts: list[Part], number: int, rate: float, precision: str) -> Update:
-        """Update the weights once, by this process's parts of some batches.
-
-        Args:
-            parts: at least one.
-            number: the step, counted from 1, for messages.
-            rate: the learning rate.
-            precision: see `arithmetic`.
+        """Update the weights once, by this process's parts of some batches; `number` is the step, counted from 1.
 
         Raises:
             TrainingError: the loss or a gradient is not finite, or memory ran out.

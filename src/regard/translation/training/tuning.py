@@ -71,12 +71,7 @@ def settle(progress: Progress, learner: Learner, epochs: Epochs, observer: Obser
 
 
 def candidates(precision: str, threads: int, most: int) -> list[Setting]:
-    """The settings that a configuration leaves open, the simplest one first.
-
-    Args:
-        precision: `training.precision`; "auto" leaves it open.
-        threads: `training.threads`; 0 leaves it open.
-        most: the largest number of threads that may be chosen.
+    """The settings that a configuration leaves open ("auto" precision, 0 threads), with the simplest one first.
 
     >>> [str(each) for each in candidates("float32", 0, 6)]
     ['float32 with 1 thread', 'float32 with 4 threads', 'float32 with 6 threads']
@@ -119,14 +114,9 @@ def trial(learner: Learner, part: Part, setting: Setting) -> float:
 def fastest(
     choices: Sequence[Setting], trial: Callable[[Setting], float]
 ) -> tuple[Setting, dict[Setting, list[float]]]:
-    """Try settings in turns, and choose one.
+    """Try settings in turns, the simplest one first: the chosen one, and the seconds of all trials of each.
 
-    Args:
-        choices: the simplest one first.
-        trial: computes the gradients of one batch with a setting; returns the seconds it took.
-
-    Returns:
-        The chosen setting, and the seconds of all trials of each setting.
+    `trial` computes the gradients of one batch with a setting, and returns the seconds it took.
     """
     simplest = choices[0]
     trial(simplest)  # compiles and allocates
@@ -158,12 +148,7 @@ def _clearly_quicker(ours: list[float], theirs: list[float]) -> bool:
 
 
 class SlowWatch:
-    """Notices when a training stays far slower than measured.
-
-    Args:
-        setting: the setting of the training.
-        expected: its measured speed in target tokens a second; 0 if it was not measured.
-    """
+    """Notices when a training stays far slower than expected, in target tokens a second; 0 if it was not measured."""
 
     def __init__(self, setting: Setting, expected: float) -> None:
         self._setting, self._expected = setting, expected

@@ -25,11 +25,7 @@ class Stopped(Exception):
 
 
 class Validation:
-    """Validates on a fixed random sample of the validation set.
-
-    Attributes:
-        pairs: the sample.
-    """
+    """Validates on `pairs`, a fixed random sample of the validation set."""
 
     def __init__(
         self, pairs: Sequence[Pair], tokenizers: Tokenizers, settings: TrainingSettings, seed: int

@@ -19,11 +19,9 @@ _LONGEST_LINE = 2**20
 
 @dataclass
 class Vectors:
-    """The vectors of some words.
+    """The vectors of the requested words that a file has.
 
     Attributes:
-        width: numbers in a vector.
-        words: the vectors of the requested words that the file has.
         read: the number of vectors in the file.
         repeated: how many vectors were ignored because their word had one already.
     """

@@ -22,14 +22,12 @@ States = Float[Tensor, "batch source d_memory"]
 
 @dataclass(frozen=True)
 class Source:
-    """The encoded sentences, one row each.
+    """The encoded sentences, one row each, and the decoder's first state, a layer.
 
     Attributes:
-        states: The encoder's states, the values of attention.
         keys: The keys of attention: a tensor as `regard.attention.scores.prepare` leaves it, or the
             `HeadMemory` of `MultiHeadAttention.remember`; None without attention.
         readable: True where a sentence has a word; None where every position has one.
-        first: The decoder's first state, a layer.
     """
 
     states: Float[Tensor, "batch source d_memory"]
@@ -48,12 +46,9 @@ class Source:
 
 @dataclass(frozen=True)
 class DecoderState:
-    """The decoder between two words.
+    """The decoder between two words: the state of every layer, and the sentences it reads.
 
-    Attributes:
-        layers: The state of every layer.
-        feed: An input of the next step from the step before, besides its state; None where there is none.
-        source: The sentences it reads.
+    `feed` is an input of the next step from the step before, besides its state; None where there is none.
     """
 
     layers: tuple[CellState, ...]

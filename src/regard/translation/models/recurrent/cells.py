@@ -18,7 +18,6 @@ class Cell(nn.Module, ABC):
 
     Args:
         d_input: Width of the input, the same for all steps and projected for all of them at once.
-        d_state: Width of the state.
         d_feed: Width of what only the step before knows (the context, or the attentional vector);
             0 where there is nothing of the kind.
     """

@@ -39,11 +39,7 @@ class RecurrentModel(TranslationModel):
     """A recurrent encoder-decoder: Bahdanau et al. (arXiv 1409.0473), Luong et al. (1508.04025), or
     without attention Sutskever et al. (1409.3215).
 
-    Args:
-        settings: The parts and their sizes.
-        source_vocabulary: Number of source words.
-        target_vocabulary: Number of target words.
-        padding: The id of padding; its word vector is 0.
+    The word vector of `padding` is 0.
 
     Raises:
         ValueError: If embeddings are to be tied across vocabularies of different sizes.

@@ -15,13 +15,11 @@ from regard.translation.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Overlap:
-    """The lines of a later split that are in an earlier one, by "pairs", "sources", "targets".
+    """How many lines of a later split are in an earlier one, by "pairs", "sources", "targets".
 
     Attributes:
-        earlier: the name of the earlier split, usually the training set.
-        later: the name of the later split, usually a test set.
-        exact: the number of lines that are equal, character by character.
-        folded: the number of lines that are equal apart from case and punctuation.
+        exact: lines that are equal, character by character.
+        folded: lines that are equal apart from case and punctuation.
     """
 
     earlier: str
@@ -56,10 +54,9 @@ def check(
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
     ratio: float = 3.0,
 ) -> Report:
-    """Check each split of a corpus, then the lines that splits share.
+    """Check each split of a corpus, the training set first, then the lines that splits share.
 
     Args:
-        corpora: its splits, the training set first.
         tokenizers: of source and target, for the report on the vocabulary.
         ratio: see `read_split`.
     """

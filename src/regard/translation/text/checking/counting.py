@@ -43,7 +43,6 @@ class Vocabulary:
     """The use of a vocabulary by one side of a corpus.
 
     Attributes:
-        tokenizer: the tokenizer with that vocabulary.
         pieces: the number of uses of each id.
         words: the number of words, which white space separates.
         unknown: the number of uses of each character outside the vocabulary.

@@ -14,8 +14,6 @@ class Finding:
 
     Attributes:
         level: an error would stop a training, a warning would not.
-        what: a description of the kind.
-        count: the number of times it was found.
         where: the first places, "file:line" or "file:line:byte".
     """
 

@@ -32,10 +32,7 @@ class Split:
         files: their paths.
         lines: lines of the file, or of the longer of two files.
         empty: lines with an empty side.
-        words: the lengths in words, by side ("source", "target").
-        characters: the lengths in characters, by side.
-        pieces: the lengths in pieces, by side; empty without a tokenizer.
-        prints: hashes of the lines.
+        words, characters, pieces: the lengths by side ("source", "target"); no pieces without a tokenizer.
         outliers: pairs whose lengths in characters are out of proportion.
     """
 
@@ -94,13 +91,9 @@ class Split:
 def read_split(
     corpus: Corpus, findings: Findings, vocabularies: Mapping[str, Vocabulary], ratio: float
 ) -> Split:
-    """Read a split and count.
+    """Read a split: add problems to `findings`, and count the pieces of its lines in `vocabularies` by side.
 
-    Args:
-        corpus: a table or two files.
-        findings: problems are added to it.
-        vocabularies: by side; the pieces of the lines are counted in them.
-        ratio: a pair is an outlier when its ratio of characters is this many times that of the corpus.
+    A pair is an outlier when its ratio of characters is `ratio` times that of the corpus.
     """
     if isinstance(corpus, Tsv):
         files, too_few = [corpus.path], f"fewer than {corpus.width} tab-separated columns"

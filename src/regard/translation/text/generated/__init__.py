@@ -29,16 +29,10 @@ SPLITS = {"valid": range(1), "test": range(1, 2), "train": range(2, 20)}
 
 
 def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pair]:
-    """`count` different pairs of a task, the same ones for the same arguments on every machine.
+    """`count` different pairs of a task and split, the same ones for the same arguments on every machine.
 
     The hash of a source, in lower case, decides its split. So the splits are disjoint for any seeds
     and counts, and a larger count only appends pairs.
-
-    Args:
-        task: "reverse" or "dates".
-        seed: any integer.
-        count: how many pairs.
-        split: "train", "valid" or "test".
 
     Raises:
         ConfigurationError: more pairs than the task holds.
