@@ -32,13 +32,10 @@ class Encoder(nn.Module):
 
     @staticmethod
     def _cells(settings: RecurrentSettings) -> nn.ModuleList:
+        above = [settings.memory_width] * (settings.encoder_layers - 1)
         return nn.ModuleList(
-            new_cell(
-                settings.cell,
-                settings.memory_width if layer else settings.embedding_width,
-                settings.encoder_width,
-            )
-            for layer in range(settings.encoder_layers)
+            new_cell(settings.cell, d_input, settings.encoder_width)
+            for d_input in (settings.embedding_width, *above)
         )
 
     def forward(
