@@ -58,7 +58,17 @@ def check(model: bytes) -> list[str]:
             raise ValueError(fault)
     if not 4 < len(pieces) <= LARGEST_VOCABULARY:
         raise ValueError(f"it holds {len(pieces)} pieces")
-    return _checked_tags(pieces)
+    if [kind for _, kind in pieces[:4]] != _SPECIAL:
+        raise ValueError("padding, unknown, begin and end must be ids 0, 1, 2, 3")
+    names = [name for name, _ in takewhile(lambda each: each[1] == _CONTROL, pieces[4:])]
+    if len(names) > _MOST_TAGS or not all(map(_TAG.fullmatch, names)):
+        raise ValueError(
+            f"it has more than {_MOST_TAGS} tags, or tags with odd names: expected <2fr>"
+        )
+    if any(kind not in (_NORMAL, _BYTE) for _, kind in pieces[4 + len(names) :]):
+        raise ValueError("it holds pieces that are neither text nor bytes")
+    check_distinct(pieces, falls_back=True)
+    return [name[1:-1] for name in names]
 
 
 def parse(model: bytes, ignored: int | None = None) -> tuple[list[tuple[str, int]], Parts]:
@@ -79,20 +89,6 @@ def parse(model: bytes, ignored: int | None = None) -> tuple[list[tuple[str, int
     if parts.get(TRAINER, {}).get(_MODEL_TYPE, 1) not in (1, 2):
         raise ValueError("it is neither a unigram nor a BPE model")
     return pieces, parts
-
-
-def _checked_tags(pieces: list[tuple[str, int]]) -> list[str]:
-    if [kind for _, kind in pieces[:4]] != _SPECIAL:
-        raise ValueError("padding, unknown, begin and end must be ids 0, 1, 2, 3")
-    names = [name for name, _ in takewhile(lambda each: each[1] == _CONTROL, pieces[4:])]
-    if len(names) > _MOST_TAGS or not all(map(_TAG.fullmatch, names)):
-        raise ValueError(
-            f"it has more than {_MOST_TAGS} tags, or tags with odd names: expected <2fr>"
-        )
-    if any(kind not in (_NORMAL, _BYTE) for _, kind in pieces[4 + len(names) :]):
-        raise ValueError("it holds pieces that are neither text nor bytes")
-    check_distinct(pieces, falls_back=True)
-    return [name[1:-1] for name in names]
 
 
 def check_distinct(pieces: list[tuple[str, int]], *, falls_back: bool) -> None:
