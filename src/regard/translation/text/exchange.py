@@ -116,11 +116,8 @@ class Writing:
         """A number as the source and as the target write it; half of them are of the form of an old one."""
         if old and random.random() < 0.5:
             return (_like(old, random),) * 2
-        whole, two, hour = (
-            random.randrange(1, 1000),
-            f"{random.randrange(100):02}",
-            random.randrange(24),
-        )
+        whole, two = random.randrange(1, 1000), f"{random.randrange(100):02}"
+        hour = random.randrange(24)
         day, month, year = random.randint(1, 31), random.randint(1, 12), random.randint(1400, 2099)
         kinds: tuple[str | tuple[str, str], ...] = (
             str(random.randrange(10 ** random.randint(1, 6))),
