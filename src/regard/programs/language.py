@@ -34,6 +34,11 @@ class ProgramError(ConfigurationError):
     """A program, or an input of one, that cannot be used."""
 
 
+def _operator(symbol: str, operate: Callable[[Any, Any], Any]) -> Callable[[Column, Any], Column]:
+    """The method of a column for an operator."""
+    return lambda column, other: column._operated(symbol, operate, other)
+
+
 class Column:
     """A value at each position of the input.
 
@@ -113,41 +118,16 @@ class Column:
     def __rmod__(self, other: Any) -> Column:
         return self._on_the_right("%", operator.mod, other)
 
-    def __floordiv__(self, other: Any) -> Column:
-        return self._operated("//", operator.floordiv, other)
-
-    def __mod__(self, other: Any) -> Column:
-        return self._operated("%", operator.mod, other)
-
-    def __eq__(self, other: object) -> Column:  # type: ignore[override]
-        return self._operated("==", operator.eq, other)
-
-    def __ne__(self, other: object) -> Column:  # type: ignore[override]
-        return self._operated("!=", operator.ne, other)
-
-    def __lt__(self, other: Any) -> Column:
-        return self._operated("<", operator.lt, other)
-
-    def __le__(self, other: Any) -> Column:
-        return self._operated("<=", operator.le, other)
-
-    def __gt__(self, other: Any) -> Column:
-        return self._operated(">", operator.gt, other)
-
-    def __ge__(self, other: Any) -> Column:
-        return self._operated(">=", operator.ge, other)
-
-    def __and__(self, other: Any) -> Column:
-        return self._operated("and", lambda one, two: bool(one) and bool(two), other)
-
-    def __or__(self, other: Any) -> Column:
-        return self._operated("or", lambda one, two: bool(one) or bool(two), other)
-
-    def __rand__(self, other: Any) -> Column:
-        return self.__and__(other)
-
-    def __ror__(self, other: Any) -> Column:
-        return self.__or__(other)
+    __floordiv__ = _operator("//", operator.floordiv)
+    __mod__ = _operator("%", operator.mod)
+    __eq__ = _operator("==", operator.eq)  # type: ignore[assignment]
+    __ne__ = _operator("!=", operator.ne)  # type: ignore[assignment]
+    __lt__ = _operator("<", operator.lt)
+    __le__ = _operator("<=", operator.le)
+    __gt__ = _operator(">", operator.gt)
+    __ge__ = _operator(">=", operator.ge)
+    __and__ = __rand__ = _operator("and", lambda one, two: bool(one) and bool(two))
+    __or__ = __ror__ = _operator("or", lambda one, two: bool(one) or bool(two))
 
     def __invert__(self) -> Column:
         return Elementwise(f"(not {self})", operator.not_, (self,))
