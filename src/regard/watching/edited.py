@@ -41,15 +41,20 @@ def flex(
 
 def attend(_: Any, edit: Edit, query: Tensor, key: Tensor, value: Tensor, **how: Any) -> Tensor:
     """`regard.attend`."""
-    return _attended(edit, query, key, value, **how)[0]
+    return read(_, edit, query, key, value, **how)[0]
 
 
 def read(
     _: Any, edit: Edit, query: Tensor, key: Tensor, value: Tensor, **how: Any
 ) -> tuple[Tensor, Look]:
     """`regard.read`; the look is of the edited weights."""
-    output, weights = _attended(edit, query, key, value, **how)
-    return output, StoredLook(weights)
+    how.pop("dropout", None)
+    weights = look(query, key, **how).weights()
+    grouped = query.ndim == key.ndim > 4 and key.shape[-4:-2] == (query.shape[-4], 1)
+    edited = _headed(edit, weights.flatten(-4, -3) if grouped else weights)
+    if grouped:
+        edited = edited.unflatten(-3, weights.shape[-4:-2])
+    return edited.to(value.dtype) @ value, StoredLook(edited)
 
 
 def weighed(original: Callable[..., Any], edit: Edit, *arguments: Any, **named: Any) -> Any:
@@ -60,18 +65,6 @@ def weighed(original: Callable[..., Any], edit: Edit, *arguments: Any, **named: 
         output, _ = original(*arguments, **{**named, "need_weights": False})
     shown = weights.mean(-3) if named.get("average_attn_weights", True) else weights
     return output, shown if arguments[0].ndim == 3 else shown.squeeze(0)
-
-
-def _attended(
-    edit: Edit, query: Tensor, key: Tensor, value: Tensor, **how: Any
-) -> tuple[Tensor, Tensor]:
-    how.pop("dropout", None)
-    weights = look(query, key, **how).weights()
-    grouped = query.ndim == key.ndim > 4 and key.shape[-4:-2] == (query.shape[-4], 1)
-    edited = _headed(edit, weights.flatten(-4, -3) if grouped else weights)
-    if grouped:
-        edited = edited.unflatten(-3, weights.shape[-4:-2])
-    return edited.to(value.dtype) @ value, edited
 
 
 def _headed(edit: Edit, weights: Tensor) -> Tensor:
