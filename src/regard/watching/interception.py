@@ -153,34 +153,6 @@ def held(model: nn.Module) -> Iterator[None]:
         INTERCEPTION.shut(model)
 
 
-class Paths:
-    """`named_modules()` of a model, extended by modules that run in it without being registered.
-
-    torch does not register the layers of a Keras functional model, nor modules in an ordinary list
-    or dictionary. Such a module is named after the attribute that holds it ("blocks.0"), else after
-    its own `name`, else after its class and its number among the calls of that class.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self._registered: dict[int, str] = {
-            id(module): path for path, module in model.named_modules()
-        }
-
-    def of(self, stack: Stack) -> str | None:
-        """The path of the innermost running module, None if it does not run inside the model."""
-        if not stack:
-            return None
-        frame = stack[-1]
-        known = self._registered.get(id(frame.module))
-        if known is not None:
-            return known
-        outer = self.of(stack[:-1])
-        if outer is None:
-            return None
-        name = _name(frame, stack[-2].module)
-        return f"{outer}.{name}" if outer else name
-
-
 def _name(frame: RunningModule, owner: nn.Module) -> str:
     for name, value in vars(owner).items():
         if name.startswith("_"):
@@ -202,7 +174,10 @@ class ModelObserver(StackObserver):
     """A watch or a change of a model. It can be opened once."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._model, self._paths = model, Paths(model)
+        self._model = model
+        self._registered: dict[int, str] = {
+            id(module): path for path, module in model.named_modules()
+        }
 
     def begin(self) -> None:
         INTERCEPTION.open(self._model)
@@ -215,8 +190,22 @@ class ModelObserver(StackObserver):
         INTERCEPTION.shut(self._model)
 
     def path(self, stack: Stack) -> str | None:
-        """The path of the running module; None if it is outside of the model, or the watch has ended."""
-        return self._paths.of(stack) if self.is_open else None
+        """The path of the running module; None if it is outside of the model, or the watch has ended.
+
+        torch does not register the layers of a Keras functional model, nor modules in an ordinary list
+        or dictionary. Such a module is named after the attribute that holds it ("blocks.0"), else after
+        its own `name`, else after its class and its number among the calls of that class.
+        """
+        if not (self.is_open and stack):
+            return None
+        known = self._registered.get(id(stack[-1].module))
+        if known is not None:
+            return known
+        outer = self.path(stack[:-1])
+        if outer is None:
+            return None
+        name = _name(stack[-1], stack[-2].module)
+        return f"{outer}.{name}" if outer else name
 
 
 def swap(
