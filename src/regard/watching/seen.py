@@ -18,8 +18,7 @@ from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
 from regard.watching.records import AttentionRecord, storages
 from regard.watching.shown import Tokens, shown
-from regard.watching.table import HeadTable, Subject, html, table
-from regard.watching.tokens import EmbeddingCall
+from regard.watching.table import EmbeddingCall, HeadTable, Subject, html, table
 
 # Of the explorer, which is a higher package and needed when it is called alone.
 SCENES, PAGE, NOTEBOOK = (f"regard.explorer.{name}" for name in ("scenes", "page", "notebook"))

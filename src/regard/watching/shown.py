@@ -9,8 +9,7 @@ import numpy as np
 from regard.attention.looks import Look
 from regard.watching.errors import WatchError
 from regard.watching.measures import TokenIds
-from regard.watching.table import Subject, places, tokens_read
-from regard.watching.tokens import EmbeddingCall
+from regard.watching.table import EmbeddingCall, Subject, places, tokens_read
 
 LONGEST = 60  # characters of a token
 

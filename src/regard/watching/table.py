@@ -1,19 +1,29 @@
 """A table of heads: entropy, distance and the positions that each head reads."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from html import escape
 from math import nan, prod
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from regard.attention.looks import Look
 from regard.watching.captured import CapturedCall
 from regard.watching.measures import TokenIds, measures, own_places
-from regard.watching.tokens import EmbeddingCall, tokens_of
 
 MOST = 200  # rows of a table in a notebook
+POSITIONS = re.compile(r"(^|[._])(pos(?!t)|wpe)|positions?$")
+
+
+class EmbeddingCall(NamedTuple):
+    """A call of an embedding: its path, its number of rows, and the token ids."""
+
+    path: str
+    vocabulary: int
+    tokens: Tensor
 
 
 class Subject(NamedTuple):
@@ -127,6 +137,24 @@ def tokens_read(
     if query is None or key is None or {len(query), len(key)} != {subject.entries}:
         return None
     return TokenIds(query.to(look.device), key.to(look.device))
+
+
+def tokens_of(tokens: list[EmbeddingCall], length: int, last: bool) -> Tensor | None:
+    """The tokens of a sequence of this length: of one call, or of a prompt and the tokens after it.
+
+    `last` chooses the last such sequence instead of the first.
+    """
+    tokens = [each for each in tokens if not POSITIONS.search(each.path)]
+    largest = max((each.vocabulary for each in tokens), default=0)
+    found: list[Tensor] = []
+    for path in dict.fromkeys(each.path for each in tokens if each.vocabulary == largest):
+        run: list[Tensor] = []
+        for each in (each.tokens for each in tokens if each.path == path):
+            follows = run and each.shape[-1] == 1 and each.shape[:-1] == run[0].shape[:-1]
+            run = [*run, each] if follows else [each]
+            if sum(part.shape[-1] for part in run) == length:
+                found.append(torch.cat(run, -1))
+    return None if not found else found[-1 if last else 0]
 
 
 def html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

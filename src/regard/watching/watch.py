@@ -21,7 +21,7 @@ from regard.watching.interception import ModelObserver
 from regard.watching.records import AttentionRecord, Record, storages
 from regard.watching.running import Stack
 from regard.watching.seen import Seen
-from regard.watching.tokens import EmbeddingCall
+from regard.watching.table import EmbeddingCall
 from regard.watching.torch_layers import Captured, DeferredCall
 from regard.watching.unseen import SOFTMAX, add_attentive, add_compiled, add_softmaxes, weighs_keys
 
