@@ -49,9 +49,17 @@ def watched(
     made: Any, what: str, layer: int | None = None, head: int | None = None
 ) -> tuple[Seen, dict[str, Any]]:
     """Run the model of a pair (model, inputs): its attentions, and the tokens or tokenizer of a page."""
+    import torch
+
+    from regard.watching import watch
+
     model, run, words = model_of(what, made)
-    with running(what):
-        seen = _watched(model, run, layer, head)
+    heads = None if head is None else (head,)
+    with running(what), torch.no_grad(), warnings.catch_warnings():
+        # The command prints unseen attentions itself.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        with watch(model.eval(), layers=layer, heads=heads) as seen:
+            run()
     for path, why in seen.unseen.items():
         report.say(f"not seen: {path or 'the model'}: {why}", file=sys.stderr)
     return seen, words
@@ -60,13 +68,28 @@ def watched(
 def save(
     seen: Seen, words: Mapping[str, Any], what: str, title: str, out: Path, theme: str
 ) -> None:
-    """Write the attentions as a page, or as pictures into a folder."""
+    """Write the attentions as a page, or as pictures into a folder.
+
+    A picture is of an attention's first batch entry, with 16 heads on each.
+    """
     if _is_page(out):
         with running(what):
             seen.page(out, title=title, **words)
         report.say(f"wrote {out}")
-    else:
-        _save(seen, out, theme)
+        return
+    out.mkdir(exist_ok=True)
+    for name in seen:
+        *batch, _, _ = seen[name].shape
+        headed = seen[name].caption.headed
+        heads = batch[-1] if headed else 1
+        for first in range(0, heads, PANELS):
+            some = range(first, min(first + PANELS, heads))
+            look = seen.of_heads(name, some) if heads > PANELS else seen[name]
+            entry = (0,) * (len(batch) - headed)
+            ending = f"-heads-{some.start}-{some.stop - 1}" if heads > PANELS else ""
+            path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
+            drawing.save(look.plot(SIDE, SIDE, entry=entry, theme=theme), path)
+            report.say(f"wrote {path}")
 
 
 def is_call(name: str) -> bool:
@@ -133,20 +156,6 @@ def function(asked: str, what: str) -> Callable[[], Any]:
     return cast("Callable[[], Any]", found)
 
 
-def _watched(model: nn.Module, run: Callable[[], Any], layer: int | None, head: int | None) -> Seen:
-    import torch
-
-    from regard.watching import watch
-
-    heads = None if head is None else (head,)
-    with torch.no_grad(), warnings.catch_warnings():
-        # The command prints unseen attentions itself.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        with watch(model.eval(), layers=layer, heads=heads) as seen:
-            run()
-    return seen
-
-
 def _is_page(out: Path) -> bool:
     return out.suffix.lower() == ".html"
 
@@ -166,20 +175,3 @@ def check(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise RegardError(f"{out}: is a file, expected the name of a folder for the pictures")
     check_parent(out / "picture" if out.exists() else out)
-
-
-def _save(seen: Seen, out: Path, theme: str) -> None:
-    """A picture of each attention's first batch entry, with 16 heads on each."""
-    out.mkdir(exist_ok=True)
-    for name in seen:
-        *batch, _, _ = seen[name].shape
-        headed = seen[name].caption.headed
-        heads = batch[-1] if headed else 1
-        for first in range(0, heads, PANELS):
-            some = range(first, min(first + PANELS, heads))
-            look = seen.of_heads(name, some) if heads > PANELS else seen[name]
-            entry = (0,) * (len(batch) - headed)
-            ending = f"-heads-{some.start}-{some.stop - 1}" if heads > PANELS else ""
-            path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
-            drawing.save(look.plot(SIDE, SIDE, entry=entry, theme=theme), path)
-            report.say(f"wrote {path}")

@@ -63,17 +63,16 @@ def look(
         regard look --watch my_model:example --out heads
         regard look --model folder-of-a-program "hello"
     """
+    others = {
+        "--target": target is not None,
+        "--to": model.to is not None,
+        "--attention": attention is not None,
+        "--pieces": pieces,
+        "--device": model.device != "cpu",
+    }
     if watch is not None:
-        others = {
-            "TEXT": text is not None,
-            "--target": target is not None,
-            "--model": model.model != DEFAULT_MODEL,
-            "--to": model.to is not None,
-            "--attention": attention is not None,
-            "--pieces": pieces,
-            "--device": model.device != "cpu",
-        }
-        exclude("--watch", others, "it looks inside a model of your own")
+        named = {"TEXT": text is not None, "--model": model.model != DEFAULT_MODEL}
+        exclude("--watch", named | others, "it looks inside a model of your own")
         watching.show(watch, layer, head, out, theme or "light")
         return
     if text is None:
@@ -81,13 +80,6 @@ def look(
             "TEXT is missing: pass a sentence, or --watch MODULE:CALL; see `regard look --help`"
         )
     if computing.is_program(model.model):
-        others = {
-            "--target": target is not None,
-            "--to": model.to is not None,
-            "--attention": attention is not None,
-            "--pieces": pieces,
-            "--device": model.device != "cpu",
-        }
         exclude(f"--model {model.model}", others, "it is a compiled program")
         computing.look(model.model, text, layer, head, out, theme)
         return
