@@ -39,8 +39,10 @@ class Links:
     queries: Span | None = None
 
     @classmethod
-    def of(cls, sure: Iterable[Link]) -> Self:
-        """Sure links between any words."""
+    def of(cls, sure: Iterable[Link] | None) -> Self | None:
+        """Sure links between any words; None where none are given."""
+        if sure is None:
+            return None
         return cls(frozenset((int(key), int(query)) for key, query in sure))
 
     def check(self, keys: int, queries: int) -> None:

@@ -29,11 +29,7 @@ def of_watch(
 ) -> Scene:
     """The scene of some attentions of a watch. Those with the same tokens share a sequence.
 
-    Args:
-        shown: as from `regard.watching.shown`.
-        title: of the page.
-        model: the name of the model.
-        links: gold links, (key, query) places among the tokens that are shown.
+    Gold links are (key, query) places among the tokens that are shown.
 
     Raises:
         ShapeError: a link is outside of them.
@@ -59,11 +55,7 @@ def of_watch(
         own = places(subject)
         kind = KINDS[subject.kind]
         attentions.append(Attention(subject.name, kind, look, rows, columns, subject.numbers, own))
-    return Scene(title, kept, attentions, model, links=_given(links))
-
-
-def _given(links: Iterable[Link] | None) -> Links | None:
-    return None if links is None else Links.of(links)
+    return Scene(title, kept, attentions, model, links=Links.of(links))
 
 
 def of_look(
@@ -102,8 +94,8 @@ def of_look(
     numbers = list(left[0]) if len(left) == 1 and len(look.shape) == 3 else None
     kind: Kind = "cross" if look.shape[-2] != look.shape[-1] else "self"
     title = caption.title or "Attention"
-    one = Attention(title, kind, look, 0, 1, numbers, None if given is None else given)
-    return Scene(title, sides, [one], links=_given(links))
+    one = Attention(title, kind, look, 0, 1, numbers, given)
+    return Scene(title, sides, [one], links=Links.of(links))
 
 
 def of_translation(
@@ -117,9 +109,7 @@ def of_translation(
     """The scene of a translation.
 
     Args:
-        one: the translation.
         attentions: as from `of_sentence`.
-        model: the name of the model.
         more: further entries of the header.
         pieces: whether to show subword pieces only, and no words.
         beam: the nodes of the search, where they are known.
@@ -153,8 +143,6 @@ def of_looks(
     """The scene of a translation with the looks that it has.
 
     Args:
-        one: the translation.
-        model: the name of the model.
         names: of the looks to show; None for all.
         head: the number of the head to show; None for all.
         pieces: whether to show subword pieces only, and no words.
@@ -193,6 +181,10 @@ def of_sentence(name: str, look: Look, head: int | None = None, causal: bool = F
 
 
 def _said(one: Translation) -> dict[str, Any]:
+    best: dict[str, dict[str, Any]] = {}  # of candidates with the same words, the first
+    for each in one.alternatives:
+        own = {"text": each.text, "score": each.score, "log_probability": each.log_probability}
+        best.setdefault(each.text, own)
     notes = {
         "the translation repeats itself": one.repeats,
         "the translation reached the greatest length allowed and stopped there": one.unfinished,
@@ -205,15 +197,6 @@ def _said(one: Translation) -> dict[str, Any]:
         "score": one.score,
         "log_probability": one.log_probability,
         "probabilities": one.probabilities,
-        "candidates": _candidates(one),
+        "candidates": list(best.values()),
         "notes": [note for note, so in notes.items() if so],
     }
-
-
-def _candidates(one: Translation) -> list[dict[str, Any]]:
-    """The n-best translations; of those with the same words, the best."""
-    best: dict[str, dict[str, Any]] = {}
-    for each in one.alternatives:
-        own = {"text": each.text, "score": each.score, "log_probability": each.log_probability}
-        best.setdefault(each.text, own)
-    return list(best.values())
