@@ -62,14 +62,7 @@ def traced(model: nn.Module) -> Iterator[Trace]:
 
 @dataclass(frozen=True, eq=False)
 class Arithmetic:
-    """The numbers of one run.
-
-    Args:
-        model: the model that ran.
-        seen: the attentions of the run.
-        trace: the inputs and outputs of its modules.
-        changed: the change in which it ran; None for none.
-    """
+    """The numbers of one run, perhaps in a change."""
 
     model: nn.Module
     seen: Seen
@@ -78,14 +71,7 @@ class Arithmetic:
 
     @torch.no_grad()
     def of(self, name: str, head: int, query: int, key: int) -> Object:
-        """The numbers of a query of one head, its score with one key in detail.
-
-        Args:
-            name: the attention's.
-            head: its place among the heads.
-            query: the row.
-            key: the column.
-        """
+        """The numbers of a query of one head, its score with one key in detail."""
         steps = self.seen.steps(name)
         stepwise = len(steps) > 1  # a recurrent decoder reads once for each word
         call = self.seen.parts(name, query if stepwise else -1)

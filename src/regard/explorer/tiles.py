@@ -35,11 +35,9 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """Numbers of a tile; smaller than 256 x 256 at the right and lower edges.
+    """Numbers of a tile, NaN where no key may be read; smaller than 256 x 256 at the right and lower edges.
 
-    Attributes:
-            NaN where no key may be read.
-        exact: False if they come from one row of each bin.
+    They are not `exact` if they come from one row of each bin.
     """
 
     numbers: Float[Tensor, "rows columns"]
@@ -47,11 +45,7 @@ class Tile:
 
 
 class Tiles:
-    """The pyramid of one head.
-
-    Args:
-        look: (queries, keys).
-    """
+    """The pyramid of one head, a look of shape (queries, keys)."""
 
     def __init__(self, look: Look) -> None:
         self.look = look

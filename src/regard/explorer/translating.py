@@ -75,12 +75,6 @@ def given(
 ) -> tuple[Scene, Translation]:
     """Look at all attentions while the model writes a translation with gold links, which heads are compared with.
 
-    Args:
-        translator: the model.
-        gold: sentences with their words.
-        number: of the sentence.
-        model: the name to show.
-
     Raises:
         ConfigurationError: the translation is too long.
     """

@@ -90,11 +90,7 @@ class Compiled:
 
 
 def compile(program: Program, length: int = 8) -> Compiled:
-    """A Transformer whose answers are those of the program, for every input of at most so many tokens.
-
-    Args:
-        program: the program.
-        length: the most tokens of an input.
+    """A Transformer whose answers are those of the program, for every input of at most `length` tokens.
 
     Raises:
         ProgramError: the program cannot be compiled for this length; says why.

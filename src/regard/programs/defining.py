@@ -61,15 +61,10 @@ def program(
     about: str = "",
     example: Sequence[Value] = (),
 ) -> Callable[[Callable[[], Column]], Program]:
-    """Make a `Program` of a function that returns a column.
+    """Make a `Program`, with these attributes, of a function that returns a column.
 
-    Args:
-        alphabet: the tokens that its inputs are made of.
-        causal: whether a query may read only keys at its own position and before.
-        any_tokens: whether it works with any other alphabet as well.
-        name: its name; that of the function by default.
-        about: what it computes, in one line; the first line of the function's docstring by default.
-        example: an input that shows it; the alphabet by default.
+    By default the name is that of the function, `about` is the first line of its docstring, and the alphabet is the
+    example.
 
     Example:
         >>> from regard.programs import tokens, where

@@ -15,11 +15,7 @@ class SequenceModel(nn.Module):
     """A number or a class for each position. Programs are compiled into this model; it can also be trained.
 
     x = token embedding + position embedding; then the blocks, a norm and a linear layer. Token 0 is the beginning of
-    a sequence.
-
-    Args:
-        sizes: its sizes.
-        causal: whether a position reads only itself and those before it.
+    a sequence. If it is causal, a position reads only itself and those before it.
 
     Example:
         >>> import torch

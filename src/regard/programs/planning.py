@@ -47,8 +47,6 @@ class Plan:
     """All weights of a compiled program, as rows.
 
     Attributes:
-        program: the program.
-        sizes: of the Transformer.
         heads: of each block.
         units: the hidden units of each block's feed-forward layer.
         tokens: for the beginning and each token, the columns of its embedding that are not 0.
@@ -72,11 +70,7 @@ class Plan:
 
 
 def plan(program: Program, length: int) -> Plan:
-    """The parts of the Transformer that computes a program.
-
-    Args:
-        program: the program.
-        length: the most tokens of an input.
+    """The parts of the Transformer that computes a program, for inputs of at most `length` tokens.
 
     Raises:
         ProgramError: it cannot be compiled; says why.

@@ -14,10 +14,7 @@ MOST_ERROR = 1 / 16  # of a categorical column
 
 
 class Stream:
-    """The columns that have been placed.
-
-    Args:
-        length: the most tokens of an input.
+    """The columns that have been placed, for inputs of at most `length` tokens.
 
     Attributes:
         width: columns in use, first ONE and TOKEN.

@@ -34,9 +34,6 @@ def read(path: str | os.PathLike[str]) -> dict[tuple[str, str], Points]:
 
     Each line is a JSON object. Incomplete lines and values that are not finite numbers are ignored.
 
-    Returns:
-        The (step, value) pairs of each kind and name, in the order of the steps.
-
     Raises:
         DataError: the file cannot be read, or no line of it is a measurement.
     """
@@ -121,10 +118,6 @@ def histograms(splits: Sequence[tuple[str, Sides]], *, unit: str = "words") -> F
 
     All panels have one scale. It covers 99.5% of the sentences of each side. Longer sentences are
     counted in the last bin, which is then marked "and more".
-
-    Args:
-        splits: names, and for each side the number of sentences of each length.
-        unit: the unit of a length.
     """
     palette = colours.theme("light")
     sides = [lengths for _, pair in splits for lengths in pair.values() if lengths]

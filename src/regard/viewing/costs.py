@@ -20,13 +20,7 @@ _PANEL, _ROW = 3.6, 0.26  # inches
 
 
 def picture(cost: Cost, growth: Sequence[Cost] = (), theme: str = "light") -> Figure:
-    """Draw the parts of a cost as bars, and beside them its memory for other lengths.
-
-    Args:
-        cost: the cost.
-        growth: costs of the same model for texts of several lengths, the shortest first.
-        theme: "light" or "dark".
-    """
+    """Draw the parts of a cost as bars, and beside them its memory for texts of other lengths, the shortest first."""
     palette = colours.theme(theme)
     panels = 2 + bool(growth)
     height = max(2.4, _ROW * len(cost.parts) + 0.6)

@@ -54,10 +54,6 @@ def heat_map(alignment: Alignment, theme: str = "light") -> Figure:
     inches. For longer sentences some words are left out. The colour scale ends at a round number.
     Masked cells are hatched. Weights of 10% and more are written into the cells, in percent, if there is room.
 
-    Args:
-        alignment: the weights to draw.
-        theme: "light" or "dark".
-
     Raises:
         ValueError: there is no such theme.
     """
@@ -69,11 +65,9 @@ def heat_map(alignment: Alignment, theme: str = "light") -> Figure:
 
 
 def linked(alignment: Alignment, links: Iterable[tuple[int, int]]) -> Figure:
-    """A heat map of weights, with a frame around each cell whose words are linked.
+    """A heat map of target words (down) over source words (across), with a frame around each cell of a link.
 
-    Args:
-        alignment: weights of target words (down) over source words (across).
-        links: (source, target) positions, from 0.
+    Links are (source, target) positions, from 0.
     """
     figure = heat_map(alignment)
     frame: dict[str, Any] = {"fill": False, "edgecolor": colours.THEMES["light"].accent}
@@ -96,8 +90,6 @@ def small_multiples(
 
     Args:
         layers: for each layer an alignment of each head, by their numbers; all with the same words.
-        theme: "light" or "dark".
-        title: the title of the picture.
         subtitle: a smaller line below the title, such as the model and the attention.
 
     Raises:

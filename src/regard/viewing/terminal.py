@@ -27,12 +27,8 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
 
     Without colours, cells are filled with ░▒▓█, or with .:=# if the console cannot print those.
     Masked cells are filled with slashes. On a narrow console words are cropped first, then keys are
-    left out. Notes below the legend report masked cells and missing keys.
-
-    Args:
-        alignment: the weights to draw.
-        console: a rich console, whose width, encoding and colours are used.
-        theme: "light" or "dark"; by default the theme of the terminal, if COLORFGBG gives it.
+    left out. Notes below the legend report masked cells and missing keys. The theme, "light" or "dark", is by default
+    that of the terminal, if COLORFGBG gives it.
     """
     style = _CellStyle(console, theme, alignment)
     keys = [style.text(key) for key in alignment.keys]

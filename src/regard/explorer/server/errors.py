@@ -2,12 +2,7 @@
 
 
 class Refused(Exception):
-    """A request that is not served.
-
-    Args:
-        status: of HTTP.
-        reason: one sentence; it names the field and what would be right.
-    """
+    """A request that is not served; the reason is one sentence, with the field and what would be right."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)

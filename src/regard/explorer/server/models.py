@@ -17,10 +17,6 @@ class Models:
     """Translators by name. No request can name another model or a path.
 
     The checkpoints of a run are models as well: "reverse@step-300" is one of the run "reverse".
-
-    Args:
-        folders: a name for each bundled model's name or run folder.
-        device: where they run.
     """
 
     def __init__(self, folders: Mapping[str, str | Path], device: str = "cpu") -> None:

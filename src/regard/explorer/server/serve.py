@@ -43,12 +43,7 @@ class Punctual(H11Protocol):
 
 
 def serve(explorer: Explorer, port: int = 0, ready: Callable[[str], None] = print) -> None:
-    """Serve until SIGINT or SIGTERM.
-
-    Args:
-        explorer: the models and runs.
-        port: 0 for any free one.
-        ready: called with the address when the server listens.
+    """Serve until SIGINT or SIGTERM, at any free port for 0; `ready` is called with the address.
 
     Raises:
         PortError: the port is used by another program.
