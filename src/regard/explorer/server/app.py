@@ -32,6 +32,7 @@ from regard.translation.evaluation.gold import Gold
 TEXT = 4000  # characters of a sentence
 LINES = 8  # sentences of a request that asks for translations alone
 BINARY = "application/octet-stream"
+FAULT = "the server failed at this request; its terminal says why"
 HEAD = ("run", "attention", "head")  # fields that name a head of a run
 
 
@@ -73,8 +74,7 @@ class Explorer:
         return JSONResponse({"models": self.models.names})
 
     async def translate(self, request: Request) -> Response:
-        given = fields.parse(await request.body())
-        fields.known(given, "model", "text", "prefix", "links")
+        given = fields.parse(await request.body(), "model", "text", "prefix", "links")
         model = fields.text(given, "model", 200)
         text = fields.text(given, "text", TEXT)
         prefix = fields.text(given, "prefix", TEXT, "")
@@ -100,8 +100,7 @@ class Explorer:
 
     async def pair(self, request: Request) -> Response:
         """One of these translations, as the model writes it."""
-        given = fields.parse(await request.body())
-        fields.known(given, "model", "pair")
+        given = fields.parse(await request.body(), "model", "pair")
         model, gold = fields.text(given, "model", 200), self.gold
         if gold is None:
             raise Refused(404, "this server was started without gold links")
@@ -116,8 +115,7 @@ class Explorer:
 
     async def lines(self, request: Request) -> Response:
         """The translations of a few lines, without their attention."""
-        given = fields.parse(await request.body())
-        fields.known(given, "model", "lines")
+        given = fields.parse(await request.body(), "model", "lines")
         model, lines = fields.text(given, "model", 200), fields.texts(given, "lines", LINES, TEXT)
 
         def call(check: Callable[[], None]) -> list[str]:
@@ -132,8 +130,7 @@ class Explorer:
 
     async def change(self, request: Request) -> Response:
         """Translate with edited attention, or with words exchanged (`text`), beside a run."""
-        given = fields.parse(await request.body())
-        fields.known(given, "run", "prefix", "edits", "text")
+        given = fields.parse(await request.body(), "run", "prefix", "edits", "text")
         run = self._run(given)
         if run.translation is None:
             raise Refused(400, "run: this run is not a translation")
@@ -227,8 +224,7 @@ class Explorer:
 
     async def refine(self, request: Request) -> Response:
         """One part of the pass over all weights that makes the upper levels exact."""
-        given = fields.parse(await request.body())
-        fields.known(given, *HEAD, "strip", "reduce")
+        given = fields.parse(await request.body(), *HEAD, "strip", "reduce")
         tiles = self._tiles(given)
         if not tiles.strips:
             raise Refused(400, "attention: it is small, so that its tiles are exact at once")
@@ -283,11 +279,11 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
         ],
         middleware=[Middleware(Guard, hosts=hosts)],
         exception_handlers={
-            Refused: _refused,
-            RegardError: _mistake,
-            Cancelled: _gone,
-            HTTPException: _http,
-            Exception: _fault,
+            Refused: lambda _, fault: _error(fault.reason, fault.status),
+            RegardError: lambda _, fault: _error(str(fault), 422),
+            Cancelled: lambda *_: Response(status_code=499),
+            HTTPException: lambda _, fault: _error(fault.detail, fault.status_code),
+            Exception: lambda *_: _error(FAULT, 500),
         },
         lifespan=explorer.lifespan,
     )
@@ -304,22 +300,6 @@ def _floats(numbers: Tensor) -> bytes:
     return np.asarray(numbers.float().cpu().numpy(), "<f4").tobytes()
 
 
-def _refused(request: Request, fault: Any) -> Response:
-    headers = {"Retry-After": "1"} if fault.status == 503 else None
-    return JSONResponse({"error": fault.reason}, fault.status, headers)
-
-
-def _mistake(request: Request, fault: Exception) -> Response:
-    return JSONResponse({"error": str(fault)}, 422)
-
-
-def _gone(request: Request, fault: Exception) -> Response:
-    return Response(status_code=499)
-
-
-def _http(request: Request, fault: Any) -> Response:
-    return JSONResponse({"error": fault.detail}, fault.status_code)
-
-
-def _fault(request: Request, fault: Exception) -> Response:
-    return JSONResponse({"error": "the server failed at this request; its terminal says why"}, 500)
+def _error(reason: str, status: int) -> Response:
+    headers = {"Retry-After": "1"} if status == 503 else None
+    return JSONResponse({"error": reason}, status, headers)

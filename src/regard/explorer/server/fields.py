@@ -21,11 +21,11 @@ NUMBERS: Mapping[str, list[str]] = {
 DEEPEST = 32  # levels of nested lists and objects
 
 
-def parse(body: bytes) -> dict[str, Any]:
-    """The object that a body holds.
+def parse(body: bytes, *names: str) -> dict[str, Any]:
+    """The object that a body holds, with fields of these names.
 
     Raises:
-        Refused: it is not one object of strict JSON in UTF-8, without a name twice.
+        Refused: it is not one object of strict JSON in UTF-8, without a name twice or another one.
     """
     if _depth(body) > DEEPEST:
         raise Refused(400, f"the request is nested more than {DEEPEST} levels deep")
@@ -36,6 +36,7 @@ def parse(body: bytes) -> dict[str, Any]:
         raise Refused(400, "the request is not strict JSON in UTF-8 with each name once") from None
     if not isinstance(made, dict):
         raise Refused(400, "the request must be a JSON object")
+    known(made, *names)
     return made
 
 
