@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, product
 from math import frexp
@@ -45,8 +44,8 @@ def elementwise(stream: Stream, column: Elementwise, inputs: Sequence[Coded]) ->
     classes = [_alike(base, place, table) for place, base in enumerate(bases)]
     outs = {some: table[tuple(own[0] for own in some)] for some in product(*classes)}
     ((rest, often),) = Counter(outs.values()).most_common(1)
-    if sums and 2 * len(_changes(sums.outs)) < len(outs) - often:
-        return steps(stream, column, sums.numbers, sums.outs)
+    if sums and 2 * len(_changes(sums[1])) < len(outs) - often:
+        return steps(stream, column, *sums)
     return _combinations(stream, column, bases, outs, rest)
 
 
@@ -159,18 +158,13 @@ def _is_small(value: Value) -> bool:
     return isinstance(value, int | Fraction) and -LARGEST <= value <= LARGEST
 
 
-@dataclass(frozen=True)
-class _Sum:
-    """Numbers, and the answer for each of them."""
-
-    numbers: Numbers
-    outs: list[Value]
-
-
 def _deciding_sum(
     given: Sequence[Categories], bases: Sequence[OneHot], table: Table
-) -> _Sum | None:
-    """A sum or difference of columns of numbers that decides the table with the fewest changes, if there is one."""
+) -> tuple[Numbers, list[Value]] | None:
+    """A sum or difference of columns of numbers that decides the table with the fewest changes, if there is one.
+
+    Returns its numbers, and the answer for each of them.
+    """
     if not all(_is_small(value) for each in given for value in each.values):
         return None
     found = []
@@ -187,5 +181,5 @@ def _deciding_sum(
             error = sum(x.error * largest(x.values) for x in given)
             known = sorted(outs)
             numbers = Numbers(row, tuple(known), time, error)
-            found.append(_Sum(numbers, [outs[each] for each in known]))
-    return min(found, key=lambda one: len(_changes(one.outs)), default=None)
+            found.append((numbers, [outs[each] for each in known]))
+    return min(found, key=lambda one: len(_changes(one[1])), default=None)

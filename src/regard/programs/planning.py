@@ -154,20 +154,16 @@ class Planner:
         )
 
     def _terms(self, selector: Selector) -> list[Term]:
+        def categories(column: Column, what: str) -> Categories:
+            coded = self.code(column)
+            if isinstance(coded, Numbers):
+                raise ProgramError(f"select {what} must be categorical: '{column}' is numerical")
+            return coded
+
         return [
-            (
-                self._categories(keys, "select keys"),
-                self._categories(queries, "select queries"),
-                test,
-            )
+            (categories(keys, "keys"), categories(queries, "queries"), test)
             for keys, queries, test in selector.terms
         ]
-
-    def _categories(self, column: Column, what: str) -> Categories:
-        coded = self.code(column)
-        if isinstance(coded, Numbers):
-            raise ProgramError(f"{what} must be categorical: '{column}' is numerical")
-        return coded
 
     def _linear(self, column: Linear) -> Numbers:
         """A row of rows: it costs nothing."""
