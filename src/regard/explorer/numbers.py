@@ -109,8 +109,8 @@ class Arithmetic:
             stages["weighted"] = weighted.norm(dim=-1).tolist()
             stages["reading"] = weighted.sum(0).tolist()
         weight = module.output_projection.weight
-        parts = merged[row].reshape(module.heads, -1) if module.merge == "concat" else None
-        if parts is not None:
+        if module.merge == "concat":
+            parts = merged[row].reshape(module.heads, -1)
             width = parts.shape[-1]
             split = [weight[:, i * width : (i + 1) * width] @ part for i, part in enumerate(parts)]
             stages["heads"] = [float(each.norm()) for each in split]
@@ -156,10 +156,10 @@ class Arithmetic:
             return {"unsplit": f"the residual stream could not be followed: {reason.args[0]}"}
         d_head = module.d_head
         group = module.heads // module.key_heads
-        query_of = _projection(module.query_projection, head, d_head)
-        key_of = _projection(module.key_projection, head // group, d_head)
-        queries = _turned(module, _projected(left, *query_of), module.query_norm, row)
-        keys = _turned(module, _projected(right, *key_of), module.key_norm, key)
+        queries = _projected(left, module.query_projection, head, d_head)
+        queries = _turned(module, queries, module.query_norm, row)
+        keys = _projected(right, module.key_projection, head // group, d_head)
+        keys = _turned(module, keys, module.key_norm, key)
         names = list(queries), list(keys)
         factors = torch.stack(list(queries.values())), torch.stack(list(keys.values()))
         if isinstance(score, Cosine):  # divides by the lengths of the sums
@@ -226,13 +226,11 @@ class Streams:
         for name in takewhile(lambda name: name != end, stack):
             residual = self._residuals[name]
             total = self._trace.returned[name] if residual.before else given[f"{name}.norm"]
-            parts[self._label(name)] = total[0, row] - given[name][0, row]
+            label = name.removesuffix("_residual").replace("feed_forward", "feed-forward")
+            parts[label] = total[0, row] - given[name][0, row]
             if not residual.before:
                 parts = _normed(parts, residual.norm)
         return parts
-
-    def _label(self, residual: str) -> str:
-        return residual.removesuffix("_residual").replace("feed_forward", "feed-forward")
 
 
 def _normed(parts: Mapping[str, Tensor], norm: nn.Module) -> dict[str, Tensor]:
@@ -253,17 +251,13 @@ def _normed(parts: Mapping[str, Tensor], norm: nn.Module) -> dict[str, Tensor]:
     raise KeyError(f"its norm is a {type(norm).__name__}")
 
 
-def _projection(layer: nn.Linear, head: int, width: int) -> tuple[Tensor, Tensor | None]:
-    """The rows of a projection that belong to a head."""
-    rows = slice(head * width, (head + 1) * width)
-    return layer.weight[rows], None if layer.bias is None else layer.bias[rows]
-
-
 def _projected(
-    parts: Mapping[str, Tensor], weight: Tensor, bias: Tensor | None
+    parts: Mapping[str, Tensor], layer: nn.Linear, head: int, width: int
 ) -> dict[str, Tensor]:
-    made = {name: weight @ part for name, part in parts.items()}
-    return made if bias is None else made | {"projection's bias": bias}
+    """Each component through the rows of a projection that belong to a head."""
+    rows = slice(head * width, (head + 1) * width)
+    made = {name: layer.weight[rows] @ part for name, part in parts.items()}
+    return made if layer.bias is None else made | {"projection's bias": layer.bias[rows]}
 
 
 def _turned(
