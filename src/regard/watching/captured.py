@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.attend import look
-from regard.attention.kernels.request import Request
 from regard.attention.looks import Look
-from regard.attention.looks.entries import ChangedMask, ChangedScore, merge
+from regard.attention.looks.entries import ChangedMask
 from regard.attention.masks import MaskLike, as_mask
 from regard.attention.masks.mask import pick
 from regard.attention.masks.positions import Band
@@ -249,20 +248,3 @@ def is_dot_product(score: Score | None) -> bool:
     """Whether a score, perhaps in a soft cap, is a dot product, which is the same for every head."""
     inner = getattr(score, "score", score)
     return inner is None or isinstance(inner, DotLike)
-
-
-def from_request(request: Request) -> CapturedCall:
-    """The arguments of `regard.attend`. Grouped heads become heads with fewer key heads."""
-    query, key = request.query, request.key
-    if query.ndim == key.ndim > 4 and key.shape[-3] == 1 and key.shape[-4] == query.shape[-4]:
-        merged = merge(replace(request, key=key[..., :0, :]), request.batch())  # copies no keys
-        if not isinstance(merged.score, ChangedScore):
-            request, key = merged, key.squeeze(-3)
-    return CapturedCall(
-        request.query,
-        key,
-        score=request.score,
-        bias=request.bias,
-        mask=request.mask,
-        normaliser=request.normaliser,
-    )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.kernels.request import ask
+from regard.attention.looks.entries import ChangedScore, merge
 from regard.attention.masks import MaskLike, causal
 from regard.attention.normalisers import Normaliser
 from regard.attention.scores import ScaledDot, Score
 from regard.watching import running
-from regard.watching.captured import CapturedCall, from_request
+from regard.watching.captured import CapturedCall
 from regard.watching.masks import FlexMask, FlexScore
 
 if TYPE_CHECKING:
@@ -61,9 +63,17 @@ def flex_call(
     return CapturedCall(query, key, score=FlexScore(score_mod, factor), mask=mask)
 
 
-def regard_call(query: Tensor, key: Tensor, value: Tensor, **how: Any) -> CapturedCall:
-    """`regard.attend` and `regard.read`."""
-    return from_request(ask(query, key, value, **how))
+def regard_call(
+    query: Tensor, key: Tensor, value: Tensor | None = None, **how: Any
+) -> CapturedCall:
+    """`regard.attend` and `regard.read`. Grouped heads become heads with fewer key heads."""
+    request = ask(query, key, value, **how)
+    if query.ndim == key.ndim > 4 and key.shape[-3] == 1 and key.shape[-4] == query.shape[-4]:
+        merged = merge(replace(request, key=key[..., :0, :]), request.batch())  # copies no keys
+        if not isinstance(merged.score, ChangedScore):
+            request, key = merged, key.squeeze(-3)
+    score, bias, normaliser = request.score, request.bias, request.normaliser
+    return CapturedCall(request.query, key, score, bias, request.mask, normaliser)
 
 
 def declare(
@@ -96,5 +106,5 @@ def declare(
         True
     """
     if running.is_observed():
-        how = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
-        running.report_attention(lambda: from_request(ask(query, key, **how)))  # type: ignore[arg-type]
+        how: dict[str, Any] = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
+        running.report_attention(lambda: regard_call(query, key, **how))
