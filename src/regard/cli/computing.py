@@ -57,11 +57,7 @@ def answer(compiled: Compiled, given: Sequence[Any]) -> None:
 
 
 def draw(
-    compiled: Compiled,
-    given: Sequence[Any],
-    layer: int | None = None,
-    head: int | None = None,
-    theme: str | None = None,
+    compiled: Compiled, given: Sequence[Any], layer: int | None, head: int | None, theme: str | None
 ) -> None:
     """Print the attention of the heads that the program uses, or of one layer or head."""
     layers = _heads(compiled, given)

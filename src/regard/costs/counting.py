@@ -83,12 +83,7 @@ def cost(
 
 
 def of_model(
-    model: Model,
-    name: str,
-    queries: int | None = None,
-    keys: int | None = None,
-    batch: int = 1,
-    number_bytes: int = 4,
+    model: Model, name: str, queries: int | None, keys: int | None, batch: int, number_bytes: int
 ) -> Cost:
     """The cost of a model from its formulas."""
     lengths = [each for each in (queries, keys) if each is not None] or [model.length]
@@ -106,7 +101,7 @@ def of_model(
 
 
 def of_module(
-    module: "nn.Module", run: Callable[[], Any] | None, name: str, number_bytes: int = 4
+    module: "nn.Module", run: Callable[[], Any] | None, name: str, number_bytes: int
 ) -> Cost:
     """The cost of a module from its parameters and the products of one call."""
     from regard.costs import modules
