@@ -12,11 +12,6 @@ ATTENTIVE = re.compile(r"attention|attn", re.IGNORECASE)
 Layers = int | str | Iterable[int | str] | None
 
 
-def layer_of(path: str) -> int | None:
-    """The first number in a path, which is the number of the layer."""
-    return next((int(part) for part in path.split(".") if part.isdecimal()), None)
-
-
 def short(path: str, kind: str) -> str:
     """ "decoder.3.cross" of "model.decoder.layers.3.encoder_attn": side, numbers and kind.
 
@@ -39,13 +34,14 @@ def short(path: str, kind: str) -> str:
 
 
 def chosen(path: str, name: str, layers: Layers) -> bool:
-    """Whether a path or name matches the `layers` argument: numbers, or patterns with *."""
+    """Whether a path or name matches the `layers` argument: numbers, the first in a path, or patterns with *."""
     if layers is None:
         return True
     if isinstance(layers, int | str):
         layers = (layers,)
+    number = next((int(part) for part in path.split(".") if part.isdecimal()), None)
     return any(
-        layer_of(path) == each
+        number == each
         if isinstance(each, int)
         else any(
             fnmatchcase(own, pattern) for own in (path, name) for pattern in (each, f"{each}.*")
