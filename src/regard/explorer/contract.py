@@ -28,9 +28,8 @@ from regard.viewing import pieces
 from regard.watching.measures import TokenIds, measures
 
 MAGIC, VERSION = b"RGRD", 2
-WHOLE = (
-    1 << 21
-)  # weights of all attentions that are sent one by one; above, pictures and the largest of each row
+# Weights of all attentions that are sent one by one; above, pictures and the largest of each row.
+WHOLE = 1 << 21
 PICTURE = 128  # rows and columns of a picture
 LARGEST = 8  # keys of each row that are sent beside a picture, fewer if there are many rows
 SENT = 600_000  # of such keys, over all rows

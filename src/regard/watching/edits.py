@@ -25,9 +25,8 @@ class Edit(ABC):
     heads: Heads = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if isinstance(
-            self.heads, Iterable
-        ):  # perhaps an iterator, and an edit is called many times
+        # It may be an iterator, and an edit is called many times.
+        if isinstance(self.heads, Iterable):
             object.__setattr__(self, "heads", tuple(map(index, self.heads)))
 
     @abstractmethod

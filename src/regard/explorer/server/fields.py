@@ -112,12 +112,10 @@ def whole(fields: Mapping[str, Any], name: str, low: int, high: int) -> int:
 
 def reduction(fields: Mapping[str, Any]) -> Reduce:
     """The value of a pixel of a map: the maximum of its cells, or their mean."""
-    match fields.get("reduce", "max"):
-        case "max":
-            return "max"
-        case "mean":
-            return "mean"
-    raise Refused(400, "reduce: pass max or mean")
+    value: Reduce = fields.get("reduce", "max")
+    if value not in ("max", "mean"):
+        raise Refused(400, "reduce: pass max or mean")
+    return value
 
 
 def edits(value: Any) -> dict[str, list[Edit]]:

@@ -28,9 +28,7 @@ HEADERS = [
 class Guard:
     """Refuses foreign hosts (DNS rebinding) and origins, other content than JSON, and long bodies.
 
-    Args:
-        app: the application behind it.
-        hosts: the values of Host that are this server: "127.0.0.1:8000" ...
+    `hosts` are the values of Host that are this server: "127.0.0.1:8000" ...
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
