@@ -154,11 +154,8 @@ def _exported(model: str, options: TranslateOptions) -> Engine:
     if not is_exported(model):
         translator = open_translator(model, "cpu", options.to)
         return Engine.of(translator, quantization=options.speed.quantization or "float32")
-    exclude(
-        f"--to {options.to}",
-        {"an exported folder": options.to is not None},
-        "name the model it was made of",
-    )
+    exported = {"an exported folder": options.to is not None}
+    exclude(f"--to {options.to}", exported, "name the model it was made of")
     return Engine(model)
 
 
