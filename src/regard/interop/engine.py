@@ -16,9 +16,8 @@ from regard.translation import checksums, lines
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search
 from regard.translation.doubts import Doubts
-from regard.translation.results import in_capitals, translation
+from regard.translation.results import translation
 from regard.translation.runs import Tokenizers
-from regard.translation.text.capitals import in_small_letters
 from regard.translation.translator import Candidate, Translation, Translator
 
 # Pieces of a source that are read, as by our own search, and pieces at a time.
@@ -111,25 +110,18 @@ class Engine:
         Raises:
             ConfigurationError: settings out of range.
         """
-        if isinstance(texts, str):
-            raise TypeError("got one text: pass a list of sentences, [text]")
         if others := sorted(changes.keys() - _SETTINGS):
             raise TypeError(f"CTranslate2 does not search with {', '.join(others)}: leave it out")
         search = (search or self.search).changed(**changes)
-        parts = lines.divide(texts, None if whole_lines else self.sentence_language)
-        flat = [part.text for own in parts for part in own]
-        found = lines.search_again(
-            self._translated(flat, search),
-            search,
-            lambda rows, wider: self._translated([flat[row] for row in rows], wider),
+        language = None if whole_lines else self.sentence_language
+        return lines.translate(
+            texts, language, search, self.doubts, lambda some, _, own: self._translated(some, own)
         )
-        return lines.join(texts, parts, [lines.doubted(one, self.doubts) for one in found])
 
     def _translated(self, texts: Sequence[str], search: Search) -> list[Translation]:
         """The translation of each sentence."""
         source = self.tokenizers.source
-        read = [in_small_letters(text) for text in texts] if search.capitals else list(texts)
-        encoded = [source.encode(text) for text in read]
+        encoded = [source.encode(text) for text in texts]
         pieces = [source.pieces(ids[: self.longest]) for ids in encoded]
         lengths = torch.tensor([len(each) + 1 for each in pieces], dtype=torch.int64)
         most = search.longest(lengths).tolist()
@@ -137,9 +129,8 @@ class Engine:
         found = self._searched(pieces, rows, most, search)
         translations = [Translation(text, "") for text in texts]
         for row in rows:
-            given = read[row], encoded[row], found[row], most[row], search
-            one = self._translation(*given)
-            translations[row] = one if read[row] == texts[row] else in_capitals(texts[row], one)
+            given = texts[row], encoded[row], found[row], most[row], search
+            translations[row] = self._translation(*given)
         return translations
 
     def _searched(

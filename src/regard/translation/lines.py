@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import TypeVar
 
 import torch
@@ -12,8 +12,9 @@ from regard.translation.decoding.search import Search
 from regard.translation.doubts import Doubts, wordless
 from regard.translation.evaluation.alignment import Link
 from regard.translation.models.protocol import Looks
-from regard.translation.results import Candidate, Translation, Word
+from regard.translation.results import Candidate, Translation, Word, in_capitals
 from regard.translation.text import sentences
+from regard.translation.text.capitals import in_small_letters
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.sentences import Sentence
 from regard.translation.text.tokenizer import EOS
@@ -23,11 +24,58 @@ T = TypeVar("T")
 NO_REPEAT = 4
 
 
-def divide(lines: Sequence[str], language: str | None) -> list[list[Sentence]]:
-    """The sentences of each line; with None for the language, every line is one."""
-    if language is None:
-        return [[Sentence("", line, "")] for line in lines]
-    return [sentences.of_line(line, language) for line in lines]
+def check_several(texts: Iterable[str]) -> None:
+    """Raise `TypeError` for one text where several are expected."""
+    if isinstance(texts, str):
+        raise TypeError("got one text: pass a list of sentences, [text]")
+
+
+def translate(
+    lines: Sequence[str],
+    language: str | None,
+    search: Search,
+    learnt: Doubts | None,
+    translated: Callable[[list[str], list[str] | None, Search], list[Translation]],
+    begun: tuple[Sequence[str], str] | None = None,
+) -> list[Translation]:
+    """The translations of lines, whose sentences `translated` translates one by one.
+
+    Those in capitals are read in small letters, and those whose translations repeat themselves are searched again
+    with twice the beam and no sequence twice.
+
+    Args:
+        language: in which sentences are found; with None, every line is one.
+        translated: from sentences, and how the translation of each must begin, to translations.
+        begun: how the translation of each line must begin, and the language of that.
+    """
+    check_several(lines)
+    parts = [
+        [Sentence("", line, "")] if language is None else sentences.of_line(line, language)
+        for line in lines
+    ]
+    starts = begun and _all(map(prefixes, begun[0], parts, repeat(begun[1])))
+    texts = [part.text for own in parts for part in own]
+    small = search.capitals and starts is None
+    read = [in_small_letters(text) if small else text for text in texts]
+
+    def some(rows: Sequence[int], search: Search) -> list[Translation]:
+        own = None if starts is None else [starts[row] for row in rows]
+        found = translated([read[row] for row in rows], own, search)
+        return [
+            one if read[row] == texts[row] else in_capitals(texts[row], one)
+            for row, one in zip(rows, found, strict=True)
+        ]
+
+    found = some(range(len(texts)), search)
+    rows = [row for row, one in enumerate(found) if one.repeats]
+    if rows and search.search_again and not search.no_repeat_ngram:
+        wider = search.changed(beam=min(1000, 2 * search.beam), no_repeat_ngram=NO_REPEAT)
+        for row, one in zip(rows, some(rows, wider), strict=True):
+            found[row] = replace(one, repeats=True)
+    found = [
+        doubted(one, learnt, start) for one, start in zip(found, starts or repeat(""), strict=False)
+    ]
+    return join(lines, parts, found, drawn=search.sampling)
 
 
 def prefixes(given: str, parts: Sequence[Sentence], language: str) -> list[str]:
@@ -43,20 +91,6 @@ def prefixes(given: str, parts: Sequence[Sentence], language: str) -> list[str]:
     most = len(parts) - 1
     some = [*begun[:most], " ".join(begun[most:])]
     return some + [""] * (len(parts) - len(some))
-
-
-def search_again(
-    found: list[Translation],
-    search: Search,
-    again: Callable[[list[int], Search], list[Translation]],
-) -> list[Translation]:
-    """Translations that repeat themselves, searched again with twice the beam and no sequence twice."""
-    rows = [row for row, one in enumerate(found) if one.repeats]
-    if rows and search.search_again and not search.no_repeat_ngram:
-        wider = search.changed(beam=min(1000, 2 * search.beam), no_repeat_ngram=NO_REPEAT)
-        for row, one in zip(rows, again(rows, wider), strict=True):
-            found[row] = replace(one, repeats=True)
-    return found
 
 
 def doubted(one: Translation, learnt: Doubts | None, prefix: str = "") -> Translation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice, repeat
 from pathlib import Path
 
@@ -29,14 +29,12 @@ from regard.translation.results import (
     Translation,
     Word,
     candidate,
-    in_capitals,
     translation,
 )
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.shortlist.table import Shortlist
 from regard.translation.text import sentences
 from regard.translation.text.batches import grouped, sources
-from regard.translation.text.capitals import in_small_letters
 from regard.translation.text.corpora import Pair
 from regard.translation.text.normalisation import normalise
 
@@ -186,17 +184,16 @@ class Translator:
                 several sentences or with a shortlist.
             ModelError: the model answers numbers that are not finite.
         """
-        _check_several(texts)
         if batch_tokens < 1:
             raise ConfigurationError(f"batch_tokens {batch_tokens}: use a whole number, 1 or more")
+        lines.check_several(texts)
         if search is None:
-            own = self.search
-            search = own if beam is None else own.changed(beam=beam)
+            search = self.search if beam is None else self.search.changed(beam=beam)
+        if tree is not None:  # it has the nodes of one search
+            search = search.changed(search_again=False)
         generator = None
         if seed is not None:
             generator = torch.Generator(self._device).manual_seed(seed)
-        whole = whole_lines or tree is not None
-        parts = lines.divide(texts, None if whole else self.sentence_language)
         begun = None
         if prefix is not None:
             each = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
@@ -204,31 +201,17 @@ class Translator:
                 raise ConfigurationError(
                     f"{len(each)} prefixes for {len(texts)} texts: pass one for each"
                 )
-            language = self.run.configuration.data.target_language
-            both = zip(each, parts, strict=True)
-            begun = [one for text, own in both for one in lines.prefixes(text, own, language)]
-        flat = [part.text for own in parts for part in own]
-
-        def translated(rows: Sequence[int], search: Search) -> list[Translation]:
-            return self._translated(
-                [flat[row] for row in rows],
-                search,
-                None if begun is None else [begun[row] for row in rows],
-                looks=looks,
-                alignments=alignments,
-                batch_tokens=batch_tokens,
-                generator=generator,
-                tree=tree,
-            )
-
-        found = translated(range(len(flat)), search)
-        if tree is None:  # it has the nodes of one search
-            found = lines.search_again(found, search, translated)
-        found = [
-            lines.doubted(one, self.doubts, words)
-            for one, words in zip(found, begun or repeat(""), strict=False)
-        ]
-        return lines.join(texts, parts, found, drawn=search.sampling)
+            begun = each, self.run.configuration.data.target_language
+        translated = partial(
+            self._translated,
+            looks=looks,
+            alignments=alignments,
+            batch_tokens=batch_tokens,
+            generator=generator,
+            tree=tree,
+        )
+        language = None if whole_lines or tree is not None else self.sentence_language
+        return lines.translate(texts, language, search, self.doubts, translated, begun)
 
     def stream(
         self,
@@ -243,7 +226,7 @@ class Translator:
         whole_lines: bool = False,
     ) -> Iterator[Translation]:
         """Translate an endless supply of lines in bounded memory, in their order (see `translate`)."""
-        _check_several(texts)
+        lines.check_several(texts)
         supply = iter(texts)
         return chain.from_iterable(
             self.translate(
@@ -312,8 +295,8 @@ class Translator:
     def _translated(
         self,
         texts: Sequence[str],
-        search: Search,
         prefixes: Sequence[str] | None,
+        search: Search,
         *,
         looks: bool,
         alignments: bool,
@@ -324,10 +307,7 @@ class Translator:
         """The translation of each sentence."""
         # Compiled search calls no hooks: a model that has some now is run by its own layers.
         engine = SearchEngine(self.model) if hooked(self.model) else self.engine
-        read = list(texts)
-        if search.capitals and prefixes is None:
-            read = [in_small_letters(text) for text in texts]
-        encoded = [self.tokenizers.source.encode(text) for text in read]
+        encoded = [self.tokenizers.source.encode(text) for text in texts]
         kept = [ids[: self.longest] for ids in encoded]
         begun = self._prefixes(prefixes)
         found: dict[int, Translation] = {}
@@ -353,9 +333,7 @@ class Translator:
             for row, hypotheses, looked, longest in zip(rows, best, weights, most, strict=False):
                 both = list(zip(hypotheses, looked, strict=False))
                 unfinished = len(hypotheses[0].tokens) >= longest
-                found[row] = self._translation(read[row], encoded[row], both, looks, unfinished)
-                if read[row] != texts[row]:
-                    found[row] = in_capitals(texts[row], found[row])
+                found[row] = self._translation(texts[row], encoded[row], both, looks, unfinished)
         return [found.get(row, Translation(text)) for row, text in enumerate(texts)]
 
     @property
@@ -431,8 +409,3 @@ class Translator:
             looks=seen,
             unfinished=unfinished,
         )
-
-
-def _check_several(texts: Iterable[str]) -> None:
-    if isinstance(texts, str):
-        raise TypeError("got one text: pass a list of sentences, [text]")
