@@ -55,18 +55,6 @@ class Workspace(NamedTuple):
     factors: Any  # of those rows
 
 
-# numba knows the type of a plain tuple at once, that of a named one only after asking Python about
-# each of its parts, at every call.
-@inner
-def _shape(t: Any) -> Any:
-    return Shape(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7])
-
-
-@inner
-def _workspace(t: Any) -> Any:
-    return Workspace(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9])
-
-
 class Pass(NamedTuple):
     """The arguments of every sublayer of a pass."""
 
@@ -132,10 +120,11 @@ def encode(
     Args:
         embedding: the word vectors, and those of the positions.
         packed: the weights, their places, and those behind the last layer.
-        parts: a `Shape` and a `Workspace` as plain tuples.
+        parts: a `Shape` and a `Workspace` as plain tuples: numba knows their types at once, those of named ones only
+            after asking Python about each part, at every call.
     """
     (table, positions), (weights, at, end) = embedding, packed
-    p = Pass(len(words), weights, _shape(parts[0]), _workspace(parts[1]))
+    p = Pass(len(words), weights, Shape(*parts[0]), Workspace(*parts[1]))
     width, joined = p.shape.width, p.workspace.joined
     embed(words, places, table, p.shape.factor, positions, p.workspace.x)
     for layer in range(len(at)):
@@ -152,7 +141,7 @@ def encode(
 def project(rows: Any, packed: Any, parts: Any, sources: Any) -> None:
     """Each decoder layer's keys and values of the source, whose states are in h."""
     weights, at, _ = packed
-    p = Pass(rows, weights, _shape(parts[0]), _workspace(parts[1]))
+    p = Pass(rows, weights, Shape(*parts[0]), Workspace(*parts[1]))
     for layer in range(len(at)):
         _project(p, at[layer], SOURCE, 2 * p.shape.width, sources[layer])
 
@@ -182,7 +171,7 @@ def step(
             output layer; lists of no words where all are wanted.
     """
     (cache, steps, came), (table, positions), (weights, at, end) = cached, embedding, packed
-    p = Pass(len(words), weights, _shape(parts[0]), _workspace(parts[1]))
+    p = Pass(len(words), weights, Shape(*parts[0]), Workspace(*parts[1]))
     rows, width, heads, scale = p.rows, p.shape.width, p.shape.heads, p.shape.scale
     joined, reading, scores = p.workspace.joined, p.workspace.reading, p.workspace.scores
     embed(words, places, table, p.shape.factor, positions, p.workspace.x)
