@@ -32,6 +32,11 @@ from regard.translation.models.transformer.model import Transformer
 if TYPE_CHECKING:
     from regard.translation.engines.compiled.model import CompiledModel, CompiledState
 
+# Lists of word ids, padded with -1; the list of each row; the logits of the words of its list.
+Lists = Int[Tensor, "sentences listed"]
+Own = Int[Tensor, " rows"]
+ListedLogits = Float[Tensor, "rows listed"]
+
 
 class SearchEngine:
     """Runs a model for searches by its own layers. It serves all models, devices and precisions, and calls hooks.
@@ -61,18 +66,9 @@ class SearchEngine:
         return self.model.step(words, state)
 
     def step_listed(
-        self,
-        words: Words,
-        state: State,
-        lists: Int[Tensor, "sentences listed"],
-        own: Int[Tensor, " rows"],
-    ) -> tuple[Float[Tensor, "rows listed"], State]:
-        """The logits of the words of each row's list alone; -inf for -1, no word.
-
-        Args:
-            lists: word ids, padded with -1.
-            own: the list of each row.
-        """
+        self, words: Words, state: State, lists: Lists, own: Own
+    ) -> tuple[ListedLogits, State]:
+        """The logits of the words of each row's list alone; -inf for -1, no word."""
         if self._listed and self.model.output.weight.dtype == torch.float32:
             hidden, state = self.model.advance(words, state)
             return listed_logits(self.model.output, hidden, lists, own), state
@@ -111,22 +107,15 @@ class CompiledEngine(SearchEngine):
         return cast("CompiledState", state).step(words), state
 
     def step_listed(
-        self,
-        words: Words,
-        state: State,
-        lists: Int[Tensor, "sentences listed"],
-        own: Int[Tensor, " rows"],
-    ) -> tuple[Float[Tensor, "rows listed"], State]:
+        self, words: Words, state: State, lists: Lists, own: Own
+    ) -> tuple[ListedLogits, State]:
         listed = lists.contiguous().numpy(), own.numpy()
         return cast("CompiledState", state).step(words, *listed), state
 
 
 def listed_logits(
-    output: nn.Linear,
-    hidden: Float[Tensor, "rows width"],
-    lists: Int[Tensor, "sentences listed"],
-    own: Int[Tensor, " rows"],
-) -> Float[Tensor, "rows listed"]:
+    output: nn.Linear, hidden: Float[Tensor, "rows width"], lists: Lists, own: Own
+) -> ListedLogits:
     """A dot product for each word of a row's list, and none for the others; in float32 on a processor."""
     from regard.translation.engines.listed_loops import listed
 
