@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from regard.errors import ModelError
@@ -13,7 +13,7 @@ from regard.translation.decoding.limits import IMPOSSIBLE, Limits
 from regard.translation.decoding.live import Ended, Live
 from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine, evaluating
-from regard.translation.models.protocol import Lengths, SourceIds, State
+from regard.translation.models.protocol import Lengths, Logits, SourceIds, State
 from regard.translation.settings.search import Search
 from regard.translation.text.tokenizer import EOS
 
@@ -78,14 +78,7 @@ def beam(
 Step = tuple[Live, Int[Tensor, "batch beginnings"], Ended]
 
 
-def advance(
-    live: Live,
-    logits: Float[Tensor, "rows vocabulary"],
-    limits: Limits,
-    size: int,
-    *,
-    compiled: bool,
-) -> Step:
+def advance(live: Live, logits: Logits, limits: Limits, size: int, *, compiled: bool) -> Step:
     """One step, as a pure function over all sentences and beginnings at once.
 
     `logits` has a row for each beginning, and none for empty places.

@@ -14,8 +14,8 @@ from torch import Tensor
 from regard.attention.ranking import top
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.hypothesis import completing
-from regard.translation.decoding.prefix import Prefixes
-from regard.translation.models.protocol import DAMAGED, log_probabilities
+from regard.translation.decoding.prefix import LogP, Prefixes, Written
+from regard.translation.models.protocol import DAMAGED, Logits, log_probabilities
 from regard.translation.settings.search import Search
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
@@ -63,11 +63,7 @@ class Limits:
         prefix = None if self.prefix is None else self.prefix.select(sentences)
         return replace(self, longest=self.longest[sentences], prefix=prefix)
 
-    def restrict(
-        self,
-        log_p: Float[Tensor, "batch hypotheses vocabulary"],
-        written: Int[Tensor, "batch hypotheses tokens"],
-    ) -> Float[Tensor, "batch hypotheses vocabulary"]:
+    def restrict(self, log_p: LogP, written: Written) -> LogP:
         """Set what may not follow these tokens to -inf, in place; the rest keeps its value."""
         count = written.shape[2]
         log_p[..., PAD] = _NEVER
@@ -81,11 +77,7 @@ class Limits:
             log_p[full, :, EOS] = end
         return self.forbid(log_p, written)
 
-    def forbid(
-        self,
-        log_p: Float[Tensor, "batch hypotheses vocabulary"],
-        written: Int[Tensor, "batch hypotheses tokens"],
-    ) -> Float[Tensor, "batch hypotheses vocabulary"]:
+    def forbid(self, log_p: LogP, written: Written) -> LogP:
         """The part of `restrict` that depends on which tokens were written, not on their number alone."""
         if self.no_repeat_ngram:
             rows, words = completing(written.flatten(0, 1), self.no_repeat_ngram)
@@ -97,12 +89,7 @@ class Limits:
 
 
 def best_words(
-    logits: Float[Tensor, "rows vocabulary"],
-    limits: Limits,
-    written: Int[Tensor, "batch hypotheses tokens"],
-    count: int,
-    *,
-    compiled: bool,
+    logits: Logits, limits: Limits, written: Written, count: int, *, compiled: bool
 ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
     """The log-probabilities of the `count` best words that may follow, and the words; of equals the first.
 

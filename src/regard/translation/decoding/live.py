@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.translation.decoding.limits import Limits, best_words
+from regard.translation.models.protocol import Logits
 from regard.translation.text.tokenizer import BOS, EOS
 
 
@@ -57,17 +58,11 @@ class Live:
         return Live(*(getattr(self, field.name)[kept] for field in fields(self)))
 
     def best_words(
-        self,
-        logits: Float[Tensor, "rows vocabulary"],
-        limits: Limits,
-        count: int,
-        *,
-        compiled: bool,
+        self, logits: Logits, limits: Limits, count: int, *, compiled: bool
     ) -> tuple[Float[Tensor, "places few"], Int[Tensor, "places few"]]:
         """The best words after each beginning (see `limits.best_words`); empty places have only -inf.
 
-        Args:
-            logits: a row for each beginning, and none for empty places.
+        `logits` has a row for each beginning, and none for empty places.
         """
         filled, beginnings = self.filled.flatten(), self.written.shape[1]
         if len(logits) == len(filled):

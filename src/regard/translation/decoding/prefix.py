@@ -16,6 +16,10 @@ from regard.errors import ConfigurationError
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
+# What each beginning of each sentence has written, and the log-probabilities of its next words.
+Written = Int[Tensor, "batch hypotheses tokens"]
+LogP = Float[Tensor, "batch hypotheses vocabulary"]
+
 _NEVER = float("-inf")
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 # Between letters these are part of a word: the cat's, well-known.
@@ -67,9 +71,13 @@ class Prefixes:
         beginning of any longer text. An empty text forces nothing.
         """
         given = cls.of([tokenizer.encode(text) for text in texts], device)
-        complete = [_ends_within_a_word(text) for text in texts]
         if not given.tokens.numel():
             return None
+        # A letter that followed at once would belong to the last word.
+        last = [normalise(text)[-1:] for text in texts]
+        complete = [
+            _of_a_word(one) and not unicodedata.name(one, "").startswith(_UNSPACED) for one in last
+        ]
         pieces = tokenizer.pieces(range(len(tokenizer)))
         inside = torch.tensor([goes_on(piece) for piece in pieces], device=device)
         inside[[PAD, BOS, EOS]] = False
@@ -82,9 +90,7 @@ class Prefixes:
     def select(self, sentences: Int[Tensor, " kept"]) -> Prefixes:
         return Prefixes(self.tokens[sentences], self.complete[sentences], self.inside)
 
-    def restrict(
-        self, log_p: Float[Tensor, "batch hypotheses vocabulary"], written: int
-    ) -> Float[Tensor, "batch hypotheses vocabulary"]:
+    def restrict(self, log_p: LogP, written: int) -> LogP:
         """Set what may not follow `written` tokens to -inf, in place; the rest keeps its value.
 
         Raises:
@@ -105,12 +111,6 @@ class Prefixes:
             here = self.complete & (self.lengths == written)
             log_p.masked_fill_(here[:, None, None] & self.inside, _NEVER)
         return log_p
-
-
-def _ends_within_a_word(text: str) -> bool:
-    """Whether a letter that followed at once would belong to the last word."""
-    last = normalise(text)[-1:]
-    return _of_a_word(last) and not unicodedata.name(last, "").startswith(_UNSPACED)
 
 
 def goes_on(piece: str) -> bool:

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.live import Ended, Live
+from regard.translation.models.protocol import Logits
 from regard.translation.text.tokenizer import EOS
 
 
@@ -41,7 +42,7 @@ class Tree:
     def step(
         self,
         live: Live,
-        logits: Float[Tensor, "rows vocabulary"],
+        logits: Logits,
         limits: Limits,
         size: int,
         following: Live,
