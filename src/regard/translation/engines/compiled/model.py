@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.attention.positions import sinusoidal
 from regard.translation.engines.compiled import forward_loops as loops
 from regard.translation.engines.compiled import products, row_loops
-from regard.translation.engines.compiled.weights import Array, Packing
+from regard.translation.engines.compiled.weights import Array, Packing, bias_of
 from regard.translation.models.transformer.model import TABLES, Transformer
 
 _STEPS = 32  # room for so many words at first
@@ -29,11 +29,8 @@ class CompiledModel:
         self.reads = model.source_embedding.weight.detach().contiguous().numpy()
         self.writes = model.target_embedding.weight.detach().contiguous().numpy()
         # As lists of words read it, which take a row here and there.
-        output, bias = model.output.weight.detach().contiguous().numpy(), model.output.bias
-        self.output = (
-            output,
-            np.zeros(len(output), np.float32) if bias is None else bias.detach().numpy(),
-        )
+        output = model.output.weight.detach().contiguous().numpy()
+        self.output = output, bias_of(model.output).numpy()
         factor = settings.width**0.5 if settings.scale_embedding else 1.0
         self.shape = loops.Shape(
             width=settings.width,
@@ -102,10 +99,10 @@ class CompiledModel:
         parts = tuple(self.shape), tuple(self.workspace(len(words), longest))
         embedding = self.reads, self.positions(longest)
         places = np.arange(len(words)) - starts
-        loops.encode(words, places, starts, ends, embedding, tuple(self.encoder), parts)
+        loops.encode(words, places, starts, ends, embedding, self.encoder, parts)
         size = 2 * self.width * len(words)
-        sources: Array = torch.empty(len(self.decoder.places), size).numpy()
-        loops.project(len(words), tuple(self.decoder), parts, sources)
+        sources: Array = torch.empty(len(self.decoder[1]), size).numpy()
+        loops.project(len(words), self.decoder, parts, sources)
         return sources, first, last
 
 
@@ -129,7 +126,7 @@ class CompiledState:
     def __init__(self, model: CompiledModel, source: Tensor, lengths: Tensor) -> None:
         self.model, self.steps, rows = model, 0, len(source)
         self.sources, self.first, self.last = model.encode(source, lengths)
-        layers = len(model.decoder.places)
+        layers = len(self.sources)
         self.entries: Array = np.empty((layers, _STEPS, rows, 2 * model.width), np.float32)
         self.came: Array = np.zeros((rows, _STEPS), np.int64)
         self._logits = torch.empty(0, 0)
@@ -157,7 +154,7 @@ class CompiledState:
             *(read, np.full(rows, self.steps - 1), self.first, self.last, self.sources),
             (self.entries, self.steps, self.came),
             (model.writes, model.positions(self.steps)),
-            tuple(model.decoder),
+            model.decoder,
             (lists, own, *model.output),
             (tuple(model.shape), tuple(self._workspace)),
             logits.view(-1).numpy(),

@@ -1,6 +1,6 @@
 """All weights of one side of a Transformer in one flat array."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,17 +15,14 @@ Array = np.ndarray[Any, Any]
 _LINE = 16  # numbers: each part begins on a cache line
 
 
-class PackedWeights(NamedTuple):
-    """The array, and where it has what.
+# The array, the places in it of each layer's weights (`forward_loops.PLACES`), and of those behind the last layer.
+PackedWeights = tuple[Array, Array, Array]
 
-    Attributes:
-        places: of each layer's weights, by `forward_loops.PLACES`.
-        end: of those behind the last layer.
-    """
 
-    weights: Array
-    places: Array
-    end: Array
+def bias_of(layer: nn.Linear) -> Tensor:
+    """Zeros where the layer has none."""
+    weight, bias = layer.weight, layer.bias
+    return weight.new_zeros(len(weight)) if bias is None else bias.detach()
 
 
 class Packing:
@@ -51,7 +48,7 @@ class Packing:
         if output is not None:
             self._product(end, loops.LOGITS, output)
         # torch starts its memory on a cache line.
-        return PackedWeights(torch.cat([*self._parts, torch.zeros(1)]).numpy(), places, end)
+        return torch.cat([*self._parts, torch.zeros(1)]).numpy(), places, end
 
     def _layer(self, at: Array, layer: EncoderLayer | DecoderLayer) -> None:
         self._product(at, loops.JOINED, *_inputs(layer.self_attention))
@@ -71,13 +68,7 @@ class Packing:
         """Layers of one input, side by side, and their bias, which may be left out where `bias` is False."""
         at[place] = self._put(self._packed(torch.cat([layer.weight.detach() for layer in layers])))
         if bias or any(layer.bias is not None for layer in layers):
-            each = [
-                layer.weight.new_zeros(layer.out_features)
-                if layer.bias is None
-                else layer.bias.detach()
-                for layer in layers
-            ]
-            at[place + 1] = self._put(torch.cat(each))
+            at[place + 1] = self._put(torch.cat([bias_of(layer) for layer in layers]))
 
     def _norm(self, norm: nn.LayerNorm) -> int:
         weight, bias = norm.weight.detach(), norm.bias.detach()
