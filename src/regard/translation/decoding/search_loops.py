@@ -36,12 +36,6 @@ def _total(row: Any, most: Any) -> Any:
 
 
 @inner
-def _clear(values: Any, places: Any, place: Any) -> None:
-    for k in range(values.size):
-        values[k], places[k] = -np.inf, place
-
-
-@inner
 def _insert(values: Any, places: Any, x: Any, place: Any) -> None:
     """Put a number that is above the last one where it belongs, behind its equals; the last one leaves."""
     k = values.size - 1
@@ -81,7 +75,7 @@ def best_few(rules: Any, logits: Any, allowed: Any, values: Any, words: Any) -> 
         total = _total(logits[r], most)
         if not total > 0 or total == np.inf:
             return False
-        _clear(few, words[r], EOS)
+        few[:], words[r] = -np.inf, EOS
         for i in range(row.size):
             if row[i] > few[-1] and _allowed(i, rules[r]):
                 _insert(few, words[r], row[i], i)
