@@ -1,7 +1,5 @@
 """The choice of an engine, with the reason when it is not the fastest."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import nn
 
@@ -13,20 +11,14 @@ from regard.attention.scores import ScaledDot
 from regard.errors import ConfigurationError
 from regard.translation.engines.engine import (
     CompiledEngine,
+    EnsembleEngine,
     SearchEngine,
     device_of,
     hooked,
     why_not,
 )
-from regard.translation.models.ensemble import Ensemble, EnsembleState, step_all
-from regard.translation.models.protocol import (
-    Lengths,
-    Logits,
-    SourceIds,
-    State,
-    TranslationModel,
-    Words,
-)
+from regard.translation.models.ensemble import Ensemble
+from regard.translation.models.protocol import TranslationModel
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
 from regard.translation.models.transformer.model import Transformer
 from regard.translation.settings.transformer import TransformerSettings
@@ -58,22 +50,6 @@ def choose(
     if rounded:
         raise ConfigurationError(f"int8 search is not possible: {reason}: use float32")
     return SearchEngine(model, reason=reason or "", loops=not avoid_loops)
-
-
-class EnsembleEngine(SearchEngine):
-    """Runs each model of an ensemble by an engine of its own."""
-
-    def __init__(self, model: Ensemble, engines: Sequence[SearchEngine]) -> None:
-        reason = "; ".join(dict.fromkeys(each.reason for each in engines if each.reason))
-        super().__init__(model, reason=reason, loops=all(engine.loops for engine in engines))
-        self.engines = engines
-        self.name = " + ".join(engine.name for engine in engines)
-
-    def begin(self, source: SourceIds, lengths: Lengths) -> EnsembleState:
-        return EnsembleState([each.begin(source, lengths) for each in self.engines])
-
-    def step(self, words: Words, state: State) -> tuple[Logits, EnsembleState]:
-        return step_all(self.engines, words, state)
 
 
 def unsupported(model: TranslationModel) -> str | None:

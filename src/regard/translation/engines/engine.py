@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, cast
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as modules_of_torch
 
 from regard.loops import availability
+from regard.translation.models.ensemble import Ensemble, EnsembleState, step_all
 from regard.translation.models.protocol import (
     Lengths,
     Logits,
@@ -111,6 +112,22 @@ class CompiledEngine(SearchEngine):
     ) -> tuple[ListedLogits, State]:
         listed = lists.contiguous().numpy(), own.numpy()
         return cast("CompiledState", state).step(words, *listed), state
+
+
+class EnsembleEngine(SearchEngine):
+    """Runs each model of an ensemble by an engine of its own."""
+
+    def __init__(self, model: Ensemble, engines: Sequence[SearchEngine]) -> None:
+        reason = "; ".join(dict.fromkeys(each.reason for each in engines if each.reason))
+        super().__init__(model, reason=reason, loops=all(engine.loops for engine in engines))
+        self.engines = engines
+        self.name = " + ".join(engine.name for engine in engines)
+
+    def begin(self, source: SourceIds, lengths: Lengths) -> EnsembleState:
+        return EnsembleState([each.begin(source, lengths) for each in self.engines])
+
+    def step(self, words: Words, state: State) -> tuple[Logits, EnsembleState]:
+        return step_all(self.engines, words, state)
 
 
 def listed_logits(
