@@ -1,8 +1,8 @@
 """The attention of the words of a given translation to the words of its source, by layer and head."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -36,8 +36,8 @@ class WordAttention:
 
     source: Words
     target: Words
-    written: dict[int, Float[Tensor, "heads target source"]]
-    read: dict[int, Float[Tensor, "heads target source"]]
+    written: dict[int, Float[Tensor, "heads target source"]] = field(default_factory=dict)
+    read: dict[int, Float[Tensor, "heads target source"]] = field(default_factory=dict)
 
 
 def word_attentions(
@@ -60,15 +60,23 @@ def word_attentions(
         ModelError: the attention is not finite.
     """
     most = min(_LONGEST, model.longest - 1) if model.longest else _LONGEST
-    sides = [
-        (
+    found = [
+        WordAttention(
             in_pieces(tokenizers.source, source).first(most),
             in_pieces(tokenizers.target, target).first(most),
         )
         for source, target in pairs
     ]
-    found = [WordAttention(*pair, {}, {}) for pair in sides]
-    for rows in _batches(sides):
+    sizes = [(len(one.source.ids), len(one.target.ids)) for one in found]
+
+    def length(row: int) -> int:
+        return max(sizes[row]) + 1
+
+    def fits(batch: list[int], row: int) -> bool:
+        return (len(batch) + 1) * length(row) ** 2 <= _BATCH_CELLS // 8
+
+    full = (row for row, size in enumerate(sizes) if all(size))
+    for rows in grouped(sorted(full, key=length), fits):
         _read(model, [found[row] for row in rows], layers)
     return found
 
@@ -118,16 +126,3 @@ def _in_words(
 def _membership(words: Words) -> Float[Tensor, "pieces words"]:
     owners = torch.tensor(words.owners, dtype=torch.long)  # -1 for a tag
     return F.one_hot(owners + 1, len(words.words) + 1)[:, 1:].float()
-
-
-def _batches(sides: list[tuple[Words, Words]]) -> Iterator[list[int]]:
-    """Rows of similar length together; pairs with an empty side are left out."""
-
-    def length(row: int) -> int:
-        return max(len(side.ids) for side in sides[row]) + 1
-
-    def fits(batch: list[int], row: int) -> bool:
-        return (len(batch) + 1) * length(row) ** 2 <= _BATCH_CELLS // 8
-
-    full = (row for row, (source, target) in enumerate(sides) if source.ids and target.ids)
-    return grouped(sorted(full, key=length), fits)
