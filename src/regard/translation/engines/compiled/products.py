@@ -29,6 +29,7 @@ from numba import types
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.loops.compiling import bits_of_single, has, inner, lanes, single_of_bits
 
@@ -53,26 +54,19 @@ AddProducts = Callable[[Any, Any, Any, Any], Any]
 
 def packed(weight: Tensor) -> Tensor:
     """A weight (outputs, inputs) as flat panels; the last one is filled up with zeros."""
-    outputs, inputs = weight.shape
-    panels = -(-outputs // COLUMNS)
-    whole = weight.new_zeros(panels * COLUMNS, inputs)
-    whole[:outputs] = weight
-    return whole.view(panels, COLUMNS, inputs).transpose(1, 2).reshape(-1)
+    whole = F.pad(weight, (0, 0, 0, -len(weight) % COLUMNS))
+    return whole.view(-1, COLUMNS, weight.shape[1]).transpose(1, 2).reshape(-1)
 
 
 def packed_rounded(weight: Tensor) -> Tensor:
     """The same as panels of bytes, with their factors and corrections behind them; all as float32's bits."""
     outputs, inputs = weight.shape
-    panels, groups = -(-outputs // COLUMNS), -(-inputs // FOUR)
-    factors = weight.abs().amax(1) / _LARGEST
-    rounded = torch.where(factors[:, None] > 0, weight / factors[:, None], 0.0).round()
-    whole = torch.zeros(panels * COLUMNS, groups * FOUR, dtype=torch.int8)
-    whole[:outputs, :inputs] = rounded.to(torch.int8)
-    panelled = whole.view(panels, COLUMNS, groups, FOUR).transpose(1, 2).reshape(-1)
-    spread = weight.new_zeros(panels * COLUMNS)
-    spread[:outputs] = factors
-    corrections = _MIDDLE * whole.sum(1, dtype=torch.int32)
-    bits = [panelled.view(torch.int32), spread.view(torch.int32), corrections]
+    factors = F.pad(weight.abs().amax(1) / _LARGEST, (0, -outputs % COLUMNS))
+    whole = F.pad(weight, (0, -inputs % FOUR, 0, -outputs % COLUMNS))
+    rounded = torch.where(factors[:, None] > 0, whole / factors[:, None], 0.0).round().char()
+    panelled = rounded.view(-1, COLUMNS, rounded.shape[1] // FOUR, FOUR).transpose(1, 2).reshape(-1)
+    corrections = _MIDDLE * rounded.sum(1, dtype=torch.int32)
+    bits = [panelled.view(torch.int32), factors.view(torch.int32), corrections]
     return torch.cat(bits).view(torch.float32)
 
 
