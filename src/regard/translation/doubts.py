@@ -56,8 +56,7 @@ class Language(BaseModel):
     def learn(cls, train: Sequence[Pair], valid: Sequence[str]) -> Self:
         source = Trigrams.learn(pair.source for pair in train)
         target = Trigrams.learn(pair.target for pair in train)
-        texts = [words(text) for text in valid]
-        texts = [text for text in texts if text]
+        texts = [text for text in map(words, valid) if text]
         usual = float(np.mean([_median(source, text) for text in texts]))
         found = cls(source=source, target=target, usual=usual, limit=0, margin=0)
         limit = np.quantile([found._strangeness(text) for text in texts], 1 - _FOREIGN)
@@ -190,12 +189,8 @@ def confidence_limit(confidences: Sequence[float], scores: Sequence[float]) -> f
 def _median(trigrams: Trigrams, text: list[str]) -> float:
     """The cost of the median word, each word counted as often as it has letters: names are few."""
     costs = sorted((trigrams.cost(word), len(word)) for word in text)
-    half, read = sum(size for _, size in costs) / 2, 0
-    for cost, size in costs:
-        read += size
-        if read >= half:
-            return cost
-    raise AssertionError("no words")
+    read = np.cumsum([size for _, size in costs])
+    return costs[int(np.searchsorted(read, read[-1] / 2))][0]
 
 
 def _odd(
