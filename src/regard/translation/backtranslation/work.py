@@ -73,7 +73,8 @@ class Work:
                 )
                 unfinished.add("".join(f"{s}\t{t}\n" for s, t in pairs), now)
                 progress(pair_filter.tally)
-                if should_stop() and not self._is_over(lines):
+                # Of a pipe nobody knows whether it is over: reading on might wait.
+                if should_stop() and not (self.text.is_file() and next(lines, None) is None):
                     return "stopped", pair_filter.tally
             if not pair_filter.tally.written:
                 raise DataError(
@@ -82,10 +83,6 @@ class Work:
                 )
             unfinished.finish()
         return "finished", pair_filter.tally
-
-    def _is_over(self, lines: Iterator[str]) -> bool:
-        """Whether a file has no more lines; False for a pipe, where reading on might wait."""
-        return self.text.is_file() and next(lines, None) is None
 
     def _chunks(self, lines: Iterator[str], pair_filter: PairFilter) -> Iterator[list[str]]:
         chunk: list[str] = []
@@ -103,7 +100,7 @@ class Work:
             if len(chunk) == CHUNK:
                 yield chunk
                 chunk, fresh = [], False
-        if chunk or fresh:
+        if fresh:
             yield chunk
 
     def _pairs(self, texts: list[str], pair_filter: PairFilter, seed: int) -> list[tuple[str, str]]:
