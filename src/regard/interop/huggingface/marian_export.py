@@ -142,11 +142,6 @@ def _tensors(model: Transformer) -> dict[str, Tensor]:
 
 def _configuration(model: Transformer) -> dict[str, Any]:
     settings = model.settings
-    both = {
-        "layers": (settings.encoder_layers, settings.decoder_layers),
-        "attention_heads": (settings.heads, settings.heads),
-        "ffn_dim": (settings.feed_forward, settings.feed_forward),
-    }
     theirs = {ours: theirs for theirs, ours in ACTIVATIONS.items() if theirs != "swish"}
     return {
         "architectures": ["MarianMTModel"],
@@ -155,8 +150,12 @@ def _configuration(model: Transformer) -> dict[str, Any]:
         "vocab_size": model.source_embedding.num_embeddings,
         "decoder_vocab_size": model.output.out_features,
         "d_model": settings.width,
-        **{f"encoder_{key}": encoder for key, (encoder, _) in both.items()},
-        **{f"decoder_{key}": decoder for key, (_, decoder) in both.items()},
+        "encoder_layers": settings.encoder_layers,
+        "encoder_attention_heads": settings.heads,
+        "encoder_ffn_dim": settings.feed_forward,
+        "decoder_layers": settings.decoder_layers,
+        "decoder_attention_heads": settings.heads,
+        "decoder_ffn_dim": settings.feed_forward,
         "activation_function": theirs[settings.activation],
         "dropout": settings.dropout,
         "max_position_embeddings": _POSITIONS,
