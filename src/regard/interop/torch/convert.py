@@ -137,7 +137,7 @@ def _layer_from_torch(theirs: Any, number: int) -> Any:
 
 
 @torch.no_grad()
-def _layer_to_torch(ours: Any) -> nn.Module:
+def _layer_to_torch(ours: Any) -> Any:
     kind, parts = next((other, p) for k, other, _, p in _LAYERS if isinstance(ours, k))
     inner = ours.feed_forward.inner
     residual = ours.self_residual
@@ -163,11 +163,10 @@ def _layer_to_torch(ours: Any) -> nn.Module:
             setattr(theirs, other, attention_to_torch(getattr(ours, own)))
         else:
             _copy(ours.get_submodule(own), theirs.get_submodule(other))
-    made: nn.Module = theirs.train(ours.training)
-    return made
+    return theirs.train(ours.training)
 
 
-def _stack_to_torch(ours: EncoderStack | DecoderStack) -> nn.Module:
+def _stack_to_torch(ours: EncoderStack | DecoderStack) -> Any:
     layers = [to_torch(layer) for layer in ours.layers]
     theirs: Any
     if isinstance(ours, EncoderStack):
@@ -176,8 +175,7 @@ def _stack_to_torch(ours: EncoderStack | DecoderStack) -> nn.Module:
         theirs = nn.TransformerDecoder(layers[0], 0)
     theirs.layers, theirs.num_layers = nn.ModuleList(layers), len(layers)
     theirs.norm = copy.deepcopy(ours.norm) if isinstance(ours.norm, nn.LayerNorm) else None
-    made: nn.Module = theirs.train(ours.training)
-    return made
+    return theirs.train(ours.training)
 
 
 def _settings(theirs: Any) -> TransformerSettings:
