@@ -11,9 +11,7 @@ from regard.translation.runs import Run, Tokenizers
 BUNDLED = Path(__file__).parent.parent / "bundled"
 
 
-def open_runs(
-    names_or_folders: str | Path | Sequence[str | Path],
-) -> tuple[list[Run], Tokenizers]:
+def open_runs(names_or_folders: str | Path | Sequence[str | Path]) -> tuple[list[Run], Tokenizers]:
     """The runs of names or folders, and the tokenizers that all of them share.
 
     Raises:

@@ -24,13 +24,7 @@ from regard.translation.engines.engine import hooked
 from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.opening import bundled, find, open_runs
-from regard.translation.results import (
-    Candidate,
-    Translation,
-    Word,
-    candidate,
-    translation,
-)
+from regard.translation.results import Candidate, Translation, Word, candidate, translation
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.shortlist.table import Shortlist
 from regard.translation.text import sentences

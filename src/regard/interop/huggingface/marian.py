@@ -19,12 +19,7 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
-from regard.interop.huggingface.configuration import (
-    HuggingFaceConfiguration,
-    Id,
-    Size,
-    read_table,
-)
+from regard.interop.huggingface.configuration import HuggingFaceConfiguration, Id, Size, read_table
 from regard.interop.huggingface.run import HuggingFaceRun, Tensors, renamed
 from regard.interop.huggingface.tokenizer import NumberedTokenizer, VocabularyMap
 from regard.translation.models.transformer.model import Transformer
