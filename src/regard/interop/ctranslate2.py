@@ -55,8 +55,6 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
     Sources are given as pieces without an end (the engine adds it); translations come back as pieces.
 
     Args:
-        translator: the translator to export.
-        folder: the new folder.
         quantization: how the weights are stored, "int8" for a quarter of the size.
 
     Raises:

@@ -101,9 +101,7 @@ class Engine:
         """Translate lines, in their order, sentence by sentence; an empty line gives an empty translation.
 
         Args:
-            texts: one line an entry.
-            search: every setting at once; the model's own by default.
-            whole_lines: translate each line as a whole, however many sentences it has.
+            texts, search, whole_lines: as of `Translator.translate`.
             changes: settings that replace those of the search: `beam`, `length_penalty`, `nbest`,
                 `no_repeat_ngram` or `patience`.
 

@@ -67,7 +67,6 @@ def load(
     """The tensors of a file.
 
     Args:
-        path: the file.
         checksum: its sha256, where that is known.
         check: called with the shapes in the header, without the scales of rows, before any tensor is read; it
             raises for shapes that do not fit.

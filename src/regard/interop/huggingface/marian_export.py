@@ -43,10 +43,6 @@ def export(translator: Translator, folder: Path) -> None:
     It computes the same logits, and with a length penalty of 0 greedy and beam search find the same translations:
     theirs divides by n^alpha, ours by ((5 + n) / 6)^alpha. Our tokenizer normalises the text first, theirs does not.
 
-    Args:
-        translator: the translator to export.
-        folder: the new folder.
-
     Raises:
         ModelError: the model has no counterpart among Marian's, or the folder cannot be made.
     """

@@ -14,11 +14,7 @@ class _Watched(nn.Module):
     """A module whose `forward` takes a `Watched` by this name and stores its looks there."""
 
     def looks(self, *inputs: Tensor | None) -> Looks:
-        """The look of every layer by its name, "encoder.0.self", "decoder.0.cross" and so on.
-
-        Args:
-            inputs: those of `forward`.
-        """
+        """The look of every layer by its name, "encoder.0.self", "decoder.0.cross" and so on; called like `forward`."""
         watched = Watched()
         self(*inputs, watched=watched)
         return watched.looks

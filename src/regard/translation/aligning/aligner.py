@@ -29,8 +29,7 @@ class Aligned:
     """A sentence, its translation, and the links between their words.
 
     Attributes:
-        source: words.
-        target: words.
+        source, target: words.
         links: (source, target) positions of linked words, from 0.
         weights: the attention that the links were read from.
         unread: the number of words beyond the pieces that the model reads; they have no links.

@@ -40,8 +40,6 @@ def score(
     """The hypotheses of given translations: with the scores that a search would give them.
 
     Args:
-        source: ids, padded.
-        lengths: of each source, its end counted.
         translations: the ids of each translation, without begin and end.
         length_penalty: alpha of the score.
 

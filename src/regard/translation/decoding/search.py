@@ -37,8 +37,6 @@ def translate_batch(
     """Translate a batch the way `search` says.
 
     Args:
-        source: ids, padded.
-        lengths: of each source, its end counted.
         search: the settings; None for the defaults, beam search with 5.
         prefix: the tokens each translation must begin with.
         lists: the ids of the words that each may be written with, in order; None for all, as prefixes ask for.

@@ -53,9 +53,6 @@ def sample(
     probabilities at the temperature reach `top_p` (Holtzman et al. 2020, arXiv 1904.09751) may be
     drawn. The log-probabilities kept are the model's own, not those at the temperature.
 
-    Args:
-        generator: of the random numbers, on the device of the source.
-
     Returns:
         For each sentence its draws, the best score first; they may be alike.
     """

@@ -35,7 +35,6 @@ def learn(sentences: Sentences, vocabulary: int, rounds: Iterable[object] = ROUN
     Args:
         sentences: the word ids of sources and of their translations; neither side is empty.
         vocabulary: of the targets, whose ids are below it.
-        rounds: of expectation and maximisation.
 
     Returns:
         The lexicon; its memory is that of the different pairs of words.

@@ -52,7 +52,6 @@ class Shortlist:
 
         Args:
             sentences: the ids of sources and targets, without the end of the sentence.
-            tokenizers: the tokenizers of these ids.
             each: the most translations of a source word.
             always: the number of most frequent target words.
             rounds: an iterable with one item for each round of learning; it may show the progress.
