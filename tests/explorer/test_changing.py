@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -17,9 +18,8 @@ from regard.translation.translator import Translator
 from regard.watching.edits import Scale
 from regard.watching.interception import held
 
-TEXT = "La hermana de mi amigo vive en una casa grande."
+TEXT = "La hermana de mi madre vive en una casa grande."
 OFF = {"decoder.1.cross": [Scale(0.0, heads=[0])]}
-SECONDS = 0.2
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +28,21 @@ def translator() -> Translator:
 
 
 @pytest.mark.parametrize("text", ["¿Dónde está el gato?", TEXT, "No sé qué hacer con mi vida."])
-def test_a_change_needs_less_than_200_ms_of_the_processor(translator, text):
+def test_a_change_needs_little_more_processor_time_than_the_sentence(translator, text):
     _, before = explore(translator, text)
 
-    def seconds() -> float:
+    def seconds(work: Callable[[], object]) -> float:
         start = time.process_time()
-        pack(changed(translator, before, OFF)[0], "run")
+        work()
         return time.process_time() - start
 
-    seconds()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the time of one processor
-    try:
-        assert statistics.median(seconds() for _ in range(5)) < SECONDS
-    finally:
-        torch.set_num_threads(threads)
+    def change() -> None:
+        pack(changed(translator, before, OFF)[0], "run")
+
+    change()
+    turns = [(seconds(change), seconds(lambda: explore(translator, text))) for _ in range(5)]
+    # A change is read as a new sentence is, beside the one before it: twice the work.
+    assert statistics.median(ours / whole for ours, whole in turns) < 5
 
 
 def test_the_scene_says_how_likely_the_translation_before_is_now(translator):

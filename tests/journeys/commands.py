@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
+from unittest.mock import patch
 
 import torch
 
@@ -109,7 +110,8 @@ def run(
 def run_here(*arguments: str | Path, stdin: bytes = b"") -> Result:
     """Run a command in this very process."""
     out, err = Bytes(), Bytes()
-    with standing_in(stdin, out, err):
+    # A training that keeps its memory would change this process for the tests after it.
+    with standing_in(stdin, out, err), patch("regard.translation.training.memory.keep"):
         code = main([str(argument) for argument in arguments])
     return Result(code, out.getvalue().decode("utf-8"), err.getvalue().decode("utf-8"))
 
