@@ -25,9 +25,9 @@ from regard.explorer import Attention, Scene, Sequence
 from regard.explorer.server import Explorer, Models, serve
 
 TALL = 1000  # pixels of the longest picture
-OFF = json.dumps([{"attention": "decoder.1.cross", "head": 3, "kind": "scale", "factor": 0}])
+OFF = json.dumps([{"attention": "decoder.1.cross", "head": 0, "kind": "scale", "factor": 0}])
 SENTENCE = {
-    "text": "La hermana de mi amigo vive en una casa grande.",
+    "text": "La hermana de mi madre vive en una casa grande.",
     "attention": "decoder.1.cross",
     "row": 5,  # the piece "sister"
     "column": 1,  # "hermana"
@@ -36,10 +36,10 @@ CHAPTERS = {"scale": "root", "at": "105000,80000,0.012", "row": 104_000, "column
 # The name of a picture, its width, its colours and the state that the address of the page gives.
 PICTURES = {
     "explorer-translate": (1280, "light", {"view": "translate", **SENTENCE}),
-    "explorer-heads": (1280, "light", {"view": "heads", "sort": "entropy", "head": 3, **SENTENCE}),
+    "explorer-heads": (1280, "light", {"view": "heads", "sort": "entropy", "head": 0, **SENTENCE}),
     "explorer-map": (1280, "light", {"view": "map", **CHAPTERS}),
-    "explorer-numbers": (1280, "light", {"view": "numbers", "head": 3, **SENTENCE}),
-    "explorer-change": (1280, "light", {"view": "change", "head": 3, "edits": OFF, **SENTENCE}),
+    "explorer-numbers": (1280, "light", {"view": "numbers", "head": 0, **SENTENCE}),
+    "explorer-change": (1280, "light", {"view": "change", "head": 0, "edits": OFF, **SENTENCE}),
     "explorer-dark": (1280, "dark", {"view": "translate", **SENTENCE}),
     "explorer-narrow": (360, "light", {"view": "translate", **SENTENCE}),
 }

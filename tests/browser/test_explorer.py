@@ -17,7 +17,7 @@ from regard.explorer.translating import explore
 from regard.translation.translator import Translator
 from regard.watching.edits import Scale
 
-TEXT = "La hermana de mi amigo vive en una casa grande."
+TEXT = "La hermana de mi madre vive en una casa grande."
 EVIL = "</script><img src=x onerror=alert(1)>"
 AXE = Path(__file__).parents[2] / "explorer-web" / "node_modules" / "axe-core" / "axe.min.js"
 VIEWS = ("translate", "heads", "map", "numbers", "change")
@@ -232,7 +232,7 @@ def test_all_lines_of_a_file_are_translated_and_one_is_looked_at(
 
 
 def test_an_exchanged_word_is_compared_and_undone(translators, open_page, translator):
-    other = TEXT.replace("casa", "torre")
+    other = TEXT.replace("casa", "ciudad")
     page = open_page(address(translators, view="change", text=TEXT)).page
     page.locator(".exchanged").fill(other)
     with page.expect_response("**/api/change"):
@@ -283,7 +283,7 @@ def test_no_serious_fault_of_accessibility(translators, open_page, view, scheme)
 @pytest.mark.parametrize("view", VIEWS)
 def test_nothing_scrolls_sideways_on_a_phone(translators, open_page, view):
     state = {"view": view, "text": TEXT, "attention": "decoder.1.cross", "row": 2, "column": 3}
-    other = TEXT.replace("casa", "torre")
+    other = TEXT.replace("casa", "ciudad")
     shown = open_page(address(translators, **state, exchanged=other, tree=1), width=360, height=800)
     page = shown.page
     page.locator("main canvas, main table").first.wait_for()

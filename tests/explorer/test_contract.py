@@ -121,7 +121,7 @@ def test_a_scene_holds_the_tree_of_its_search():
     from regard.translation.translator import Translator
 
     translator = Translator.open("es-en")
-    made, translation = explore(translator, "La hermana de mi amigo vive en una casa grande.")
+    made, translation = explore(translator, "La hermana de mi madre vive en una casa grande.")
     nodes = made.translation["beam"]
     first = next(node for node in nodes if node["parent"] == -1)
     assert (first["piece"], first["prefix"]) == ("▁M", "My")  # a whole word

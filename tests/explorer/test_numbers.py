@@ -14,7 +14,7 @@ from regard.translation.text.tokenizer import PAD
 from regard.translation.translator import Translator
 from regard.watching.edits import Hard
 
-TEXT = "La hermana de mi amigo vive en una casa grande."
+TEXT = "La hermana de mi madre vive en una casa grande."
 
 
 @pytest.fixture(scope="module", params=["es-en", "es-en-recurrent"])

@@ -39,7 +39,7 @@ Nunca he visto una película tan aburrida como esta.
 Por favor, cierra la puerta antes de salir.
 La reunión del 14 de mayo se canceló a las 9:30.
 El presidente anunció ayer una reforma de la ley de pesca que afecta a miles de familias.
-Xochimilco, Šibenik y 日本
+Mi amigo vive en Šibenik.
 a""".splitlines()
 
 SHAPES = {
@@ -67,10 +67,7 @@ SHAPES = {
 }
 
 
-LOOPING = (
-    "Por lo cual, Sancho Panza, conviene que estés advertido en esto que ahora te diré, "
-    "porque importa mucho a la salud de entrambos;"
-)
+LOOPING = "Привет, как дела?"  # greedy search repeats itself: the model knows none of these letters
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +104,8 @@ def test_every_shape_has_the_same_probabilities(tmp_path, changes):
 
 @pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (5, 0.0), (5, 1.4)])
 def test_the_bundled_model_translates_real_text_the_same(spanish, exported, beam, alpha):
-    ours = spanish.translate(SPANISH, search=Search(beam=beam, length_penalty=alpha))
+    # As theirs, ours ends with patience 1 when as many translations have ended as the beam is wide.
+    ours = spanish.translate(SPANISH, search=Search(beam=beam, length_penalty=alpha, patience=1))
     theirs = Engine(exported, workers=1).translate(SPANISH, beam=beam, length_penalty=alpha)
     assert [one.text for one in theirs] == [one.text for one in ours]
     assert [one.target_pieces for one in theirs] == [one.target_pieces for one in ours]
@@ -158,7 +156,7 @@ def test_the_engine_needs_no_folder_and_searches_as_the_model_was_told(spanish):
 
 
 def test_loops_end_and_are_forbidden_as_by_our_own_search(spanish, exported):
-    texts = ["Hace frío.", LOOPING, LOOPING.replace("Sancho Panza, ", "")]
+    texts = ["Hace frío.", LOOPING]
     engine = Engine(exported, workers=1)
     for settings in ({}, {"no_repeat_ngram": 3}):
         ours = spanish.translate(texts, search=spanish.search.changed(beam=1, **settings))
@@ -170,7 +168,7 @@ def test_loops_end_and_are_forbidden_as_by_our_own_search(spanish, exported):
                 assert one.target_pieces == other.target_pieces
                 assert one.unfinished == other.unfinished
             assert one.unknown == other.unknown
-        assert [one.repeats for one in theirs] == [False, not settings, not settings]
+        assert [one.repeats for one in theirs] == [False, not settings]
         assert not ours[0].unfinished
 
 

@@ -71,7 +71,7 @@ def test_an_exported_folder_is_a_model_too(tmp_path):
         ("--sample",),
         ("--coverage-penalty", "0.2"),
         ("--batch-tokens", "100"),
-        ("--model", "es-en-recurrent", "--model", "es-en"),
+        ("--model", "es-en", "--model", "es-en"),
     ],
     ids=" ".join,
 )
@@ -91,7 +91,7 @@ def test_either_engine_rounds_to_eight_bits(engine):
 
 
 @pytest.mark.parametrize(
-    "models", [("es-en-recurrent",), ("es-en", "es-en-recurrent")], ids=["recurrent", "several"]
+    "models", [("es-en-recurrent",), ("es-en", "es-en")], ids=["recurrent", "several"]
 )
 def test_only_a_transformer_rounds_to_eight_bits(models):
     given = [part for model in models for part in ("--model", model)]

@@ -14,10 +14,7 @@ from tests.journeys.commands import check_refused, leftovers, process, run
 SENTENCES = ["El gato ve el mar hoy.", "", "El niño come aquí.", "El sol busca la casa."]
 TEXT = "".join(line + "\n" for line in SENTENCES).encode()
 # The bundled model writes 88 words for these 23.
-LOOPING = (
-    "Por lo cual, Sancho Panza, conviene que estés advertido en esto que ahora te diré, "
-    "porque importa mucho a la salud de entrambos;"
-)
+LOOPING = "Привет, как дела?"  # greedy search repeats itself: the model knows none of these letters
 
 
 @pytest.mark.parametrize(
@@ -180,12 +177,12 @@ def test_an_evaluation_has_the_same_search_and_counts_the_same(tmp_path):
         "cut": 0,
         "repeats": 1,
         "unfinished": 0,
-        "unknown": 1,  # the semicolon
-        "unseen": 0,  # the bundled model has no record of them
+        "unknown": 1,
+        "unseen": 0,
         "no words": 0,
-        "unknown script": 0,
+        "unknown script": 1,
         "other language": 0,
-        "odd length": 0,
+        "odd length": 1,
         "low confidence": 1,
     }
     assert "1 of 2 translations searched again because of repetitions: line 2" in free.err

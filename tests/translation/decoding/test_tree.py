@@ -9,7 +9,7 @@ from regard.translation.decoding.tree import Tree
 from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Translator
 
-TEXT = "La hermana de mi amigo vive en una casa grande."
+TEXT = "La hermana de mi madre vive en una casa grande."
 
 
 @pytest.fixture(scope="module")
