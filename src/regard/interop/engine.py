@@ -101,7 +101,8 @@ class Engine:
         """Translate lines, in their order, sentence by sentence; an empty line gives an empty translation.
 
         Args:
-            texts, search, whole_lines: as of `Translator.translate`.
+            texts, whole_lines: as of `Translator.translate`.
+            search: every setting at once; the model's own by default.
             changes: settings that replace those of the search: `beam`, `length_penalty`, `nbest`,
                 `no_repeat_ngram` or `patience`.
 
@@ -110,7 +111,7 @@ class Engine:
         """
         if others := sorted(changes.keys() - _SETTINGS):
             raise TypeError(f"CTranslate2 does not search with {', '.join(others)}: leave it out")
-        search = (search or self.search).changed(**changes)
+        search = (search or self.search).changed(**changes, sampling=False)
         language = None if whole_lines else self.sentence_language
         return lines.translate(
             texts, language, search, self.doubts, lambda some, _, own: self._translated(some, own)

@@ -18,14 +18,28 @@ from regard.loops.compiling import (
 LOG2E = 1.4426950408889634
 
 
-def _polynomial(kind: Any, casts: Any, digits: int, degree: int, *numbers: float) -> Any:
-    """e^x within 1.5 units in the last place; x is clamped to the range of the last two `numbers`.
+def _polynomial(
+    kind: Any,
+    casts: Any,
+    *,
+    digits: int,
+    degree: int,
+    ln2: tuple[float, float],
+    clamp: tuple[float, float],
+) -> Any:
+    """e^x within 1.5 units in the last place.
 
-    Before these come the two parts of ln 2 (Cephes). `digits` are the binary digits of the mantissa, and
-    `casts` the type of whole numbers that is as wide, and the bits of a number and back.
+    Args:
+        kind: the type of the numbers.
+        casts: the type of whole numbers that is as wide, and the bits of a number and back.
+        digits: binary digits of the mantissa.
+        degree: of the polynomial.
+        ln2: its two parts (Cephes).
+        clamp: the least and the greatest x; others are set to these.
     """
     whole, bits_of, number_of_bits = casts
-    log2e, magic, high, low, least, most = map(kind, (LOG2E, 1.5 * 2**digits, *numbers))
+    log2e, magic = kind(LOG2E), kind(1.5 * 2**digits)
+    high, low, least, most = map(kind, (*ln2, *clamp))
     first, *rest = (kind(1 / math.factorial(k)) for k in range(degree, -1, -1))
     factors, shift, bias = tuple(rest), whole(digits), whole(np.finfo(kind).maxexp - 1)
 
@@ -47,9 +61,16 @@ def _polynomial(kind: Any, casts: Any, digits: int, degree: int, *numbers: float
 
 _SINGLE = np.int32, bits_of_single, single_of_bits
 _DOUBLE = np.int64, bits_of_double, double_of_bits
-_single = _polynomial(np.float32, _SINGLE, 23, 7, 0.693359375, -2.12194440e-4, -87.0, 88.0)
+_single = _polynomial(
+    np.float32, _SINGLE, digits=23, degree=7, ln2=(0.693359375, -2.12194440e-4), clamp=(-87.0, 88.0)
+)
 _double = _polynomial(
-    np.float64, _DOUBLE, 52, 13, 6.93145751953125e-1, 1.42860682030941723212e-6, -708.0, 709.0
+    np.float64,
+    _DOUBLE,
+    digits=52,
+    degree=13,
+    ln2=(6.93145751953125e-1, 1.42860682030941723212e-6),
+    clamp=(-708.0, 709.0),
 )
 
 

@@ -53,7 +53,11 @@ def translate(
         [Sentence("", line, "")] if language is None else sentences.of_line(line, language)
         for line in lines
     ]
-    starts = begun and _all(map(prefixes, begun[0], parts, repeat(begun[1])))
+    starts = None
+    if begun is not None:
+        starts = _all(
+            prefixes(one, own, begun[1]) for one, own in zip(begun[0], parts, strict=True)
+        )
     texts = [part.text for own in parts for part in own]
     small = search.capitals and starts is None
     read = [in_small_letters(text) if small else text for text in texts]

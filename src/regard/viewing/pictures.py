@@ -55,7 +55,7 @@ def heat_map(alignment: Alignment, theme: str = "light") -> Figure:
     Masked cells are hatched. Weights of 10% and more are written into the cells, in percent, if there is room.
 
     Raises:
-        ValueError: there is no such theme.
+        ValueError: a theme other than "light" and "dark".
     """
     palette = colours.theme(theme)
     figure = _draw({"": {"": alignment}}, _ALONE, palette, alignment.title)
@@ -93,7 +93,7 @@ def small_multiples(
         subtitle: a smaller line below the title, such as the model and the attention.
 
     Raises:
-        ValueError: there is no such theme.
+        ValueError: a theme other than "light" and "dark".
     """
     panels = {
         f"layer {layer}": {f"head {head}": one for head, one in heads.items()}

@@ -45,6 +45,7 @@ def zeroed(request: Request, value: Tensor | None = None) -> Zeroed | None:
         query=request.query.masked_fill(queries.unsqueeze(-1), 0.0),
         key=request.key.masked_fill(keys.unsqueeze(-1), 0.0),
     )
+    zeros._readable = request._readable  # the same mask
     return Zeroed(zeros, queries, keys)
 
 

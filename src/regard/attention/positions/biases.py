@@ -179,7 +179,13 @@ class RelativeBias(nn.Module):
     def forward(
         self, queries: int, keys: int, start: int = 0
     ) -> Float[Tensor, "heads queries keys"]:
-        """The bias of scores; see `Alibi` for the arguments."""
+        """The bias of scores, for ``bias=`` of `regard.attend` over ``(*batch, heads, queries, keys)``.
+
+        Args:
+            queries: Number of queries.
+            keys: Number of keys, from place 0 on.
+            start: The place of the first query among the keys.
+        """
         bucket = relative_buckets(
             offsets(queries, keys, start, self.weight.device),
             buckets=len(self.weight),

@@ -7,7 +7,16 @@ from torch import Tensor, nn
 
 from regard.attention.scores.named import SoftCap
 from regard.attention.scores.parametric import Additive, General, check_width, project
-from regard.attention.scores.score import Cosine, Dot, DotLike, ScaledDot, Score, unit
+from regard.attention.scores.score import (
+    Cosine,
+    Dot,
+    DotLike,
+    Keys,
+    Queries,
+    ScaledDot,
+    Score,
+    unit,
+)
 from regard.attention.shapes import check_widths
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -131,7 +140,7 @@ def prepare(
 
 
 def prepare_both(
-    score: Score, query: Tensor, key: Tensor
+    score: Score, query: Queries, key: Keys
 ) -> tuple[Score, Float[Tensor, "... queries d_left"], Float[Tensor, "... keys d_right"]]:
     """The same with the work on the queries done too, for repeated use of the same queries and keys.
 

@@ -16,6 +16,8 @@ KEPT = 4  # open models beyond those named
 class Models:
     """Translators by name. No request can name another model or a path.
 
+    `folders` holds a bundled model's name or a run folder for each name.
+
     The checkpoints of a run are models as well: "reverse@step-300" is one of the run "reverse".
     """
 

@@ -14,7 +14,8 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.errors import ConfigurationError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.engines import SearchEngine
-from regard.translation.models.protocol import Lengths, Logits, SourceIds, State, Words, own
+from regard.translation.engines.engine import ListedLogits
+from regard.translation.models.protocol import Lengths, SourceIds, State, Words, own
 from regard.translation.text.tokenizer import EOS
 
 # No word: for words that may not be written, and the places behind a shorter list.
@@ -75,7 +76,7 @@ class Narrowed(SearchEngine):
         sentences = torch.arange(len(self._lists), device=source.device).repeat_interleave(each)
         return NarrowedState(self.engine.begin(source, lengths), sentences)
 
-    def step(self, words: Words, state: State) -> tuple[Logits, NarrowedState]:
+    def step(self, words: Words, state: State) -> tuple[ListedLogits, NarrowedState]:
         state = own(NarrowedState, state)
         sentences = state.sentences
         # Of hypotheses that nobody wants a search may go on with any word, that of no word among them.

@@ -75,7 +75,8 @@ def best_few(rules: Any, logits: Any, allowed: Any, values: Any, words: Any) -> 
         total = _total(logits[r], most)
         if not total > 0 or total == np.inf:
             return False
-        few[:], words[r] = -np.inf, EOS
+        few[:] = -np.inf
+        words[r] = EOS
         for i in range(row.size):
             if row[i] > few[-1] and _allowed(i, rules[r]):
                 _insert(few, words[r], row[i], i)

@@ -1,7 +1,8 @@
 """Tests whether the difference between two systems is significant."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,8 +78,6 @@ def compare(
         raise DataError("nothing to compare: no translations")
     if unknown := [name for name in measures if name not in PAIRED]:
         raise ConfigurationError(f"no paired measure {unknown[0]!r}: use {', '.join(PAIRED)}")
-    from unittest.mock import patch
-
     from sacrebleu.significance import PairedTest
 
     found: dict[str, Difference] = {}
@@ -88,7 +87,7 @@ def compare(
         ("system", list(translations)),
     ]
     for name, metric in metrics(measures).items():
-        with patch.dict(os.environ, SACREBLEU_SEED=str(seed)):
+        with _seeded(seed):
             test = PairedTest(systems, {name: metric}, [list(references)], "bs", resamples)
             by_name, columns = test()
         ((title, signature),) = by_name.items()
@@ -119,3 +118,18 @@ def check(resamples: int, seed: int, sentences: int = 1) -> None:
         raise ConfigurationError(
             f"{resamples} resamples of {sentences} sentences take too much memory: use at most {most}"
         )
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """sacreBLEU reads its seed from an environment variable."""
+    name = "SACREBLEU_SEED"
+    before = os.environ.get(name)
+    os.environ[name] = str(seed)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

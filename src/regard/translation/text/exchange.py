@@ -30,7 +30,8 @@ class Exchange:
     are counts, years, times, dates, decimals, telephone numbers and more; each side has its marks for decimals and
     thousands, learnt from the text. Of six languages (ISO 639-1), dates with the name of the month are among them.
 
-    `named` and `numbered` are the pairs that have names or numbers, with these.
+    `languages` are the codes of source and target. `named` and `numbered` are the pairs that have names or numbers,
+    with these.
     """
 
     def __init__(self, pairs: Sequence[Pair], languages: tuple[str, str] = ("", "")) -> None:

@@ -98,6 +98,7 @@ class Reports:
     """Passes the reports of a training on to an observer and, if it `writes`, writes them into its run folder.
 
     Scalars of steps later than the last one that was made, from before an interruption, are hidden.
+    `lock` is that of the run folder, of the process that holds it.
     """
 
     def __init__(

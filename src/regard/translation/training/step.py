@@ -66,7 +66,9 @@ class Learner:
         self.objective = Objective(model, settings.label_smoothing, guide, settings.consistency)
 
     def step(self, parts: list[Part], number: int, rate: float, precision: str) -> Update:
-        """Update the weights once, by this process's parts of some batches; `number` is the step, counted from 1.
+        """Update the weights once, by this process's parts, one at least, of some batches.
+
+        `number` is the step, counted from 1; `precision` is one of `arithmetic`.
 
         Raises:
             TrainingError: the loss or a gradient is not finite, or memory ran out.

@@ -34,6 +34,10 @@ def generate(task: str, seed: int, count: int, split: str = "train") -> list[Pai
     The hash of a source, in lower case, decides its split. So the splits are disjoint for any seeds
     and counts, and a larger count only appends pairs.
 
+    Args:
+        task: "reverse" or "dates".
+        split: "train", "valid" or "test".
+
     Raises:
         ConfigurationError: more pairs than the task holds.
 
