@@ -226,3 +226,10 @@ def test_whoever_reads_only_the_first_line_hears_of_no_error(trained):
     translating.stdout = translating.stdin = None
     result = finish(translating)
     assert (result.code, result.err) == (141, "")
+
+
+def test_links_are_those_that_align_reads():
+    text = "El gato negro duerme."
+    found, links = run("translate", "--alignment", text).lines[0].split("\t")
+    read = run("align", "--text", text, found)
+    assert sorted(links.split()) == sorted(read.out.split()) == ["0-0", "1-2", "2-1", "3-3"]

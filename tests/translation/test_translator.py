@@ -18,10 +18,11 @@ import regard
 from regard.errors import ConfigurationError, ModelError
 from regard.translation import opening
 from regard.translation import translator as front
-from regard.translation.decoding.forced import last_cross
+from regard.translation.aligning.aligner import Aligner
+from regard.translation.aligning.choice import of_run
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.results import align, words_of
+from regard.translation.results import words_of
 from regard.translation.runs import Run
 from regard.translation.text.corpora import Pair
 from regard.translation.translator import Candidate, Translation, Translator, find
@@ -172,9 +173,9 @@ def test_alignments_lead_from_target_words_to_source_words(translator):
             assert found.alternatives[0].alignment == links
             look = translator.look(text, target=found.text)
             if look.target_pieces == found.target_pieces:
-                weights = last_cross(look.looks)[0]
-                spans = words_of(look.target_pieces[:-1]), words_of(look.source_pieces[:-1])
-                assert align(weights, *spans) == links
+                aligner = Aligner(translator.model, translator.tokenizers, of_run(translator.run))
+                (aligned,) = aligner.align([(text.split(), found.text.split())])
+                assert aligned.links == set(links)
 
 
 def test_a_translation_begins_with_the_words_that_are_asked_for(translator):

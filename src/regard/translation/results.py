@@ -7,12 +7,8 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from regard.translation.decoding.hypothesis import Hypothesis, loops
-from regard.translation.evaluation.alignment import Link, argmax_links
+from regard.translation.evaluation.alignment import Link
 from regard.translation.models.protocol import Looks
 from regard.translation.runs import Tokenizers
 from regard.translation.text.tokenizer import EOS, Tokenizer
@@ -177,17 +173,22 @@ def in_capitals(text: str, found: Translation) -> Translation:
 def candidate(
     hypothesis: Hypothesis,
     target: Tokenizer,
-    source_pieces: Sequence[str] = (),
-    weights: Float[Tensor, "written source"] | None = None,
+    links: list[Link] | None = None,
 ) -> Candidate:
-    """A hypothesis in words; with `weights`, the attention of each piece, also its alignment."""
+    """A hypothesis in words, with the links of these words to those of the source."""
     tokens, log_p = hypothesis.tokens, hypothesis.token_log_probabilities
-    spans = {span: target.decode(tokens[slice(*span)]) for span in words_of(target.pieces(tokens))}
-    said = [span for span, text in spans.items() if text]
-    words = [Word(spans[span], math.exp(math.fsum(log_p[slice(*span)]))) for span in said]
-    links = [] if weights is None else align(weights, said, words_of(source_pieces))
+    words = [
+        Word(text, math.exp(math.fsum(log_p[slice(*span)])))
+        for span, text in spoken(tokens, target).items()
+    ]
     text = target.decode(tokens)
-    return Candidate(text, hypothesis.score, hypothesis.log_probability, words, links)
+    return Candidate(text, hypothesis.score, hypothesis.log_probability, words, links or [])
+
+
+def spoken(tokens: Sequence[int], target: Tokenizer) -> dict[tuple[int, int], str]:
+    """The range of pieces of each word, with its text; pieces without text are no word."""
+    spans = {span: target.decode(tokens[slice(*span)]) for span in words_of(target.pieces(tokens))}
+    return {span: text for span, text in spans.items() if text}
 
 
 def words_of(pieces: Sequence[str]) -> list[tuple[int, int]]:
@@ -198,20 +199,3 @@ def words_of(pieces: Sequence[str]) -> list[tuple[int, int]]:
     """
     starts = [place for place, piece in enumerate(pieces) if place == 0 or piece.startswith(_SPACE)]
     return list(pairwise([*starts, len(pieces)]))
-
-
-def align(
-    weights: Float[Tensor, "written source"],
-    targets: Sequence[tuple[int, int]],
-    sources: Sequence[tuple[int, int]],
-) -> list[Link]:
-    """For each target word the source word with the largest weight, the first of equal ones.
-
-    The weight of a source word is the sum over its pieces, and that of a target word the mean over its
-    pieces. The end of the sentence is left out.
-    """
-    if not targets or not sources:
-        return []
-    received = torch.stack([weights[:, start:stop].sum(1) for start, stop in sources], 1)
-    looked = torch.stack([received[start:stop].mean(0) for start, stop in targets])
-    return sorted(argmax_links(looked), key=lambda link: (link[1], link[0]))

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from regard.errors import ConfigurationError
 from regard.translation import lines
+from regard.translation.aligning.aligner import Aligner
+from regard.translation.aligning.choice import of_run
+from regard.translation.aligning.words import in_spans
 from regard.translation.decoding import forced
-from regard.translation.decoding.forced import cross
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, bounds, translate_batch
@@ -21,10 +23,19 @@ from regard.translation.decoding.tree import Tree
 from regard.translation.doubts import Doubts
 from regard.translation.engines import SearchEngine, choose
 from regard.translation.engines.engine import hooked
+from regard.translation.evaluation.alignment import Link
 from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.opening import bundled, find, open_runs
-from regard.translation.results import Candidate, Translation, Word, candidate, translation
+from regard.translation.results import (
+    Candidate,
+    Translation,
+    Word,
+    candidate,
+    spoken,
+    translation,
+    words_of,
+)
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.shortlist.table import Shortlist
 from regard.translation.text import sentences
@@ -39,9 +50,6 @@ _LONGEST_SOURCE = 512
 # Lines taken from a stream at a time, and positions of a batch (sentences x longest x hypotheses).
 _CHUNK = 256
 BATCH_TOKENS = 8192
-
-# The hypotheses of a sentence, each with its attention where alignments are wanted.
-_Found = list[tuple[Hypothesis, Tensor | None]]
 
 
 class Translator:
@@ -166,7 +174,7 @@ class Translator:
             search: every setting at once; instead of `beam`.
             prefix: the words that every translation must begin with, or those of each; "" for any.
             looks: keep every layer's looks with each translation.
-            alignments: say for each target word which source word it looked at most.
+            alignments: link the words, by the attention that `regard align` reads; of several models, by the first.
             batch_tokens: source pieces, padding included, times hypotheses that are computed at a time;
                 a sentence of more is a batch of its own. Less takes less memory.
             seed: of sampling.
@@ -273,7 +281,7 @@ class Translator:
         ids = self.tokenizers.source.encode(text)
         if not ids:
             return Translation(text, normalise(target))
-        return self._translation(text, ids, [(self._forced(ids, target), None)], looks=True)
+        return self._translation(text, ids, [self._forced(ids, target)], looks=True)
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
         """The log-probability over the length penalty that the model gives to translations of others.
@@ -321,14 +329,36 @@ class Translator:
                 engine=engine,
                 tree=tree,
             )
-            each = repeat(repeat(None))
-            weights = cross(self.model, source, lengths, best) if alignments else each
+            links = self._links([kept[row] for row in rows], best) if alignments else repeat(None)
             most = bounds(self.model, search, lengths).tolist()
-            for row, hypotheses, looked, longest in zip(rows, best, weights, most, strict=False):
-                both = list(zip(hypotheses, looked, strict=False))
+            for row, hypotheses, linked, longest in zip(rows, best, links, most, strict=False):
                 unfinished = len(hypotheses[0].tokens) >= longest
-                found[row] = self._translation(texts[row], encoded[row], both, looks, unfinished)
+                found[row] = self._translation(
+                    texts[row], encoded[row], hypotheses, linked, looks, unfinished
+                )
         return [found.get(row, Translation(text)) for row, text in enumerate(texts)]
+
+    def _links(
+        self, encoded: list[list[int]], found: list[list[Hypothesis]]
+    ) -> list[list[list[Link]]]:
+        """The word links of each hypothesis of each sentence."""
+        source, target = self.tokenizers.source, self.tokenizers.target
+        tags = len(source.prefix)
+        pairs = []
+        for ids, hypotheses in zip(encoded, found, strict=True):
+            spans = words_of(source.pieces(ids[tags:]))
+            given = in_spans(ids, ((start + tags, stop + tags) for start, stop in spans))
+            pairs += [
+                (given, in_spans(one.tokens, spoken(one.tokens, target))) for one in hypotheses
+            ]
+        each = iter(self._aligner.links(pairs))
+        return [[next(each) for _ in hypotheses] for hypotheses in found]
+
+    @cached_property
+    def _aligner(self) -> Aligner:
+        """The aligner of the model, or of the first of several."""
+        model = next(iter(self.model)) if isinstance(self.model, Ensemble) else self.model
+        return Aligner(model, self.tokenizers, of_run(self.run))
 
     @property
     def _device(self) -> torch.device:
@@ -380,14 +410,19 @@ class Translator:
             yield batch, bound and bound.select(torch.tensor(batch, device=self._device))
 
     def _translation(
-        self, text: str, ids: list[int], found: _Found, looks: bool, unfinished: bool = False
+        self,
+        text: str,
+        ids: list[int],
+        found: list[Hypothesis],
+        links: list[list[Link]] | None = None,
+        looks: bool = False,
+        unfinished: bool = False,
     ) -> Translation:
-        source, target, best = self.tokenizers.source, self.tokenizers.target, found[0][0]
-        tags = len(source.prefix)
-        pieces = source.pieces(ids[tags : self.longest])
+        best = found[0]
+        each = repeat(None) if links is None else links
         candidates = [
-            candidate(one, target, pieces, None if weights is None else weights[:, tags:])
-            for one, weights in found
+            candidate(one, self.tokenizers.target, linked)
+            for one, linked in zip(found, each, strict=False)
         ]
         seen: Looks = {}
         if looks:

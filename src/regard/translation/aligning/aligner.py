@@ -9,7 +9,13 @@ from torch import Tensor
 
 from regard.errors import ConfigurationError
 from regard.translation.aligning.choice import Choice
-from regard.translation.aligning.word_attention import WordAttention, WordPair, word_attentions
+from regard.translation.aligning.word_attention import (
+    WordAttention,
+    WordPair,
+    read,
+    word_attentions,
+)
+from regard.translation.aligning.words import Words
 from regard.translation.evaluation.alignment import (
     Link,
     argmax_links,
@@ -56,9 +62,20 @@ class Aligner:
         Raises:
             ConfigurationError: the model has no such layer or head, or no attention at all.
         """
-        layers = None if self.choice.layer is None else [self.choice.layer]
-        found = word_attentions(self.model, self.tokenizers, pairs, layers)
+        found = word_attentions(self.model, self.tokenizers, pairs, self._layers)
         return [self._aligned(reading) for reading in found]
+
+    def links(self, pairs: Sequence[tuple[Words, Words]]) -> list[list[Link]]:
+        """The links of sentences in pieces and their translations, by target word. Raises as `align`."""
+        found = [WordAttention(*pair) for pair in pairs]
+        read(self.model, found, self._layers)
+        return [
+            sorted(self._aligned(each).links, key=lambda link: (link[1], link[0])) for each in found
+        ]
+
+    @property
+    def _layers(self) -> list[int] | None:
+        return None if self.choice.layer is None else [self.choice.layer]
 
     def _aligned(self, reading: WordAttention) -> Aligned:
         source, target = reading.source, reading.target

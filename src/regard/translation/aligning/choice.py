@@ -78,6 +78,13 @@ def usual(layers: int) -> Choice:
     return Choice(layer=max(layers - 2, 0), balanced=True)
 
 
+def of_run(run: Run) -> Choice:
+    """The choice that is stored with a model, or the head that its training taught, or the usual one."""
+    if (kept := find(run)) is not None:
+        return kept.choice
+    return taught(run.configuration) or usual(run.configuration.model.decoder_layers)
+
+
 def taught(configuration: Configuration) -> Choice | None:
     """The head that training guided towards linked words (`[training.guide]`), if it did."""
     guide = configuration.training.guide

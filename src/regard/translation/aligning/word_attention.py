@@ -67,6 +67,14 @@ def word_attentions(
         )
         for source, target in pairs
     ]
+    read(model, found, layers)
+    return found
+
+
+def read(
+    model: TranslationModel, found: Sequence[WordAttention], layers: Sequence[int] | None = None
+) -> None:
+    """Run the model on sentences in pieces and fill in their weights. The rest is as of `word_attentions`."""
     sizes = [(len(one.source.ids), len(one.target.ids)) for one in found]
 
     def length(row: int) -> int:
@@ -78,7 +86,6 @@ def word_attentions(
     full = (row for row, size in enumerate(sizes) if all(size))
     for rows in grouped(sorted(full, key=length), fits):
         _read(model, [found[row] for row in rows], layers)
-    return found
 
 
 def _read(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from regard.translation.text.normalisation import normalise
@@ -34,6 +34,18 @@ class Words:
     def unread(self) -> int:
         """The number of words without a piece; they can have no links."""
         return len(self.words) - len(set(self.owners) - {-1})
+
+
+def in_spans(ids: Sequence[int], spans: Iterable[tuple[int, int]]) -> Words:
+    """Pieces of which each range [start, stop) is a word; others belong to none.
+
+    >>> in_spans([7, 8, 9], [(1, 3)]).owners
+    [-1, 0, 0]
+    """
+    owners, words = [-1] * len(ids), 0
+    for words, (start, stop) in enumerate(spans, 1):
+        owners[start:stop] = [words - 1] * (stop - start)
+    return Words([""] * words, list(ids), owners)
 
 
 def words_of(line: str) -> list[str]:

@@ -112,7 +112,7 @@ def cross(
         weights = last_cross(given)
     if weights is None:
         raise ConfigurationError(
-            "this model does not look at the source: it has no alignments and no coverage penalty"
+            "this model does not look at the source: a coverage penalty has nothing to count"
         )
     sizes = zip(weights, flat, lengths[rows].tolist(), strict=True)
     each = iter([matrix[: len(one.tokens) + 1, :size] for matrix, one, size in sizes])
