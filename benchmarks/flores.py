@@ -21,7 +21,7 @@ from _measure import write
 from regard.translation.evaluation.scores import measure
 from regard.translation.translator import Translator
 
-OURS = ("es-en", "es-en-recurrent")
+OURS = ("es-en", "es-en-tiny", "es-en-recurrent")
 PREFIX = "flores-dev"
 
 
