@@ -10,11 +10,14 @@ FAULTS = """
 import resource
 import torch
 {}
-def faults():
-    torch.empty(2**24).fill_(1.0)
+def minor():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-first = faults()
-print(min(faults() - first for _ in range(5)))
+def faults():
+    before = minor()
+    torch.empty(2**24).fill_(1.0)
+    return minor() - before
+faults()
+print(min(faults() for _ in range(5)))
 """
 KEEP = "from regard.translation.training import memory; memory.keep()"
 
@@ -25,8 +28,8 @@ def test_a_second_large_tensor_gets_the_memory_of_the_first():
         command = [sys.executable, "-c", FAULTS.format(first)]
         return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
-    assert run("") >= 10_000, "64 MB are 16,384 pages, cleared for each tensor"
-    assert run(KEEP) < 100
+    # 64 MB are 16,384 pages of 4 KB, or 32 of 2 MB where the system gives these.
+    assert 4 * run(KEEP) < run("")
 
 
 def test_other_c_libraries_are_left_alone(monkeypatch):
