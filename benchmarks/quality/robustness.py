@@ -1,6 +1,6 @@
 """How a model translates text that is written otherwise than its corpus: case, accents, typing errors, names, numbers.
 
-python benchmarks/quality/robustness.py MODEL [--sentences 500] [--out benchmarks/results/robustness-NAME.json]
+python benchmarks/quality/robustness.py MODEL [--sentences 500] [--as-written] [--out benchmarks/results/robustness-NAME.json]
 
 Lines are drawn from the validation file of the model's configuration (in the folder REGARD_DATA names). The source is
 changed, and the reference is not, with two exceptions: that of UPPER CASE is in capitals, too, and lines of several
@@ -194,16 +194,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("--sentences", type=int, default=500)
+    parser.add_argument("--as-written", action="store_true", help="read no word otherwise")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     translator = Translator.open(options.model)
+    if options.as_written:
+        translator.search = translator.search.as_written()
     configuration = translator.run.configuration
     data = Path(os.environ["REGARD_DATA"])
     pairs = read_split(configuration.data, "valid", data, configuration.seed).pairs
     results = {"bleu": table(translator, pairs, options.sentences), "copied": templates(translator)}
     name = Path(options.model).name
-    out = options.out or Path(f"benchmarks/results/robustness-{name}.json")
-    write(out, {"model": name, "seed": SEED, **results})
+    file = f"robustness-{name}{'-as-written' * options.as_written}.json"
+    out = options.out or Path("benchmarks/results") / file
+    write(out, {"model": name, "seed": SEED, "as_written": options.as_written, **results})
 
 
 if __name__ == "__main__":

@@ -144,6 +144,7 @@ def test_an_export_is_half_and_opens(run, tmp_path):
         MODEL,
         "tokenizer.model",
         UNSEEN,
+        "words.json",
     ]
     assert exported.tokenizers().unseen == run.tokenizers().unseen != frozenset()
     assert (exported.folder / MODEL).stat().st_size < 0.6 * (run.folder / MODEL).stat().st_size

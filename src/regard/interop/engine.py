@@ -19,6 +19,7 @@ from regard.translation.doubts import Doubts
 from regard.translation.results import translation
 from regard.translation.runs import Tokenizers
 from regard.translation.translator import Candidate, Translation, Translator
+from regard.translation.words import KnownWords
 
 # Pieces of a source that are read, as by our own search, and pieces at a time.
 _LONGEST_SOURCE = 512
@@ -64,7 +65,8 @@ class Engine:
         )
         self.search = own.changed(max_length=min(own.max_length, learned))
         self.sentence_language = said.sentence_language
-        self.doubts: Doubts | None = None  # a folder has none
+        self.doubts: Doubts | None = None  # a folder has none, and no words
+        self.words: KnownWords | None = None
         self.workers = workers or _cores()
         if tokenizers is None:  # their checksums have been compared
             joint = (folder / "tokenizer.model").is_file()
@@ -87,7 +89,7 @@ class Engine:
             place = Path(folder) / "model"
             exporter.export(translator, place, quantization)
             made = cls(place, translator.tokenizers, workers=workers)
-        made.doubts = translator.doubts
+        made.doubts, made.words = translator.doubts, translator.words
         return made
 
     def translate(
@@ -114,7 +116,12 @@ class Engine:
         search = (search or self.search).changed(**changes, sampling=False)
         language = None if whole_lines else self.sentence_language
         return lines.translate(
-            texts, language, search, self.doubts, lambda some, _, own: self._translated(some, own)
+            texts,
+            language,
+            search,
+            self.doubts,
+            self.words,
+            lambda some, _, own: self._translated(some, own),
         )
 
     def _translated(self, texts: Sequence[str], search: Search) -> list[Translation]:

@@ -12,12 +12,14 @@ from regard.translation.decoding.search import Search
 from regard.translation.doubts import Doubts, wordless
 from regard.translation.evaluation.alignment import Link
 from regard.translation.models.protocol import Looks
+from regard.translation.reading import sentences as reading
 from regard.translation.results import Candidate, Translation, Word, in_capitals
 from regard.translation.text import sentences
 from regard.translation.text.capitals import in_small_letters
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.sentences import Sentence
 from regard.translation.text.tokenizer import EOS
+from regard.translation.words import KnownWords
 
 T = TypeVar("T")
 # Pieces of a sequence that may not occur twice in a second search: loops are measured by as many.
@@ -35,13 +37,15 @@ def translate(
     language: str | None,
     search: Search,
     learnt: Doubts | None,
+    words: KnownWords | None,
     translated: Callable[[list[str], list[str] | None, Search], list[Translation]],
     begun: tuple[Sequence[str], str] | None = None,
 ) -> list[Translation]:
     """The translations of lines, whose sentences `translated` translates one by one.
 
     Those in capitals are read in small letters, and those whose translations repeat themselves are searched again
-    with twice the beam and no sequence twice.
+    with twice the beam and no sequence twice. With `words`, those of the training text, others may be
+    read in other ways (see `reading`).
 
     Args:
         language: in which sentences are found; with None, every line is one.
@@ -64,7 +68,14 @@ def translate(
 
     def some(rows: Sequence[int], search: Search) -> list[Translation]:
         own = None if starts is None else [starts[row] for row in rows]
-        found = translated([read[row] for row in rows], own, search)
+        sources = [read[row] for row in rows]
+        if words is None:
+            found = translated(sources, own, search)
+        else:
+            once = own is not None or search.sampling
+            found = reading.translate(
+                sources, words, search, lambda some: translated(some, own, search), once=once
+            )
         return [
             one if read[row] == texts[row] else in_capitals(texts[row], one)
             for row, one in zip(rows, found, strict=True)
@@ -145,6 +156,7 @@ def _joined(
         repeats=any(one.repeats for one in found),
         unfinished=any(one.unfinished for one in found),
         doubts=list(dict.fromkeys(_all(one.doubts for one in found))),
+        read_as={word: other for one in found for word, other in one.read_as.items()},
         sentences=found,
     )
 

@@ -42,6 +42,7 @@ from regard.translation.text import sentences
 from regard.translation.text.batches import grouped, sources
 from regard.translation.text.corpora import Pair
 from regard.translation.text.normalisation import normalise
+from regard.translation.words import KnownWords
 
 __all__ = ["Candidate", "Translation", "Translator", "Word", "bundled", "find"]
 
@@ -132,6 +133,11 @@ class Translator:
         """Statistics of its training text, for doubting translations; None where its folder has none."""
         return Doubts.open(self.run)
 
+    @cached_property
+    def words(self) -> KnownWords | None:
+        """The words of its training text; None where its folder has none."""
+        return KnownWords.open(self.run)
+
     @property
     def source_language(self) -> str:
         """The ISO 639 code of the language it reads, as its configuration has it."""
@@ -192,7 +198,7 @@ class Translator:
         if search is None:
             search = self.search if beam is None else self.search.changed(beam=beam)
         if tree is not None:  # it has the nodes of one search
-            search = search.changed(search_again=False)
+            search = search.as_written().changed(search_again=False)
         generator = None
         if seed is not None:
             generator = torch.Generator(self._device).manual_seed(seed)
@@ -213,7 +219,7 @@ class Translator:
             tree=tree,
         )
         language = None if whole_lines or tree is not None else self.sentence_language
-        return lines.translate(texts, language, search, self.doubts, translated, begun)
+        return lines.translate(texts, language, search, self.doubts, self.words, translated, begun)
 
     def stream(
         self,
@@ -277,7 +283,10 @@ class Translator:
             ConfigurationError: the translation given has more pieces than `longest`.
         """
         if target is None:
-            return self.translate([text], looks=True)[0]
+            search = self.search.changed(
+                placeholders=False
+            )  # what the model itself does is looked at
+            return self.translate([text], search=search, looks=True)[0]
         ids = self.tokenizers.source.encode(text)
         if not ids:
             return Translation(text, normalise(target))

@@ -60,15 +60,6 @@ def test_a_number_takes_the_place_of_a_number_each_time_or_of_a_name():
     assert any("lives" in text for text in seen)
 
 
-def test_each_side_has_its_marks_where_the_text_shows_them():
-    french = Writing([Pair("It costs 1,000,000 yen.", "Cela coûte 1 000 000 yens.")] * 5)
-    assert french.grouped([7, 8, 90]) == ("7,008,090", "7 008 090")
-    assert french.decimal("0", "5") == ("0.5", "0,5")
-    unknown = Writing([Pair("It costs 1,000 yen.", "Cela coûte 1 000 yens.")] * 4)
-    assert unknown.grouped([7, 8]) == ("7008", "7008")
-    assert unknown.decimal("0", "5") == ("0.5", "0.5")
-
-
 def test_numbers_come_in_many_forms():
     writing, random = Writing(PAIRS), Random(5)
     found = [writing.number(random) for _ in range(500)]

@@ -22,8 +22,9 @@ def doubts(
 ) -> None:
     """Learn when a model's translations are to be doubted, and write it into the model's folder.
 
-    From the training text: the language of the sources, and how long translations are. From the validation text: which
-    confidence is low. `regard train` does the same at its end; this is for models of earlier versions.
+    From the training text: the language of the sources, how long translations are, and its words with their accents,
+    names and numbers (words.json). From the validation text: which confidence is low. `regard train` does the same;
+    this is for models of earlier versions.
 
     Args:
         data: Where the corpora of the model's training start, as of train.
@@ -35,8 +36,9 @@ def doubts(
     from regard.translation.calibration import calibrate
     from regard.translation.doubts import Doubts
     from regard.translation.opening import open_runs
-    from regard.translation.runs.layout import DOUBTS
+    from regard.translation.runs.layout import DOUBTS, WORDS
     from regard.translation.training.data import read_data
+    from regard.translation.words import KnownWords
 
     (run,), _ = open_runs(model)
     section = run.configuration.data
@@ -44,9 +46,11 @@ def doubts(
         raise ConfigurationError(
             f"{model}: doubts are learnt from training and validation files, and it names none"
         )
-    check_writable(run.folder / DOUBTS)
+    for name in (DOUBTS, WORDS):
+        check_writable(run.folder / name)
     folder = corpora.folder(section.names, data, run.folder)
     found = read_data(section, folder, run.configuration.seed)
+    KnownWords.learn(found.train).keep(run)
     learnt = Doubts.learn(found.train, found.valid)
     translator = open_translator(model, device, section.target_languages[0])
     learnt = calibrate(translator, learnt, found.valid)
@@ -54,5 +58,5 @@ def doubts(
     low = "too few lines to tell" if learnt.confidence is None else f"{learnt.confidence:.4f}"
     report.say(
         f"learnt from {len(found.train):,} training pairs and {len(found.valid):,} validation pairs\n"
-        f"low confidence, in mean log-probability of a piece: {low}\nwrote {run.folder / DOUBTS}"
+        f"low confidence, in mean log-probability of a piece: {low}\nwrote {DOUBTS} and {WORDS} in {run.folder}"
     )

@@ -24,6 +24,8 @@ class SearchOptions:
             loops. [default: the model's own]
         patience: Stop when beam x patience translations have ended, though a better one may be
             alive; 0: when none can become better. [default: the model's own]
+        as_written: Read every word as it is written: restore no accents, mend no typing errors, put
+            no placeholders for names and numbers.
         batch_tokens: Pieces x beam computed at a time; less takes less memory. [default: 8192]
     """
 
@@ -32,12 +34,14 @@ class SearchOptions:
     coverage_penalty: float | None = None
     no_repeat_ngram: int | None = None
     patience: float | None = None
+    as_written: bool = False
     batch_tokens: int | None = None
 
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `Search` that were given."""
-        return {name: to for name, to in given(self).items() if name != "batch_tokens"}
+        others = ("batch_tokens", "as_written")
+        return {name: to for name, to in given(self).items() if name not in others}
 
     @property
     def batches(self) -> dict[str, Any]:
@@ -46,6 +50,7 @@ class SearchOptions:
 
     def of(self, own: Search, **more: Any) -> Search:
         """A model's own search with the changes."""
+        own = own.as_written() if self.as_written else own
         return own.changed(**{**self.changes, **more})
 
     def check(self, **more: Any) -> None:

@@ -27,12 +27,13 @@ CARD = "card.md"
 SHORTLIST = "shortlist.safetensors"
 ALIGNMENT = "alignment.toml"
 DOUBTS = "doubts.json"
+WORDS = "words.json"
 UNSEEN = "unseen.json"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 TOKENIZERS = ("tokenizer.model", "source.model", "target.model")
 # The files that checksums.json may name: those that change the output of a model.
-SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, UNSEEN, SHORTLIST, ALIGNMENT, DOUBTS)
+SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, UNSEEN, SHORTLIST, ALIGNMENT, DOUBTS, WORDS)
 _PIECES = TypeAdapter(frozenset[str])
 _LARGEST_FILE = 64 * 2**20
 CHECKPOINT_NAME = re.compile("step-([0-9]{1,18})(-unvalidated)?")

@@ -27,6 +27,7 @@ from regard.translation.runs.layout import (
     MODEL,
     SHORTLIST,
     UNSEEN,
+    WORDS,
     Tokenizers,
     checkpoint_sums,
     folder_sums,
@@ -220,7 +221,9 @@ class Run:
             tensors = {name: weights.halved(name, tensor) for name, tensor in tensors.items()}
         elif numbers == "int8":
             tensors = weights.rounded(tensors)
-        more = [name for name in (UNSEEN, SHORTLIST, DOUBTS) if (self.folder / name).exists()]
+        more = [
+            name for name in (UNSEEN, SHORTLIST, DOUBTS, WORDS) if (self.folder / name).exists()
+        ]
         names = [*self._signed, *more]
         contents = {name: self.content(name) for name in [*names, CARD]}
         with new_folder(folder) as unfinished:

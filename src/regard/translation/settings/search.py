@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
@@ -38,6 +38,14 @@ class SearchSettings(Settings):
     """Whether a sentence of capitals alone is read in small letters, and its translation written in capitals. Where the
     beginning of the translation is given, the sentence is read as it is.
     """
+    accents: bool = True
+    """Whether accents are restored in a sentence that has none, and in words that no training source has."""
+    spelling: bool = True
+    """Whether words that no training source has are read as known ones that differ in one letter, where that makes the
+    translation clearly more probable."""
+    placeholders: bool = True
+    """Whether a sentence whose translation lost a name or number is translated again, with a common name or number in
+    its place, which is then replaced. This and `spelling` not where the beginning of the translation is given."""
 
 
 class Search(SearchSettings):
@@ -89,6 +97,10 @@ class Search(SearchSettings):
             return validate(given)
         except ValidationError as fault:
             raise ConfigurationError(*map(_explain, fault.errors())) from None
+
+    def as_written(self) -> Self:
+        """The search that reads every word as it is written."""
+        return self.changed(accents=False, spelling=False, placeholders=False)
 
     @property
     def hypotheses(self) -> int:

@@ -2,24 +2,19 @@
 
 import datetime
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from random import Random
 
 from regard.translation.text.corpora import Pair
 from regard.translation.text.generated.dates import CALENDARS, render
+from regard.translation.text.names import WORD, named, shared
+from regard.translation.text.numbers import NUMBER, Marks
 
-_WORD = re.compile(r"[^\W\d_]+")
-_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
-_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}([., ])\d{3}(?:\1\d{3})*(?![\d.,]*\d)")
-# A name is written in small letters at most this often, beside its capital.
-_SMALL_LETTERS = 0.05
 _CALENDARS = {calendar.language: calendar for calendar in CALENDARS}
 # The end of a way to write dates.
 _YEAR = re.compile(r"(,| del?)? \{year\}$")
-# With fewer grouped numbers on a side its writing is unknown.
-_EVIDENCE = 5
 
 
 class Exchange:
@@ -35,19 +30,8 @@ class Exchange:
     """
 
     def __init__(self, pairs: Sequence[Pair], languages: tuple[str, str] = ("", "")) -> None:
-        lines = chain.from_iterable(pair[:2] for pair in pairs)
-        counts = Counter(chain.from_iterable(map(_WORD.findall, lines)))
-
-        def is_name(word: str) -> bool:
-            small = counts[word.lower()]
-            return len(word) > 1 and word.istitle() and small <= _SMALL_LETTERS * counts[word]
-
-        self.named = [
-            (pair, names)
-            for pair in pairs
-            if (names := list(filter(is_name, _shared(pair, _WORD))))
-        ]
-        self.numbered = [(pair, found) for pair in pairs if (found := _shared(pair, _NUMBER))]
+        self.named = named(pairs)
+        self.numbered = [(pair, found) for pair in pairs if (found := shared(pair, NUMBER))]
         self._names = sorted(set(chain.from_iterable(names for _, names in self.named)))
         self._inventor = Inventor(self._names)
         self._writing = Writing(pairs, languages)
@@ -55,16 +39,16 @@ class Exchange:
     def with_name(self, random: Random) -> Pair:
         """A pair with other names. `named` must not be empty."""
         pair, names = random.choice(self.named)
-        return _replaced(pair, _WORD, {name: (self.name(random),) * 2 for name in names})
+        return _replaced(pair, WORD, {name: (self.name(random),) * 2 for name in names})
 
     def with_number(self, random: Random) -> Pair:
         """A pair with other numbers, or with a number in the place of a name. One of both lists must have pairs."""
         if self.numbered and (not self.named or random.random() < 0.5):
             pair, numbers = random.choice(self.numbered)
             new = {number: self._writing.number(random, number) for number in numbers}
-            return _replaced(pair, _NUMBER, new)
+            return _replaced(pair, NUMBER, new)
         pair, names = random.choice(self.named)
-        return _replaced(pair, _WORD, {random.choice(names): self._writing.number(random)})
+        return _replaced(pair, WORD, {random.choice(names): self._writing.number(random)})
 
     def name(self, random: Random) -> str:
         """A name of the text, or an invented one; one in ten has two words."""
@@ -98,20 +82,11 @@ class Inventor:
 
 
 class Writing:
-    """How the two sides of a corpus write numbers.
-
-    >>> from regard.translation.text.corpora import Pair
-    >>> writing = Writing([Pair("Son 2.000 yenes.", "It is 2,000 yen.")] * 5)
-    >>> writing.grouped([1, 234, 567]), writing.decimal("3", "14")
-    (('1.234.567', '1,234,567'), ('3,14', '3.14'))
-    """
+    """Draws numbers as the two sides of a corpus write them."""
 
     def __init__(self, pairs: Sequence[Pair], languages: tuple[str, str] = ("", "")) -> None:
         self._calendars = [_CALENDARS[name] for name in languages if name in _CALENDARS]
-        self._marks = (
-            _grouping(pair.source for pair in pairs),
-            _grouping(pair.target for pair in pairs),
-        )
+        self._marks = Marks.learn(pairs)
 
     def number(self, random: Random, old: str = "") -> tuple[str, str]:
         """A number as the source and as the target write it; half of them are of the form of an old one."""
@@ -137,8 +112,8 @@ class Writing:
             ),
             _telephone(random),
             f"{whole}{random.choice('.-/')}{two}",
-            self.decimal(str(whole), str(random.randrange(1, 1000))),
-            self.grouped([whole, *(random.randrange(1000) for _ in range(random.randint(1, 2)))]),
+            self._marks.decimal(str(whole), str(random.randrange(1, 1000))),
+            self._marks.grouped([str(whole), *_thousands(random)]),
         )
         if len(self._calendars) == 2:
             kinds += (self._date(random, datetime.date(year, month, min(day, 28))),)
@@ -154,24 +129,6 @@ class Writing:
             written = [_YEAR.sub("", way) for way in written]
         return render(source, written[0], date), render(target, written[1], date)
 
-    def decimal(self, whole: str, part: str) -> tuple[str, str]:
-        """A decimal with the mark of each side; a point where it is unknown."""
-        source, target = ("," if mark in (".", " ") else "." for mark in self._marks)
-        return f"{whole}{source}{part}", f"{whole}{target}{part}"
-
-    def grouped(self, groups: Sequence[int]) -> tuple[str, str]:
-        """A number of thousands with the mark of each side; without marks where one is unknown."""
-        first, *others = groups
-        parts = [str(first), *(f"{group:03}" for group in others)]
-        source, target = self._marks if all(self._marks) else ("", "")
-        return source.join(parts), target.join(parts)
-
-
-def _shared(pair: Pair, pattern: re.Pattern[str]) -> list[str]:
-    """The matches of a pattern that both sides have, equally often."""
-    sources, targets = pattern.findall(pair.source), pattern.findall(pair.target)
-    return [one for one in dict.fromkeys(sources) if sources.count(one) == targets.count(one)]
-
 
 def _replaced(pair: Pair, pattern: re.Pattern[str], new: dict[str, tuple[str, str]]) -> Pair:
     def written(text: str, side: int) -> str:
@@ -180,11 +137,9 @@ def _replaced(pair: Pair, pattern: re.Pattern[str], new: dict[str, tuple[str, st
     return pair._replace(source=written(pair.source, 0), target=written(pair.target, 1))
 
 
-def _grouping(lines: Iterable[str]) -> str:
-    """The mark between thousands: "." or "," or " "; "" where the lines do not show it."""
-    marks = Counter(found[1] for line in lines for found in _GROUPED.finditer(line))
-    (mark, count), *_ = (*marks.most_common(1), ("", 0))
-    return mark if count >= _EVIDENCE else ""
+def _thousands(random: Random) -> Iterator[str]:
+    """One or two groups of three digits."""
+    return (f"{random.randrange(1000):03}" for _ in range(random.randint(1, 2)))
 
 
 def _like(old: str, random: Random) -> str:

@@ -23,6 +23,7 @@ from regard.translation.training.data import (
 from regard.translation.training.loop import Trainer
 from regard.translation.training.processes import Processes
 from regard.translation.training.reporting import Observer
+from regard.translation.words import KnownWords
 
 # These keys change no shape of a weight.
 _FREE = {"dropout", "scheduled_sampling", "longest"}
@@ -87,6 +88,7 @@ def prepare(
         if configuration.data.generated is None:
             with raised_as(TrainingError, f"{folder}: cannot be written"):
                 Doubts.learn(found.train, found.valid).keep(run)
+                KnownWords.learn(found.train).keep(run)
     return trainer
 
 

@@ -1,0 +1,1 @@
+"""Sentences that are written otherwise than the training text: typing errors, names, numbers, no accents."""

@@ -1,0 +1,70 @@
+"""How the two sides of a corpus write numbers."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Self
+
+from regard.translation.text.corpora import Pair
+
+NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_SPACED = re.compile(rf"\d{{1,3}}(?: \d{{3}})+(?!\d)|{NUMBER.pattern}")
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}([., ])\d{3}(?:\1\d{3})*(?![\d.,]*\d)")
+# With fewer grouped numbers on a side its writing is unknown.
+_EVIDENCE = 5
+
+
+class Marks(NamedTuple):
+    """The marks between thousands of source and target: "." or "," or " "; "" where it is unknown.
+
+    >>> marks = Marks.learn([Pair("Son 2.000 yenes.", "It is 2,000 yen.")] * 5)
+    >>> marks.grouped(["1", "234", "567"]), marks.decimal("3", "14")
+    (('1.234.567', '1,234,567'), ('3,14', '3.14'))
+    """
+
+    source: str
+    target: str
+
+    @classmethod
+    def learn(cls, pairs: Sequence[Pair]) -> Self:
+        return cls(_mark(pair.source for pair in pairs), _mark(pair.target for pair in pairs))
+
+    def numbers(self, source: str) -> Iterator[re.Match[str]]:
+        """The numbers of a source."""
+        return (_SPACED if self.source == " " else NUMBER).finditer(source)
+
+    def decimal(self, whole: str, part: str) -> tuple[str, str]:
+        """A decimal with the mark of each side; a point where it is unknown."""
+        source, target = ("," if mark in (".", " ") else "." for mark in self)
+        return f"{whole}{source}{part}", f"{whole}{target}{part}"
+
+    def grouped(self, groups: Sequence[str]) -> tuple[str, str]:
+        """A number of thousands with the mark of each side; without marks where one is unknown."""
+        source, target = self if all(self) else ("", "")
+        return source.join(groups), target.join(groups)
+
+    def written(self, number: str) -> str:
+        """A number of a source as the target writes it.
+
+        Nine digits or more in groups of three that end in no zeros are an identifier, a telephone number mostly,
+        and stay as they are: a count of that size is rounded.
+
+        >>> marks = Marks(".", ",")
+        >>> [marks.written(text) for text in ("1.234", "0,5", "18:30", "963.360.788", "250.000.000")]
+        ['1,234', '0.5', '18:30', '963.360.788', '250,000,000']
+        """
+        if not all(self):
+            return number
+        groups = number.split(self.source)
+        if len(groups) > 1 and _GROUPED.fullmatch(number):
+            identifier = len(groups) > 2 and len(groups[0]) == 3 and groups[-1] != "000"
+            return number if identifier else self.grouped(groups)[1]
+        whole, _, part = number.partition("," if self.source in (".", " ") else ".")
+        source, target = self.decimal(whole, part)
+        return target if source == number and part.isdecimal() else number
+
+
+def _mark(lines: Iterable[str]) -> str:
+    marks = Counter(found[1] for line in lines for found in _GROUPED.finditer(line))
+    (mark, count), *_ = (*marks.most_common(1), ("", 0))
+    return mark if count >= _EVIDENCE else ""

@@ -1,0 +1,130 @@
+"""Placeholders: names and numbers reach the translation, and nothing else changes."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.errors import CorruptedError
+from regard.translation.opening import open_runs
+from regard.translation.reading.again import Reading
+from regard.translation.reading.placeholders import carried, lost
+from regard.translation.results import Candidate, Translation, Word
+from regard.translation.text.corpora import Pair
+from regard.translation.translator import Translator
+from regard.translation.words import KnownWords
+
+TRAINING = [
+    Pair("Tom vive aquí.", "Tom lives here."),
+    Pair("Ayer vi a Tom en la calle.", "I saw Tom in the street yesterday."),
+    Pair("Hoy vi a Mary.", "I saw Mary today."),
+    Pair("Él no come en Londres.", "He doesn't eat in London."),
+    Pair("Cuesta 2.000 yenes.", "It costs 2,000 yen."),
+] * 5
+KNOWN = KnownWords.learn(TRAINING)
+
+
+def said(text: str, log_probability: float = -1.0, links=()) -> Translation:
+    words = [Word(word, 0.5) for word in text.split()]
+    candidate = Candidate(text, log_probability, log_probability, words, list(links))
+    return Translation("", **vars(candidate), target_pieces=words, alternatives=[candidate])
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "parts"),
+    [
+        ("Ayer vi a Miguel en la calle.", "I saw Migal.", ["Miguel"]),
+        ("Ayer vi a Miguel en la calle.", "I saw Miguel.", []),
+        ("Ayer vi a Ana María en la calle.", "I saw Ana.", ["Ana María"]),
+        ("Hoy vi a Mary.", "I saw Maria.", []),  # known words are the model's
+        ("Desayuné aquí.", "I ate here.", []),  # a capital at the beginning marks no name
+        ("Miguel.", "Watch.", []),
+        ("El Gato No Come.", "The cat does not eat.", []),
+        ("Cuesta 1.234 euros.", "It costs 1.234 euros.", ["1.234"]),
+        ("Cuesta 1.234 euros.", "It costs 1,234 euros.", []),
+        ("Son las 10:30.", "It's half past ten.", []),  # numbers may be words
+        ("Son las 10:30 y 5.", "It is 10:3 and 5.", ["10:30"]),
+        ("El 7 y el 17.", "The 17 and the 71.", ["7"]),
+    ],
+)
+def test_what_is_lost(source, text, parts):
+    assert [part.text for part in lost(KNOWN, source, said(text)) if part.sure] == parts
+
+
+def test_capitals_that_mark_nouns_give_no_names():
+    german = KnownWords.learn([Pair("Der Hund sieht die Katze.", "Tom: the dog sees the cat.")] * 9)
+    assert german.names == []
+    assert lost(german, "Der Hund sieht Xaver.", said("The dog sees.")) == []
+
+
+def test_a_name_of_two_words_moves_the_words_behind_it():
+    def translate(texts):
+        assert texts in (["Ayer vi a Tom en la calle."], [])
+        return [said("I saw Tom there.", -0.2, [(1, 1), (3, 2), (4, 3)]) for _ in texts]
+
+    source = "Ayer vi a Ana María en la calle."
+    (reading,) = carried(KNOWN, [Reading(source, said("I saw her there."))], translate)
+    found = reading.found
+    assert found.text == "I saw Ana María there."
+    assert [word.text for word in found.words] == found.text.split()
+    assert found.alignment == [(1, 1), (3, 2), (3, 3), (4, 2), (4, 3), (5, 4)]
+    assert found.read_as == {"Ana María": "Tom"}
+
+
+@pytest.mark.parametrize("again", ["I saw him.", "Tom and Tom.", "I saw Tomas."])
+def test_a_translation_without_every_placeholder_once_is_thrown_away(again):
+    first = Reading("Ayer vi a Miguel.", said("I saw her."))
+    tried = []
+
+    def translate(texts):
+        tried.extend(texts)
+        return [said(again, -0.1) for _ in texts]
+
+    assert carried(KNOWN, [first], translate) == [first]
+    assert tried == ["Ayer vi a Tom.", "Ayer vi a Mary."]
+
+
+def test_numbers_are_put_back_as_the_target_writes_them():
+    first = Reading("Cuesta 1.234 yenes.", said("It costs 1.234 yen."))
+
+    def translate(texts):
+        return [said(text.replace("Cuesta", "It costs").replace("yenes", "yen")) for text in texts]
+
+    (reading,) = carried(KNOWN, [first], translate)
+    assert reading.found.text == "It costs 1,234 yen."
+
+
+@given(st.text(alphabet="Tomabc 12.,-", max_size=30), st.text(alphabet="Tomabc 12.,-", max_size=30))
+def test_any_text_is_read(source, text):
+    reading = Reading(source, said(text))
+    for part in lost(KNOWN, source, reading.found):
+        assert source[part.start : part.stop] == part.text
+    (made,) = carried(KNOWN, [reading], lambda texts: [said(again) for again in texts])
+    assert made.source == source
+
+
+def test_the_bundled_model_keeps_names_numbers_and_accents():
+    spanish = Translator.open("es-en")
+    texts = ["Ayer vi a Miguel en la calle.", "La versión es la 20.9.3.", "¿Donde esta el niño?"]
+    names, numbers, _ = spanish.translate(texts)
+    assert "Miguel" in names.text
+    assert names.read_as == {"Miguel": "Tom"}
+    assert names.source == texts[0]
+    assert "20.9.3" in numbers.text
+    accented, bare = spanish.translate(["¿Dónde está el gato?", "¿Donde esta el gato?"])
+    assert bare.text == accented.text
+    assert bare.read_as == {"Donde": "Dónde", "esta": "está"}
+    (written,) = spanish.translate([texts[0]], search=spanish.search.as_written())
+    assert "Miguel" not in written.text
+    assert written.read_as == {}
+
+
+def test_spoilt_words_are_refused(tmp_path):
+    (run,), _ = open_runs("es-en")
+    run.export(tmp_path / "copy", "float32")
+    path = tmp_path / "copy" / "words.json"
+    assert KnownWords.open(open_runs(str(tmp_path / "copy"))[0][0]) == KnownWords.open(run)
+    path.write_text(json.dumps({"version": 1}))
+    with pytest.raises(CorruptedError, match=r"words.json"):
+        KnownWords.open(open_runs(str(tmp_path / "copy"))[0][0])

@@ -1,0 +1,63 @@
+"""Spelling: what one typing error makes of a known word is read as that word, where the translation becomes clearer."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.translation.reading.again import Reading
+from regard.translation.reading.spelling import correct, corrected
+from regard.translation.results import Translation
+from regard.translation.text.corpora import Pair
+from regard.translation.text.noise import mistyped
+from regard.translation.words import KnownWords
+
+TEXT = ["El gato negro duerme en la cocina.", "Tom tiene una casa grande.", "Una casa negra."]
+KNOWN = KnownWords.learn([Pair(text, "x") for text in TEXT])
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("El gtao duerme.", "El gato duerme."),
+        ("El gaato duerme.", "El gato duerme."),
+        ("El gat duerme.", "El gat duerme."),  # short words have too many neighbours
+        ("Duemre.", "Duerme."),
+        ("la CSAA", "la CSAA"),  # a capital inside a sentence may begin a name
+        ("una csaa", "una casa"),
+        ("una xyzzy", "una xyzzy"),
+        ("negro", "negro"),
+        ("", ""),
+        ("z" * 10**6, "z" * 10**6),
+    ],
+)
+def test_unknown_words_are_read_as_their_neighbours(typed, read):
+    assert correct(KNOWN, typed) == read
+
+
+@given(st.integers(0, 10**6))
+def test_every_single_error_is_found(seed):
+    text = "la cocina grande"
+    typed = mistyped(text, Random(seed))
+    assert correct(KNOWN, typed) in (text, typed)
+    assert correct(KNOWN, typed) == text or any(map(KNOWN.has, typed.split()))
+
+
+def of(probability: float) -> Translation:
+    return Translation("s", "t", log_probability=probability, target_pieces=["a", "b"])
+
+
+@pytest.mark.parametrize(("after", "kept"), [(-1.0, True), (-1.9, False), (-3.0, False)])
+def test_another_spelling_must_be_clearly_more_probable(after, kept):
+    asked = []
+
+    def translate(texts):
+        asked.append(texts)
+        return [of(after) for _ in texts]
+
+    given = [Reading("la csaa", of(-2.0)), Reading("la casa", of(-9.0))]
+    (first, second) = corrected(KNOWN, given, translate)
+    assert asked == [["la casa"]]
+    assert first == (Reading("la casa", of(after)) if kept else given[0])
+    assert second is given[1]

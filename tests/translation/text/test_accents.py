@@ -1,0 +1,61 @@
+"""Accents: restored where they were left out, untouched where they were written."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.translation.text.accents import Accents
+from regard.translation.text.noise import without_accents
+
+TEXT = [
+    "¿Qué es esto?",
+    "¿Qué quiere?",
+    "Creo que está aquí.",
+    "El gato que tengo está allí.",
+    "Esta casa es de mi hermana.",
+    "Dice que el niño está aquí.",
+    "Vive en esta casa.",
+    "Está enfermo.",
+    "Está lejos.",
+    "¿Dónde está?",
+    "Está triste.",
+    "¿Está bien?",
+    "No está mal.",
+] * 10
+LEARNT = Accents.learn(TEXT)
+KNOWN = frozenset("qué es esto quiere él creo que está aquí el gato tengo allí esta casa".split())
+
+
+def test_a_text_without_accents_gets_those_of_the_training_text():
+    for text in set(TEXT):
+        assert LEARNT.restored(without_accents(text), KNOWN) == text
+
+
+def test_a_neighbour_decides_against_the_usual_spelling():
+    assert LEARNT.after["¿ que"] == "qué"
+    assert LEARNT.before["esta casa"] == "esta"
+    assert "está" in LEARNT.usual
+
+
+def test_a_text_with_accents_keeps_its_known_words():
+    assert (
+        LEARNT.restored("Cómo vive en esta habitacion.", KNOWN) == "Cómo vive en esta habitacion."
+    )
+    assert LEARNT.restored("Qué esta aqui.", KNOWN) == "Qué esta aquí."
+
+
+def test_capitals_stay():
+    assert LEARNT.restored("AQUI ESTA EL NINO", KNOWN) == "AQUÍ ESTÁ EL NIÑO"
+    assert LEARNT.restored("Aqui", KNOWN) == "Aquí"
+
+
+@given(st.text(max_size=40))
+def test_nothing_but_accents_changes(text):
+    read = LEARNT.restored(text, KNOWN)
+    assert without_accents(read).casefold() == without_accents(text).casefold()
+    assert LEARNT.restored(read, frozenset()).casefold() == read.casefold() or read == text
+
+
+def test_a_language_without_accents_has_none():
+    learnt = Accents.learn(["The cat sleeps.", "A dog barks."] * 10)
+    assert learnt == Accents()
+    assert learnt.restored("The cat.", frozenset()) == "The cat."

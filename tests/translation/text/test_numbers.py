@@ -1,0 +1,51 @@
+"""Numbers as both sides write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.translation.text.corpora import Pair
+from regard.translation.text.numbers import Marks
+
+SPANISH, FRENCH = Marks(".", ","), Marks(" ", ",")
+GROUPS = st.lists(st.integers(0, 999).map("{:03}".format), min_size=1, max_size=2)
+
+
+def test_marks_are_those_that_the_text_shows():
+    pairs = [Pair("It costs 1,000,000 yen.", "Cela coûte 1 000 000 yens.")] * 5
+    assert Marks.learn(pairs) == Marks(",", " ")
+    assert Marks.learn(pairs[:4]) == Marks("", "")
+    assert Marks.learn(pairs).grouped(["7", "008", "090"]) == ("7,008,090", "7 008 090")
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        ("7", "7"),
+        ("1.234", "1,234"),
+        ("12.345.678", "12,345,678"),
+        ("900.000.000", "900,000,000"),
+        ("963.360.788", "963.360.788"),
+        ("0,75", "0.75"),
+        ("1,234", "1.234"),
+        ("18:30", "18:30"),
+        ("3/12/1999", "3/12/1999"),
+        ("20.9.3", "20.9.3"),
+        ("4.2", "4.2"),
+    ],
+)
+def test_a_number_is_written_as_the_target_writes_it(number, written):
+    assert SPANISH.written(number) == written
+    assert Marks("", ",").written(number) == number
+
+
+@given(st.integers(1, 99).map(str), GROUPS)
+def test_writing_a_number_back_restores_it(first, groups):
+    there = ".".join([first, *groups])
+    assert Marks(",", ".").written(SPANISH.written(there)) == there
+
+
+def test_numbers_with_spaces_are_one_number_where_the_source_writes_so():
+    text = "1 234 567 habitants en 2020, 12 345 de plus."
+    assert [found[0] for found in FRENCH.numbers(text)] == ["1 234 567", "2020", "12 345"]
+    assert [found[0] for found in SPANISH.numbers("1 234 y 5,5")] == ["1", "234", "5,5"]
