@@ -1,6 +1,6 @@
 """How a model translates text that is written otherwise than its corpus: case, accents, typing errors, names, numbers.
 
-python benchmarks/quality/robustness.py MODEL [--sentences 500] [--as-written] [--out benchmarks/results/robustness-NAME.json]
+python benchmarks/quality/robustness.py MODEL [--sentences 500] [--as-written] [--out FILE]
 
 Lines are drawn from the validation file of the model's configuration (in the folder REGARD_DATA names). The source is
 changed, and the reference is not, with two exceptions: that of UPPER CASE is in capitals, too, and lines of several

@@ -126,6 +126,7 @@ class System:
         said = [f"beam {self.search.of(translator.search).beam}"]
         for name, value in self.search.changes.items():
             said += [f"{name.replace('_', ' ')} {value:g}"] if name != "beam" else []
+        said += ["as written"] if self.search.as_written else []
         said += ["int8"] if self.speed.quantization == "int8" else []
         said += ["shortlist"] if self.speed.shortlist else []
         whole = self.whole_lines or translator.sentence_language is None

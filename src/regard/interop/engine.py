@@ -65,7 +65,7 @@ class Engine:
         )
         self.search = own.changed(max_length=min(own.max_length, learned))
         self.sentence_language = said.sentence_language
-        self.doubts: Doubts | None = None  # a folder has none, and no words
+        self.doubts: Doubts | None = None  # an exported folder has neither doubts nor words
         self.words: KnownWords | None = None
         self.workers = workers or _cores()
         if tokenizers is None:  # their checksums have been compared

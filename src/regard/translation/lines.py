@@ -44,11 +44,12 @@ def translate(
     """The translations of lines, whose sentences `translated` translates one by one.
 
     Those in capitals are read in small letters, and those whose translations repeat themselves are searched again
-    with twice the beam and no sequence twice. With `words`, those of the training text, others may be
-    read in other ways (see `reading`).
+    with twice the beam and no sequence twice. A sentence
+    with words that the training text does not have may be read in another way (see `reading`).
 
     Args:
         language: in which sentences are found; with None, every line is one.
+        words: those of the training text; with None, sentences are read as they are written.
         translated: from sentences, and how the translation of each must begin, to translations.
         begun: how the translation of each line must begin, and the language of that.
     """
@@ -74,7 +75,7 @@ def translate(
         else:
             once = own is not None or search.sampling
             found = reading.translate(
-                sources, words, search, lambda some: translated(some, own, search), once=once
+                sources, words, search, lambda each: translated(each, own, search), once=once
             )
         return [
             one if read[row] == texts[row] else in_capitals(texts[row], one)

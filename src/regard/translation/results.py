@@ -170,7 +170,10 @@ def in_capitals(text: str, found: Translation) -> Translation:
         )
         for one in found.alternatives
     ]
-    return replace(found, source=text, **vars(candidates[0]), alternatives=candidates)
+    read_as = {word.upper(): other.upper() for word, other in found.read_as.items()}
+    return replace(
+        found, source=text, **vars(candidates[0]), alternatives=candidates, read_as=read_as
+    )
 
 
 def candidate(

@@ -283,10 +283,8 @@ class Translator:
             ConfigurationError: the translation given has more pieces than `longest`.
         """
         if target is None:
-            search = self.search.changed(
-                placeholders=False
-            )  # what the model itself does is looked at
-            return self.translate([text], search=search, looks=True)[0]
+            # The attention that is shown belongs to the words that were given.
+            return self.translate([text], search=self.search.as_written(), looks=True)[0]
         ids = self.tokenizers.source.encode(text)
         if not ids:
             return Translation(text, normalise(target))

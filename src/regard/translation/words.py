@@ -21,7 +21,7 @@ from regard.translation.text.numbers import Marks
 from regard.translation.text.trigrams import Trigrams
 
 # Names and words that are kept.
-_NAMES, _WORDS = 4, 60_000
+_NAMES, _WORDS = 8, 60_000
 # Of the words with a capital inside the sources, so many must be names: German nouns have capitals, too.
 _SHARE = 0.5
 _LARGEST_FILE = 8 * 2**20
@@ -32,8 +32,8 @@ class KnownWords(BaseModel):
 
     Attributes:
         version: of the file.
-        words: those of the sources, the most frequent first.
-        names: the most frequent names that training pairs have on both sides. None where capitals do not mark names.
+        words: those of the sources, the most frequent first, with spaces between them.
+        names: the most frequent names that training pairs have on both sides. Empty where capitals do not mark names.
         ordinary, proper: trigrams of the words in small letters and of the names.
         marks: those of numbers.
         accents: where they belong.
@@ -42,7 +42,7 @@ class KnownWords(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     version: int = 1
-    words: list[str]
+    words: str
     names: list[str]
     ordinary: Trigrams
     proper: Trigrams
@@ -60,21 +60,31 @@ class KnownWords(BaseModel):
 
     @classmethod
     def learn(cls, pairs: Sequence[Pair]) -> Self:
+        """Those of training pairs; of several languages, without their accents and the marks of their numbers."""
+        several = len({pair.tags for pair in pairs}) > 1
         sources = [pair.source for pair in pairs]
         each = list(map(WORD.findall, sources))
-        words = Counter(chain.from_iterable(each))
-        capitals = Counter(word for found in each for word in found[1:] if has_capital(word))
+        # The first word of a sentence has a capital: it counts as it is written inside sentences, mostly.
+        inside = Counter(chain.from_iterable(found[1:] for found in each))
+        first = (found[0] for found in each if found)
+        words = inside + Counter(max(word.lower(), word, key=inside.__getitem__) for word in first)
+        capitals = {word: count for word, count in inside.items() if has_capital(word)}
         names = Counter(chain.from_iterable(names for _, names in named(pairs)))
-        if sum(capitals[name] for name in names) <= _SHARE * capitals.total():
+        if sum(capitals.get(name, 0) for name in names) <= _SHARE * sum(capitals.values()):
             names.clear()
         return cls(
-            words=[word for word, _ in words.most_common(_WORDS)],
+            words=" ".join(word for word, _ in words.most_common(_WORDS)),
             names=[name for name, _ in names.most_common(_NAMES)],
             ordinary=Trigrams.learn(word for word in sorted(words) if word.islower()),
             proper=Trigrams.learn(sorted(names)),
-            marks=Marks.learn(pairs),
-            accents=Accents.learn(sources),
+            marks=Marks("", "") if several else Marks.learn(pairs),
+            accents=Accents() if several else Accents.learn(sources),
         )
+
+    def joined(self, more: Self) -> Self:
+        """These and the words of another text, as for a model that goes on learning from it."""
+        both = dict.fromkeys([*self.rank, *more.rank])
+        return self.model_copy(update={"words": " ".join(both), "names": self.names or more.names})
 
     def keep(self, run: Run) -> None:
         """Write the file. Raises `OSError`."""
@@ -86,7 +96,7 @@ class KnownWords(BaseModel):
     @cached_property
     def rank(self) -> dict[str, int]:
         """The place of each word by its frequency."""
-        return {word: place for place, word in enumerate(self.words)}
+        return {word: place for place, word in enumerate(self.words.split())}
 
     @cached_property
     def letters(self) -> list[str]:

@@ -96,6 +96,7 @@ def test_json_says_no_more_than_was_asked_for():
         "repeats": False,
         "unfinished": False,
         "doubts": [],
+        "read_as": {},
         "sentences": [],
     }
 

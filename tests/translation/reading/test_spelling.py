@@ -23,7 +23,7 @@ KNOWN = KnownWords.learn([Pair(text, "x") for text in TEXT])
         ("El gtao duerme.", "El gato duerme."),
         ("El gaato duerme.", "El gato duerme."),
         ("El gat duerme.", "El gat duerme."),  # short words have too many neighbours
-        ("Duemre.", "Duerme."),
+        ("Tom duemre.", "Tom duerme."),
         ("la CSAA", "la CSAA"),  # a capital inside a sentence may begin a name
         ("una csaa", "una casa"),
         ("una xyzzy", "una xyzzy"),
@@ -36,19 +36,22 @@ def test_unknown_words_are_read_as_their_neighbours(typed, read):
     assert correct(KNOWN, typed) == read
 
 
+@pytest.mark.parametrize("word", ["McDonald", "iPhone", "DiCaprio", "Xiomara"])
+def test_words_with_capitals_that_are_like_no_other_stay(word):
+    assert correct(KNOWN, f"{word} duerme.") == f"{word} duerme."
+
+
 @given(st.integers(0, 10**6))
 def test_every_single_error_is_found(seed):
     text = "la cocina grande"
-    typed = mistyped(text, Random(seed))
-    assert correct(KNOWN, typed) in (text, typed)
-    assert correct(KNOWN, typed) == text or any(map(KNOWN.has, typed.split()))
+    assert correct(KNOWN, mistyped(text, Random(seed))) == text
 
 
 def of(probability: float) -> Translation:
     return Translation("s", "t", log_probability=probability, target_pieces=["a", "b"])
 
 
-@pytest.mark.parametrize(("after", "kept"), [(-1.0, True), (-1.9, False), (-3.0, False)])
+@pytest.mark.parametrize(("after", "kept"), [(-1.0, True), (-1.7, False), (-3.0, False)])
 def test_another_spelling_must_be_clearly_more_probable(after, kept):
     asked = []
 

@@ -25,9 +25,13 @@ def test_marks_are_those_that_the_text_shows():
         ("1.234", "1,234"),
         ("12.345.678", "12,345,678"),
         ("900.000.000", "900,000,000"),
-        ("963.360.788", "963.360.788"),
+        ("963.360.788", "963,360,788"),
+        ("1.234,56", "1,234.56"),
+        ("12.000,5", "12,000.5"),
+        ("1234.567", "1234.567"),
         ("0,75", "0.75"),
-        ("1,234", "1.234"),
+        ("1,234", "1,234"),  # thousands to some, a decimal to others
+        ("0,755", "0.755"),
         ("18:30", "18:30"),
         ("3/12/1999", "3/12/1999"),
         ("20.9.3", "20.9.3"),
@@ -39,6 +43,12 @@ def test_a_number_is_written_as_the_target_writes_it(number, written):
     assert Marks("", ",").written(number) == number
 
 
+def test_long_numbers_that_count_nothing_are_telephone_numbers():
+    assert SPANISH.written("963.360.788", counts=False) == "963.360.788"
+    assert SPANISH.written("900.000.000", counts=False) == "900,000,000"
+    assert SPANISH.written("63.360.788", counts=False) == "63,360,788"
+
+
 @given(st.integers(1, 99).map(str), GROUPS)
 def test_writing_a_number_back_restores_it(first, groups):
     there = ".".join([first, *groups])
@@ -46,6 +56,6 @@ def test_writing_a_number_back_restores_it(first, groups):
 
 
 def test_numbers_with_spaces_are_one_number_where_the_source_writes_so():
-    text = "1 234 567 habitants en 2020, 12 345 de plus."
-    assert [found[0] for found in FRENCH.numbers(text)] == ["1 234 567", "2020", "12 345"]
+    text = "1 234 567 habitants en 2020, 12 345,5 de plus."
+    assert [found[0] for found in FRENCH.numbers(text)] == ["1 234 567", "2020", "12 345,5"]
     assert [found[0] for found in SPANISH.numbers("1 234 y 5,5")] == ["1", "234", "5,5"]

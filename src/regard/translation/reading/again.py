@@ -6,7 +6,7 @@ from typing import NamedTuple
 from regard.translation.results import Translation
 
 # Another reading is clearer where the pieces of its translation are more probable by so much, in mean log-probability.
-_MARGIN = 0.1
+_MARGIN = 0.2
 Translate = Callable[[list[str]], list[Translation]]
 
 

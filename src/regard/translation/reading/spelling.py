@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from regard.translation.reading.again import Reading, Translate, clearer
+from regard.translation.reading.capitals import may_be_name
 from regard.translation.text.accents import like
 from regard.translation.text.names import WORD
 from regard.translation.words import KnownWords
 
 # Shorter words have too many neighbours; the neighbours of longer ones take long to make.
-_SHORTEST, _LONGEST = 4, 32
+_SHORTEST, _LONGEST = 4, 24
 
 
 def corrected(
@@ -31,22 +32,19 @@ def corrected(
 
 
 def correct(known: KnownWords, text: str) -> str:
-    """The text with the most frequent known word in the place of every unknown one that has such a neighbour.
+    """The text with the most frequent known word of one other letter in the place of every unknown word.
 
-    Words with a capital inside a sentence stay: they may be names.
+    Words that may be names stay.
     """
-    first = WORD.search(text)
 
     def read(found: re.Match[str]) -> str:
         word = found[0]
         small = word.lower()
-        named = word != small and first is not None and found.start() != first.start()
-        if not _SHORTEST <= len(word) <= _LONGEST or named or known.has(small):
+        if not _SHORTEST <= len(word) <= _LONGEST or known.has(small) or may_be_name(known, found):
             return word
-        ranks = [
-            known.rank[other] for other in _neighbours(small, known.letters) if known.has(other)
-        ]
-        return like(known.words[min(ranks)], word) if ranks else word
+        others = filter(known.has, _neighbours(small, known.letters))
+        best = min(others, key=known.rank.__getitem__, default=None)
+        return word if best is None else like(best, word)
 
     return WORD.sub(read, text)
 

@@ -6,19 +6,20 @@ French"), with the two neighbours of a word as evidence.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from regard.translation.text.names import WORD
+from regard.translation.text.names import WORD, has_capital
 from regard.translation.text.noise import without_accents
 
-_TOKEN = re.compile(rf"{WORD.pattern}|[^\w\s]")
+# Words and marks; an accent alone is none.
+_TOKEN = re.compile(rf"{WORD.pattern}|[^\w\s\u0300-\u036f]")
 # A spelling is usual when it is so many times as frequent as all others of the same letters.
-_USUAL = 3
+_USUAL = 10
 # A neighbour decides when it was seen so often, and with one spelling in so many of the cases.
 _SEEN, _SHARE = 5, 0.9
 
@@ -27,9 +28,9 @@ class Accents(BaseModel):
     """The accents of words that people may write without.
 
     Attributes:
-        usual: the words with accents that are meant, mostly, where they are written without.
-        after, before: where a neighbour decides otherwise, the spelling by "neighbour word" and "word neighbour",
-            both without accents; marks are neighbours, too.
+        usual: words with accents. Who writes them without almost always means them.
+        after, before: the spelling by "neighbour word" and by "word neighbour", both without accents, where the
+            neighbour decides for another spelling than the usual one. Marks are neighbours, too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -41,24 +42,31 @@ class Accents(BaseModel):
     @classmethod
     def learn(cls, sources: list[str]) -> Self:
         """Those of the sources of a training text."""
-        tokens = [_TOKEN.findall(text.lower()) for text in sources]
+        tokens = [[_spelling(token[0]) for token in _TOKEN.finditer(text)] for text in sources]
+        inside = Counter(chain.from_iterable(words[_first(words) + 1 :] for words in tokens))
+        for words in tokens:
+            # A first word has a capital: it counts as it is written inside sentences, mostly.
+            if words:
+                at = _first(words)
+                words[at] = max(words[at].lower(), words[at], key=inside.__getitem__)
         counts = Counter(chain.from_iterable(tokens))
+        bare = {word: without_accents(word) for word in counts}
         spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for word, count in counts.items():
-            spellings[without_accents(word)][word] = count
+            spellings[bare[word]][word] = count
         usual = {
-            bare: word
-            for bare, each in spellings.items()
+            letters: word
+            for letters, each in spellings.items()
             for word, count in each.most_common(1)
-            if word != bare and count >= _USUAL * (each.total() - count)
+            if word != letters and count >= _USUAL * (each.total() - count)
         }
         after: defaultdict[str, Counter[str]] = defaultdict(Counter)
         before: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for first, second in chain.from_iterable(map(pairwise, tokens)):
-            pair = f"{without_accents(first)} {without_accents(second)}"
-            if len(spellings[without_accents(second)]) > 1:
+            pair = f"{bare[first]} {bare[second]}"
+            if len(spellings[bare[second]]) > 1:
                 after[pair][second] += 1
-            if len(spellings[without_accents(first)]) > 1:
+            if len(spellings[bare[first]]) > 1:
                 before[pair][first] += 1
         return cls(
             usual=sorted(usual.values()),
@@ -75,10 +83,13 @@ class Accents(BaseModel):
         """
         some = without_accents(text) != text
         found = list(_TOKEN.finditer(text))
-        bare = [without_accents(token[0].lower()) for token in found]
+        words = [_spelling(token[0]) for token in found]
+        if words:
+            first = _first(words)
+            words[first] = words[first].lower()
+        bare = list(map(without_accents, words))
         made, end = "", 0
-        for at, token in enumerate(found):
-            word = token[0].lower()
+        for at, (word, token) in enumerate(zip(words, found, strict=True)):
             new = self._usual.get(word, word)
             if some:
                 new = word if word in known else new
@@ -106,13 +117,23 @@ def like(new: str, old: str) -> str:
     return new[:1].upper() + new[1:] if old[:1].isupper() else new
 
 
+def _spelling(word: str) -> str:
+    """A word in small letters, but for a single capital: Tomás is no spelling of tomas."""
+    return word if has_capital(word) else word.lower()
+
+
+def _first(words: Sequence[str]) -> int:
+    """The place of the first word, behind marks."""
+    return next((at for at, word in enumerate(words) if word.isalpha()), 0)
+
+
 def _decided(counts: dict[str, Counter[str]], usual: dict[str, str], side: int) -> dict[str, str]:
     """The spellings that neighbours decide, where these are not the usual ones."""
 
     def each() -> Iterator[tuple[str, str]]:
         for pair, spellings in sorted(counts.items()):
             ((word, count),) = spellings.most_common(1)
-            bare = pair.split()[side]
+            bare = pair.split(" ")[side]
             decided = count >= _SEEN and count >= _SHARE * spellings.total()
             if decided and word != usual.get(bare, bare):
                 yield pair, word

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 from regard.translation.text.corpora import Pair
 
 NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
-_SPACED = re.compile(rf"\d{{1,3}}(?: \d{{3}})+(?!\d)|{NUMBER.pattern}")
+_SPACED = re.compile(rf"\d{{1,3}}(?: \d{{3}})+(?:,\d+)?(?!\d)|{NUMBER.pattern}")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}([., ])\d{3}(?:\1\d{3})*(?![\d.,]*\d)")
 # With fewer grouped numbers on a side its writing is unknown.
 _EVIDENCE = 5
@@ -43,25 +43,41 @@ class Marks(NamedTuple):
         source, target = self if all(self) else ("", "")
         return source.join(groups), target.join(groups)
 
-    def written(self, number: str) -> str:
-        """A number of a source as the target writes it.
+    def written(self, number: str, *, counts: bool = True) -> str:
+        """A number of a source as the target writes it; one whose marks may mean two things stays as it is.
 
-        Nine digits or more in groups of three that end in no zeros are an identifier, a telephone number mostly,
-        and stay as they are: a count of that size is rounded.
+        Args:
+            counts: whether it counts something. Nine digits or more in groups of three that count nothing are
+                telephone numbers, mostly, and stay as they are.
 
         >>> marks = Marks(".", ",")
-        >>> [marks.written(text) for text in ("1.234", "0,5", "18:30", "963.360.788", "250.000.000")]
-        ['1,234', '0.5', '18:30', '963.360.788', '250,000,000']
+        >>> [marks.written(text) for text in ("1.234,5", "0,75", "1,234", "18:30", "4.2")]
+        ['1,234.5', '0.75', '1,234', '18:30', '4.2']
+        >>> [marks.written("963.360.788", counts=counts) for counts in (True, False)]
+        ['963,360,788', '963.360.788']
         """
-        if not all(self):
+        whole, point, part = number.partition("," if self.source in (".", " ") else ".")
+        groups = whole.split(self.source) if self.source else [whole]
+        if not all(self) or not all(map(str.isdecimal, [*groups, part or "0"])):
             return number
-        groups = number.split(self.source)
-        if len(groups) > 1 and _GROUPED.fullmatch(number):
-            identifier = len(groups) > 2 and len(groups[0]) == 3 and groups[-1] != "000"
-            return number if identifier else self.grouped(groups)[1]
-        whole, _, part = number.partition("," if self.source in (".", " ") else ".")
-        source, target = self.decimal(whole, part)
-        return target if source == number and part.isdecimal() else number
+        if len(groups) == 1:
+            ambiguous = len(part) == 3 and whole != "0"
+            return self.decimal(whole, part)[1] if point and not ambiguous else number
+        if len(groups[0]) > 3 or any(len(group) != 3 for group in groups[1:]):
+            return number
+        if len(groups) > 2 and len(groups[0]) == 3 and not counts and groups[-1] != "000":
+            return number
+        written = self.grouped(groups)[1]
+        return self.decimal(written, part)[1] if point else written
+
+    def plain(self, text: str) -> str:
+        """A text of the target without marks between thousands.
+
+        >>> Marks(".", ",").plain("It costs 1,234.50, or 2,5.")
+        'It costs 1234.50, or 2,5.'
+        """
+        mark = re.escape(self.target)
+        return re.sub(rf"(?<=\d){mark}(?=\d{{3}}(?!\d))", "", text) if mark else text
 
 
 def _mark(lines: Iterable[str]) -> str:

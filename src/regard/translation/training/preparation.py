@@ -88,7 +88,9 @@ def prepare(
         if configuration.data.generated is None:
             with raised_as(TrainingError, f"{folder}: cannot be written"):
                 Doubts.learn(found.train, found.valid).keep(run)
-                KnownWords.learn(found.train).keep(run)
+                words = KnownWords.learn(found.train)
+                old = None if start is None else KnownWords.open(start)
+                (words if old is None else old.joined(words)).keep(run)
     return trainer
 
 
