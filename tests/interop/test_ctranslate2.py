@@ -105,7 +105,9 @@ def test_every_shape_has_the_same_probabilities(tmp_path, changes):
 @pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (5, 0.0), (5, 1.4)])
 def test_the_bundled_model_translates_real_text_the_same(spanish, exported, beam, alpha):
     # As theirs, ours ends with patience 1 when as many translations have ended as the beam is wide.
-    ours = spanish.translate(SPANISH, search=Search(beam=beam, length_penalty=alpha, patience=1))
+    # A folder of theirs has no words by which sentences are read in other ways.
+    search = Search(beam=beam, length_penalty=alpha, patience=1).as_written()
+    ours = spanish.translate(SPANISH, search=search)
     theirs = Engine(exported, workers=1).translate(SPANISH, beam=beam, length_penalty=alpha)
     assert [one.text for one in theirs] == [one.text for one in ours]
     assert [one.target_pieces for one in theirs] == [one.target_pieces for one in ours]
@@ -119,7 +121,7 @@ def test_the_bundled_model_translates_real_text_the_same(spanish, exported, beam
 def test_a_corpus_is_translated_the_same_or_better(spanish, exported, data_folder, alpha):
     pairs = read_aligned(Tsv(data_folder / "tatoeba-spa-eng" / "valid.tsv", 1, 0))
     texts = [pair.source for pair in random.Random(8).sample(pairs, 300)]
-    search = Search(beam=5, length_penalty=alpha)
+    search = Search(beam=5, length_penalty=alpha).as_written()
     ours = spanish.translate(texts, search=search, whole_lines=True)
     theirs = Engine(exported).translate(texts, search=search, whole_lines=True)
     differing = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.text != b.text]
@@ -159,7 +161,9 @@ def test_loops_end_and_are_forbidden_as_by_our_own_search(spanish, exported):
     texts = ["Hace frío.", LOOPING]
     engine = Engine(exported, workers=1)
     for settings in ({}, {"no_repeat_ngram": 3}):
-        ours = spanish.translate(texts, search=spanish.search.changed(beam=1, **settings))
+        ours = spanish.translate(
+            texts, search=spanish.search.as_written().changed(beam=1, **settings)
+        )
         theirs = engine.translate(texts, beam=1, **settings)
         for one, other in zip(theirs, ours, strict=True):
             # A second search has a beam, which theirs ends sooner.
@@ -248,3 +252,11 @@ def test_mistakes_are_told(spanish, tmp_path, monkeypatch):
     with pytest.raises(ConfigurationError, match=r"pip install 'regard\[ctranslate2\]'"):
         exporter.export(spanish, tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_engine_of_a_translator_reads_like_it(spanish):
+    engine = Engine.of(spanish, workers=1)
+    texts = ["Ayer vi a Miguel en la calle.", "¿Donde esta el gato?"]
+    found = engine.translate(texts)
+    assert [one.text for one in found] == [one.text for one in spanish.translate(texts)]
+    assert [one.read_as for one in found] == [{"Miguel": "Tom"}, {"Donde": "Dónde", "esta": "está"}]
