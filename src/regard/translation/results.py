@@ -59,7 +59,8 @@ class Translation:
         score, log_probability, words, alignment: those of the translation (see `Candidate`); 0 and empty for an
             empty sentence. Those of several sentences are sums and positions in the whole line.
         read_as: words and numbers of the source that were read as others (see `translation.reading`): with accents,
-            without typing errors, or by a word that stood for a name. Pieces and looks are those of what was read.
+            without typing errors, or by a word that stood for a name. Pieces and looks are those of the words that
+            were read.
         sentences: the translation of each sentence, where the line has several and they were translated one by one.
             The lists of pieces then have an end after each sentence, and no sentence looks at another.
         source_pieces: the source's pieces as the encoder reads them, end included.

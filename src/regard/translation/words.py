@@ -28,7 +28,7 @@ _LARGEST_FILE = 8 * 2**20
 
 
 class KnownWords(BaseModel):
-    """What tells names, numbers and typing errors from other words.
+    """The words of the sources, by which names, numbers and typing errors are found.
 
     Attributes:
         version: of the file.
@@ -82,7 +82,7 @@ class KnownWords(BaseModel):
         )
 
     def joined(self, more: Self) -> Self:
-        """These and the words of another text, as for a model that goes on learning from it."""
+        """These and the words of another text, from which the same model is trained on."""
         both = dict.fromkeys([*self.rank, *more.rank])
         return self.model_copy(update={"words": " ".join(both), "names": self.names or more.names})
 

@@ -16,6 +16,9 @@ def test_marks_are_those_that_the_text_shows():
     assert Marks.learn(pairs) == Marks(",", " ")
     assert Marks.learn(pairs[:4]) == Marks("", "")
     assert Marks.learn(pairs).grouped(["7", "008", "090"]) == ("7,008,090", "7 008 090")
+    assert Marks.learn(pairs).decimal("0", "5") == ("0.5", "0,5")
+    assert Marks("", "").grouped(["7", "008"]) == ("7008", "7008")
+    assert Marks("", "").decimal("0", "5") == ("0.5", "0.5")
 
 
 @pytest.mark.parametrize(

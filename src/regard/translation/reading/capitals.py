@@ -4,7 +4,7 @@ import re
 
 from regard.translation.words import KnownWords
 
-# What may stand between two words of a sentence. After anything else a capital may begin another one.
+# These may stand between two words of a sentence. After any other mark another sentence may begin.
 _WITHIN = " ,;'’-"
 
 
@@ -30,5 +30,6 @@ def is_first(word: re.Match[str]) -> bool:
 
 def _is_part(word: re.Match[str]) -> bool:
     """Whether digits or underscores are joined to the letters."""
-    around = word.string[max(0, word.start() - 1) : word.start()] + word.string[word.end() :][:1]
+    start, end = word.span()
+    around = word.string[max(0, start - 1) : start] + word.string[end : end + 1]
     return any(character.isalnum() or character == "_" for character in around)

@@ -28,7 +28,7 @@ class Accents(BaseModel):
     """The accents of words that people may write without.
 
     Attributes:
-        usual: words with accents. Who writes them without almost always means them.
+        usual: words with accents. The same letters without accents almost always stand for them.
         after, before: the spelling by "neighbour word" and by "word neighbour", both without accents, where the
             neighbour decides for another spelling than the usual one. Marks are neighbours, too.
     """
