@@ -214,10 +214,12 @@ def test_a_budget_may_grow_when_resuming(model, corpus):
     assert (model / "checkpoints" / "step-14").is_dir()
     card = (model / "card.md").read_text(encoding="utf-8")
     assert card.count("regard train ") == 2  # the first command, and this one
+    kept = run("train", model, "--resume", "--data", corpus)  # the run folder has the new budget
+    assert "already finished at step 14" in kept.out, kept
 
 
 def test_what_was_published_before_the_budget_grew_is_published_anew(model, corpus):
-    names = ("model.safetensors", "card.md", "checksums.json")
+    names = ("config.toml", "model.safetensors", "card.md", "checksums.json")
     before = {name: (model / name).read_bytes() for name in names}
     more = ["--resume", "--data", corpus, "--set", "training.max_steps=14"]
     assert run("train", model, *more).code == 0

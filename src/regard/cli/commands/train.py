@@ -106,6 +106,7 @@ def train(context: typer.Context, options: TrainOptions) -> None:
                     _say_what_next(plan, card.repeating(plan.folder))
                 return
             if processes.first:
+                trainer.run.keep_configuration()
                 card.remember(plan.folder, card.typed(context.obj))
             with signals.saving():
                 outcome = trainer.train(signals.stop)

@@ -174,13 +174,17 @@ class Run:
 
     def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
         """Put weights and card in the run folder for use."""
-        try:
+        with _written():
             unsigned = set(self._signed) - folder_sums(self.folder).keys()
             sums = {name: checksums.of(self.folder / name) for name in unsigned}
             self._keep(MODEL, weights.dump(tensors), sums)
             files.write(self.folder / CARD, card.encode())
-        except OSError as fault:
-            raise TrainingError(f"{fault.filename}: cannot be written: {fault.strerror}") from None
+
+    def keep_configuration(self) -> None:
+        """Write the configuration where a resumed training changed it, so that resuming once more has it, too."""
+        if Run.open(self.folder).configuration != self.configuration:
+            with _written():
+                self.keep(CONFIGURATION, toml.dump(self.configuration).encode())
 
     def keep(self, name: str, content: bytes) -> Path:
         """Write a file of the model, and its checksum where the folder has checksums. Raises `OSError`."""
@@ -266,6 +270,15 @@ class Run:
             for folder in made:
                 with suppress(OSError):  # something was put there
                     folder.rmdir()
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """Raise `TrainingError` with the name of a file that cannot be written."""
+    try:
+        yield
+    except OSError as fault:
+        raise TrainingError(f"{fault.filename}: cannot be written: {fault.strerror}") from None
 
 
 def _check_writable(folder: Path) -> None:
