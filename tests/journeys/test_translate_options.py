@@ -128,6 +128,17 @@ def test_several_models_are_asked_together(corpus, trained, tmp_path):
     assert both != translate(second, "--scores")
     assert translate(trained, "--model", str(trained)) == translate(trained)
 
+    models = ["--model", trained, "--model", second]
+    pair = ["--source", corpus / "valid.es", "--target", corpus / "valid.en"]
+    scored = run("evaluate", *models, *pair, "--out", "together")
+    assert "; 2 models, beam " in scored.lines[0], scored
+    sentences = (corpus / "valid.es").read_bytes()
+    together = run("translate", *models, stdin=sentences)
+    assert (tmp_path / "together").read_text(encoding="utf-8") == together.out
+    assert together.out != run("translate", "--model", trained, stdin=sentences).out
+    refused = run("evaluate", *models, "--alignments", "gold.jsonl")
+    check_refused(refused, "--alignments takes one model", code=2)
+
     third = trained_anew("third", "training.max_steps=1", "tokenizer.vocabulary_size=300")
     refused = run("translate", "--model", trained, "--model", third, "El sol")
     check_refused(refused, third, "vocabulary", trained)

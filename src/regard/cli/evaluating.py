@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_columns, given, option
-from regard.cli.options.model import ModelOptions, SpeedOptions
+from regard.cli.options.model import (
+    DEFAULT_MODEL,
+    MODEL,
+    Device,
+    ModelOptions,
+    SpeedOptions,
+    To,
+    open_translator,
+)
 from regard.cli.options.search import SearchOptions
 from regard.cli.output import report
 from regard.cli.output.doubts import Doubts
@@ -68,7 +76,7 @@ class TestSet:
             return _usable(pairs, str(target), sources=False)
         return _usable(read_aligned(Parallel(source, target)), f"{source} and {target}")
 
-    def pairs(self, translator: Translator | None = None, model: str = "") -> list[Pair]:
+    def pairs(self, translator: Translator | None = None) -> list[Pair]:
         """The pairs; columns and generated data are by default those of a model's training."""
         from regard.translation.text.corpora import Tsv, read_aligned
         from regard.translation.text.generated import generate
@@ -82,7 +90,7 @@ class TestSet:
                 made = configuration.data.generated
                 if made is None:
                     raise ConfigurationError(
-                        f"--generated: {model} was trained on files: give --source and --target, or --tsv"
+                        "--generated: the model was trained on files: give --source and --target, or --tsv"
                     )
                 return generate(made.task, configuration.seed, made.test, "test")
             columns = configuration.data.source_column, configuration.data.target_column
@@ -93,18 +101,37 @@ class TestSet:
         return _usable(read_aligned(Tsv(path, source, target)), str(path))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class System:
     """The options that say how a test set is translated.
 
     Attributes:
+        models: A bundled model's name or a run folder; several times: the mean of their
+            probabilities. [default: es-en]
         whole_lines: Translate each line as a whole, however many sentences it has.
     """
 
-    model: ModelOptions
+    models: Annotated[list[str] | None, MODEL] = None
+    to: To = None
+    device: Device = "cpu"
     search: SearchOptions
     speed: SpeedOptions
     whole_lines: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The models' names or folders."""
+        return self.models or [DEFAULT_MODEL]
+
+    def open(self) -> Translator:
+        """The translator of the model, or of several together."""
+        return open_translator(self.names, self.device, self.to, self.speed)
+
+    def only(self, name: str) -> ModelOptions:
+        """The one model. Raises `ConfigurationError` where there are several; `name` is the option that takes one."""
+        if len(self.names) > 1:
+            raise ConfigurationError(f"{name} takes one model: give --model once")
+        return ModelOptions(self.names[0], self.to, self.device)
 
     @property
     def given(self) -> list[str]:
@@ -123,7 +150,8 @@ class System:
 
     def described(self, translator: Translator) -> str:
         """The search in words: the beam, each setting that was given, and what is translated at a time."""
-        said = [f"beam {self.search.of(translator.search).beam}"]
+        said = [f"{len(self.names)} models"] if len(self.names) > 1 else []
+        said += [f"beam {self.search.of(translator.search).beam}"]
         for name, value in self.search.changes.items():
             said += [f"{name.replace('_', ' ')} {value:g}"] if name != "beam" else []
         said += ["as written"] if self.search.as_written else []
@@ -156,7 +184,8 @@ def translations_of(name: str, pairs: Sequence[Pair], system: System) -> list[st
         return translations_in(path, len(pairs))
     if not any(pair.source for pair in pairs):
         raise ConfigurationError(f"--baseline {name}: a model needs the sources: give --source")
-    return translate(replace(system.model, model=name).open(), pairs, system)[0]
+    other = replace(system, models=[name], speed=SpeedOptions())
+    return translate(other.open(), pairs, system)[0]
 
 
 def translate(

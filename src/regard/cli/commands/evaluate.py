@@ -50,12 +50,12 @@ def evaluate(
         regard evaluate --model runs/mine --tsv test.tsv --beam 10 --out translations.txt
         regard evaluate --model runs/mine --tsv valid.tsv --length-penalty 1.5
         regard evaluate --model runs/mine --tsv test.tsv --baseline es-en
+        regard evaluate --model runs/one --model runs/two --tsv test.tsv
         regard evaluate --hypotheses translations.txt --target test.en --baseline others.txt
         regard evaluate --model es-en --alignments gold.jsonl --flip
         regard evaluate --model runs/dates --generated
     """
     system.search.check()
-    model = system.model
     hypotheses = corpora.found(hypotheses)
     if alignments is not None:
         if test.tsv or test.generated or system.given or out or baseline:
@@ -64,7 +64,7 @@ def evaluate(
                 "the options of a search"
             )
         gold, lines = corpora.found(alignments), (test.source, test.target)
-        aligning.score_links(gold, model, hypotheses, lines, flip, format)
+        aligning.score_links(gold, system.only("--alignments"), hypotheses, lines, flip, format)
         return
     if flip:
         raise ConfigurationError("--flip belongs to --alignments")
@@ -86,8 +86,8 @@ def evaluate(
         texts, how = evaluating.translations_in(hypotheses, len(pairs)), str(hypotheses)
     else:
         read = test.files()
-        translator = model.open(system.speed)
-        pairs = test.pairs(translator, model.model) if read is None else read
+        translator = system.open()
+        pairs = test.pairs(translator) if read is None else read
         texts, doubts = evaluating.translate(translator, pairs, system)
         how = system.described(translator)
     if out is not None:
