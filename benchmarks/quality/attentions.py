@@ -3,7 +3,7 @@
 python benchmarks/quality/attentions.py RUNS [--minutes 15 | --steps N] [--threads 1] [--only NAME ...]
     [--out benchmarks/results/attentions.json]
 
-Spanish to English on Tatoeba (the folder REGARD_DATA names), the sizes of tatoeba-es-en-recurrent with
+Spanish to English on Tatoeba (the folder REGARD_DATA names), the sizes of recurrent.toml with
 a decoder as wide as the encoder's states, so that dot products can be taken. Trainings that were
 interrupted go on; finished ones are only measured. --steps gives each the same number of updates instead
 of the same time, for machines that are not quiet.
@@ -26,7 +26,7 @@ from regard.translation.evaluation.scores import measure
 from regard.translation.text.corpora import Tsv, read_pairs
 from regard.translation.translator import Translator
 
-CONFIGURATION = "tatoeba-es-en-recurrent"
+CONFIGURATION = Path(__file__).with_name("recurrent.toml")
 VARIANTS = {
     "bahdanau": {"attention": "bahdanau", "score": "additive"},
     "luong dot": {"attention": "luong", "score": "dot"},
@@ -73,9 +73,9 @@ def main() -> None:
         place = options.runs / name.replace(", ", "-").replace(" ", "-")
         chosen |= {"model__decoder_width": 512, "training__threads": options.threads}
         if options.steps:
-            run = train_to(options.steps, CONFIGURATION, place, *settings(**chosen))
+            run = train_to(options.steps, str(CONFIGURATION), place, *settings(**chosen))
         else:
-            run = train_for(options.minutes, CONFIGURATION, place, *settings(**chosen))
+            run = train_for(options.minutes, str(CONFIGURATION), place, *settings(**chosen))
         took = progress(run)
         table.append(
             {
@@ -89,7 +89,7 @@ def main() -> None:
         )
         print(table[-1], flush=True)
         if options.out:
-            write(options.out, {"configuration": CONFIGURATION, "table": table})
+            write(options.out, {"configuration": CONFIGURATION.name, "table": table})
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ python benchmarks/quality/lengths.py RUNS [--minutes 30] [--threads 1] [--out be
 
 The figure of Bahdanau et al. (arXiv 1409.0473, figure 2). Tatoeba sentences (the folder REGARD_DATA
 names) are short, so one to six of them at a time are joined, in training and in test alike. Both
-models are a GRU encoder-decoder of the sizes of tatoeba-es-en-recurrent and train as long; the
+models are a GRU encoder-decoder of the sizes of recurrent.toml and train as long; the
 one without attention has its decoder begin with the encoder's last states and sees no more.
 """
 
@@ -27,7 +27,7 @@ from regard.translation.evaluation.scores import measure
 from regard.translation.text.corpora import Pair, Tsv, read_pairs
 from regard.translation.translator import Translator
 
-CONFIGURATION = "tatoeba-es-en-recurrent"
+CONFIGURATION = Path(__file__).with_name("recurrent.toml")
 JOINED = 6
 TEST_LINES = 4500
 # Source words: a bucket holds lengths from the one before (exclusive) to its own.
@@ -109,7 +109,7 @@ def main() -> None:
     for name, chosen in (("attention", "bahdanau"), ("fixed vector", "none")):
         run = train_for(
             options.minutes,
-            CONFIGURATION,
+            str(CONFIGURATION),
             options.runs / name.replace(" ", "-"),
             *("--data", str(options.runs)),
             *settings(
@@ -129,7 +129,7 @@ def main() -> None:
         }
         print(name, table[name], flush=True)
     if options.out:
-        write(options.out, {"configuration": CONFIGURATION, "table": table})
+        write(options.out, {"configuration": CONFIGURATION.name, "table": table})
         draw(table, options.out.with_suffix(".png"))
 
 
