@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import random
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +18,11 @@ from tests.journeys.conftest import TINY, WORDS
 
 from regard import files
 from regard.errors import ConfigurationError, DataError, RegardError
-from regard.translation.backtranslation import work as working
-from regard.translation.backtranslation.filtering import PairFilter, Tally
-from regard.translation.backtranslation.resumable import ResumableFile
-from regard.translation.backtranslation.work import Work
 from regard.translation.decoding.search import Search
+from regard.translation.synthesis import back_translation as working
+from regard.translation.synthesis.back_translation import Work
+from regard.translation.synthesis.filtering import PairFilter, Tally
+from regard.translation.synthesis.resumable import ResumableFile
 from regard.translation.text.corpora import read_lines
 from regard.translation.translator import Translator
 
@@ -141,7 +142,7 @@ def test_other_settings_or_another_text_do_not_go_on(back, text, monkeypatch):
         changed.setattr(rounding.translator, "rounded", True)
         with pytest.raises(ConfigurationError, match="rounded: False before, True asked for"):
             rounding.run(resume=True)
-    with pytest.raises(ConfigurationError, match="search: "):
+    with pytest.raises(ConfigurationError, match=r"search\.beam: 5 before, 1 asked for"):
         back(search=Search(beam=1)).run(resume=True)
     whole = text.read_bytes()
     text.write_bytes(whole.replace(b"El", b"La", 1))
@@ -320,3 +321,80 @@ def test_options_out_of_range_are_refused(options, told, code, text, trained):
 def test_a_text_that_is_not_there_is_told(trained):
     command = ("data", "back-translate", "missing.es", "--model", trained, "--out", "new.tsv")
     check_refused(run(*command), "missing.es: no such file")
+
+
+@pytest.fixture(scope="module")
+def reverse(trained, corpus, tmp_path_factory) -> Path:
+    """A model of the other direction, English to Spanish."""
+    folder = tmp_path_factory.mktemp("reverse") / "run"
+    turned = TINY.replace('"es"', "X").replace('"en"', '"es"').replace("X", '"en"')
+    for split in ("train", "valid"):
+        turned = turned.replace(f'source = "{split}.es"', f'source = "{split}.en"')
+        turned = turned.replace(f'target = "{split}.en"', f'target = "{split}.es"')
+    config = folder.with_name("turned.toml")
+    config.write_text(turned, encoding="utf-8")
+    made = run("train", config, "--data", corpus, "--run", folder)
+    assert made.code == 0, made
+    return folder
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_a_training_translates_a_corpus_back_first(table, reverse, corpus, tmp_path):
+    words = list(WORDS.values())
+    lines = [f"The {one} sees the {two}." for one in words[:5] for two in words[:5]]
+    (tmp_path / "mono.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    named = f"target = '{tmp_path}/mono.en'"
+    if table:
+        (tmp_path / "mono.tsv").write_text(
+            "".join(f"x\t{line}\n" for line in lines), encoding="utf-8"
+        )
+        named = f"tsv = '{tmp_path}/mono.tsv'\ntarget_column = 1"
+    both = "[[data.train]]\nsource = 'train.es'\ntarget = 'train.en'\n[[data.train]]\n"
+    both += f"{named}\nback_translator = '{reverse}'\n[tokenizer]"
+    config = TINY.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
+    (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", both), encoding="utf-8")
+    command = ("train", "both.toml", "--data", corpus, "--run", "both")
+    made = run(*command)
+    assert made.code == 0, made
+    assert f"back by {reverse}\n" in made.out
+    pairs = rows(tmp_path / "both" / "back-translated-1.tsv")
+    assert 0 < len(pairs) <= 25
+    assert {target for _, target in pairs} <= set(lines)
+    assert f"{200 + len(pairs)} training pairs with those that models made" in made.out
+    card = (tmp_path / "both" / "card.md").read_text(encoding="utf-8")
+    assert f"(translated back by {reverse})" in card
+    # A new start takes the finished table; a table of another text is refused.
+    for name in ("config.toml", "checksums.json"):
+        (tmp_path / "both" / name).unlink()
+    shutil.rmtree(tmp_path / "both" / "checkpoints")
+    before = (tmp_path / "both" / "back-translated-1.tsv").stat().st_mtime_ns
+    assert run(*command).code == 0
+    assert (tmp_path / "both" / "back-translated-1.tsv").stat().st_mtime_ns == before
+    (tmp_path / "both" / "config.toml").unlink()
+    shutil.rmtree(tmp_path / "both" / "checkpoints")
+    with (tmp_path / ("mono.tsv" if table else "mono.en")).open("a", encoding="utf-8") as file:
+        file.write("x\tOne more.\n")
+    check_refused(run(*command), "was made with other settings: text: ", code=2)
+
+
+def test_a_model_of_the_wrong_direction_translates_nothing_back(trained, corpus, tmp_path):
+    both = "[[data.train]]\nsource = 'train.es'\ntarget = 'train.en'\n[[data.train]]\n"
+    both += f"target = 'train.en'\nback_translator = '{trained}'\n[tokenizer]"
+    config = TINY.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
+    (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", both), encoding="utf-8")
+    result = run("train", "both.toml", "--data", corpus, "--run", "both")
+    told = f"train.en: back_translator = '{trained}': translates es to en, and en to es is needed"
+    check_refused(result, told, code=2)
+    assert not (tmp_path / "both").exists()
+
+
+def test_a_column_of_a_table_is_translated_back(trained, text, tmp_path):
+    lines = list(read_lines(text))
+    table = "".join(f"x\t{line}\n" for line in lines if line.strip())
+    (tmp_path / "table.tsv").write_text(table, encoding="utf-8")
+    command = ("data", "back-translate", "--model", trained, "--ratio", "1000", "--out")
+    assert run(*command, "one.tsv", text).code == 0
+    assert run(*command, "two.tsv", "table.tsv", "--column", "1").code == 0
+    assert rows(tmp_path / "two.tsv") == rows(tmp_path / "one.tsv")
+    check_refused(run(*command, "three.tsv", "table.tsv", "--column", "5"), "table.tsv:1: expected")
+    check_refused(run(*command, "three.tsv", text, "--column", "-1"), "--column -1", code=2)

@@ -134,11 +134,14 @@ def _data(configuration: Configuration) -> str:
         made = data.generated
         return f"generated from the seed: {made.train} {made.task} to learn from, {made.valid} to choose by"
     learnt = ", ".join(map(_corpus, data.training))
+    if data.distillation is not None:
+        learnt += f" and translations of its sources by {data.distillation.teacher}"
     return f"{learnt} to learn from, {', '.join(map(str, data.validation))} to choose by"
 
 
 def _corpus(files: CorpusSettings) -> str:
     said = [] if files.tag is None else [f"tagged {files.tag}"]
+    said += [] if files.back_translator is None else [f"translated back by {files.back_translator}"]
     said += [] if files.weight == 1 else [f"{files.weight:g} times a pass"]
     return f"{files} ({', '.join(said)})" if said else str(files)
 

@@ -293,6 +293,10 @@ def test_one_target_language_needs_no_tag():
         ("data.train.0=x", "data.train[0] = 'x'"),
         ("data.train.0.tsv.x=1", "tsv is not a table"),
         ("data.valid.weight=2", "valid valid.tsv: weight is for data.train"),
+        ("data.valid.back_translator=x", "valid valid.tsv: back_translator is for data.train"),
+        ("data.train.2.back_translator=x", "with `back_translator` give either `tsv` or `target`"),
+        ("data.valid.synthetic=true", "valid valid.tsv: synthetic is for data.train"),
+        ("data.distillation.teacher=x", "a teacher translates one language into one, data.train has several"),
         ("data.valid.tag=x", "valid valid.tsv: tag 'x' is no tag of data.train"),
         ("data.valid.target_language=de", "target_language 'de' is none of data.train's: fr, es"),
         ("data.train.2.target_language=e s", "target_language 'e s': of several, each is named by"),
@@ -316,3 +320,12 @@ def test_the_only_table_of_a_list_has_one_error():
     told = fault(text)
     assert "data.train[0].tag = 'BT': a tag is a small letter" in told
     assert "\n" not in told
+
+
+def test_a_model_learns_from_some_text_that_people_wrote():
+    made = [f"data.train.{number}.synthetic=true" for number in range(3)]
+    assert "every corpus is synthetic" in fault(SEVERAL, *made)
+
+
+def test_a_teacher_needs_a_text():
+    assert "data.distillation is for `data.train`" in fault(LEAST, "data.distillation.teacher=x")

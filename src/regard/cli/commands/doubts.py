@@ -37,7 +37,7 @@ def doubts(
     from regard.translation.doubts import Doubts
     from regard.translation.opening import open_runs
     from regard.translation.runs.layout import DOUBTS, WORDS
-    from regard.translation.training.data import read_data
+    from regard.translation.training.data import read_data, written
     from regard.translation.words import KnownWords
 
     (run,), _ = open_runs(model)
@@ -50,13 +50,14 @@ def doubts(
         check_writable(run.folder / name)
     folder = corpora.folder(section.names, data, run.folder)
     found = read_data(section, folder, run.configuration.seed)
-    KnownWords.learn(found.train).keep(run)
-    learnt = Doubts.learn(found.train, found.valid)
+    own = written(found.train)
+    KnownWords.learn(own).keep(run)
+    learnt = Doubts.learn(own, found.valid)
     translator = open_translator(model, device, section.target_languages[0])
     learnt = calibrate(translator, learnt, found.valid)
     learnt.keep(run)
     low = "too few lines to tell" if learnt.confidence is None else f"{learnt.confidence:.4f}"
     report.say(
-        f"learnt from {len(found.train):,} training pairs and {len(found.valid):,} validation pairs\n"
+        f"learnt from {len(own):,} training pairs and {len(found.valid):,} validation pairs\n"
         f"low confidence, in mean log-probability of a piece: {low}\nwrote {DOUBTS} and {WORDS} in {run.folder}"
     )

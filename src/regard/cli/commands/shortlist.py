@@ -81,7 +81,7 @@ def shortlist(
 
 
 def _learnt_from(run: Run, data: Path | None) -> list[Pair]:
-    """The training pairs of a run, read as in its training."""
+    """The training pairs of a run, without those that models made before its training."""
     from regard.translation.training.data import read_split
 
     section = run.configuration.data
@@ -89,6 +89,7 @@ def _learnt_from(run: Run, data: Path | None) -> list[Pair]:
         raise ConfigurationError(
             f"{run.folder}: does not name its training corpora: give FILES, or --source and --target"
         )
-    names = [name for files in section.training for name in files.names]
+    own = [files for files in section.training if files.back_translator is None]
+    names = [name for files in own for name in files.names]
     folder = corpora.folder(names, data, run.folder)
     return read_split(section, "train", folder, run.configuration.seed).pairs

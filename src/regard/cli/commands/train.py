@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,15 @@ from regard.cli import card, shipped
 from regard.cli.options import corpora
 from regard.cli.options.model import Device, check_device
 from regard.cli.output import report
-from regard.cli.signals import Signals, first_failure_only
+from regard.cli.signals import Interrupted, Signals, first_failure_only
 from regard.errors import ConfigurationError, DataError, ModelError
 
 if TYPE_CHECKING:
     from regard.cli.output.progress import Reporter
     from regard.translation.settings.configuration import Configuration
+    from regard.translation.text.corpora import Pair
     from regard.translation.training.loop import Trainer
+    from regard.translation.training.preparation import Synthesise
     from regard.translation.training.processes import Processes
 
 
@@ -141,6 +144,10 @@ def _plan(options: TrainOptions) -> _Plan:
         file = shipped.configuration(config)
         folder = run if run is not None else Path("runs") / file.stem
     if options.resume:
+        if any(folder.glob("*.part.json")) and not os.path.isfile(folder / "config.toml"):
+            raise ConfigurationError(
+                f"{folder}: its training has not begun yet: give the command without --resume"
+            )
         Run.open(folder)  # raises where there is no such run, or its configuration was changed
     board = ["training.tensorboard=true"] if options.tensorboard else []
     configuration = toml.read(file, (*(options.changes or ()), *board))
@@ -182,9 +189,39 @@ def _prepare(
     else:
         name = plan.options.start
         start = None if name is None else Run.open(shipped.models().get(name, Path(name)))
-        trainer = preparation.prepare(plan.configuration, plan.folder, start=start, **given)
+        trainer = preparation.prepare(
+            plan.configuration,
+            plan.folder,
+            start=start,
+            synthesise=None if reporter is None else _synthesiser(plan, reporter),
+            **given,
+        )
     trainer.lock = lock
     return trainer, reporter
+
+
+def _synthesiser(plan: _Plan, reporter: Reporter) -> Synthesise:
+    """Makes the synthetic pairs of the configuration, and reports the progress."""
+
+    def synthesise(pairs: Sequence[Pair]) -> None:
+        import torch
+
+        from regard.translation.synthesis.jobs import jobs
+
+        data, device = plan.configuration.data, plan.options.device
+        threads = plan.configuration.training.threads
+        if threads:
+            torch.set_num_threads(threads)
+        for job in jobs(data, pairs, plan.data, plan.folder, device):
+            reporter.note(job.task)
+            try:
+                with report.counted("sentences", job.sentences) as show:
+                    job.run(show)
+            except Interrupted:
+                reporter.note("stopped before the training; the same command goes on with this")
+                raise
+
+    return synthesise
 
 
 def _nothing_left(trainer: Trainer) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 from regard.cli.output import streams
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 T = TypeVar("T")
-
+# Seconds between two lines that say how far the work is.
+_EVERY = 15.0
 
 Format = Literal["text", "json"]
 
@@ -77,6 +80,34 @@ def tracked(items: Iterable[T], what: str, total: int | None = None) -> Iterable
     from rich.progress import track
 
     return track(items, what, total, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def counted(unit: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """Shows on standard error how much is done: a bar in a terminal; elsewhere a line now and then.
+
+    Yields a function to call with the number of units done, and text for the line.
+    """
+    if sys.stderr is None:
+        yield lambda done, said="": None
+        return
+    from rich.console import Console
+
+    watched, last = sys.stderr.isatty(), time.monotonic()
+    of = "" if total is None else f" of {total:,}"
+    shown = bar(Console(stderr=True), unit, transient=True)
+
+    def show(done: int, said: str = "") -> None:
+        nonlocal last
+        if not shown.tasks:
+            shown.add_task("", total=total, completed=done)
+        shown.update(shown.tasks[0].id, completed=done)
+        if not watched and time.monotonic() - last >= _EVERY:
+            last, speed = time.monotonic(), shown.tasks[0].speed or 0.0
+            say(f"{done:,}{of} {unit}{said}, {speed:.1f} {unit}/s", file=sys.stderr, now=True)
+
+    with shown if watched else nullcontext():
+        yield show
 
 
 def _plain(value: Any) -> Any:

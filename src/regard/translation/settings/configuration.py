@@ -9,6 +9,7 @@ from regard.translation.settings.base import Settings
 from regard.translation.settings.data import (
     CorpusSettings,
     DataSettings,
+    DistillationSettings,
     GeneratedSettings,
     NoiseSettings,
 )
@@ -77,6 +78,7 @@ TABLES: dict[str, tuple[type[Settings], ...]] = {
     "data.valid": (CorpusSettings,),
     "data.generated": (GeneratedSettings,),
     "data.noise": (NoiseSettings,),
+    "data.distillation": (DistillationSettings,),
     "tokenizer": (TokenizerSettings,),
     "model": tuple(MODELS.values()),
     "pretrained": (PretrainedSettings,),

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from regard.translation.settings.base import Count, Rate, Settings
 
 Column = Annotated[int, Field(ge=0, le=1000)]
+Weight = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 # Tokenizers have <pad>, <unk> and <s> already.
 _TAG = re.compile("(?!(pad|unk|s)$)[a-z][a-z0-9_-]{0,31}")
 _LANGUAGE = re.compile("[A-Za-z][A-Za-z0-9_-]{0,31}")
@@ -41,22 +42,40 @@ class CorpusSettings(Settings):
     """The language of the source. Default: that of `[data]`."""
     target_language: str | None = None
     """The language of the target. Default: that of `[data]`."""
-    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
+    weight: Weight = 1.0
     """How often a pass takes each pair, on average: 2 is twice; 0.5 is a random half of the pairs, drawn anew for
     each pass. For training corpora.
     """
     tag: Annotated[str, AfterValidator(check_tag)] | None = None
     """A tag that is put before every source sentence of this corpus."""
+    back_translator: str | None = None
+    """A model of the other direction, bundled or a run folder. Before the training it translates the targets into
+    sources (Sennrich et al. 2016, arXiv 1511.06709); the corpus needs no source. For training corpora.
+    """
+    synthetic: bool = False
+    """Whether a model made one side, as in back-translation. Tokenizers, known words and statistics of the text are not
+    learnt from such a corpus. The teacher of `[data.distillation]` does not translate it. For training corpora.
+    """
     links: str | None = None
     """A file of word links, line for line, for `[training.guide]`. For training corpora."""
 
     def faults(self) -> Iterator[str]:
         given = [name for name in ("tsv", "source", "target") if getattr(self, name) is not None]
-        if given not in (["tsv"], ["source", "target"]):
+        if self.back_translator is not None:
+            if given not in (["tsv"], ["target"]):
+                yield "with `back_translator` give either `tsv` or `target`"
+            if self.links is not None:
+                yield "with `back_translator` there are no links: its sources are not known yet"
+        elif given not in (["tsv"], ["source", "target"]):
             yield "give either `tsv`, or `source` and `target`"
         for name in ("source_column", "target_column"):
             if self.tsv is None and getattr(self, name) is not None:
                 yield f"{name} is for `tsv`: two files have no columns"
+
+    @property
+    def made(self) -> bool:
+        """Whether a model makes one side of the pairs, or has made it."""
+        return self.synthetic or self.back_translator is not None
 
     @property
     def names(self) -> list[str]:
@@ -118,6 +137,19 @@ class NoiseSettings(Settings):
     """Put a typing error into the source (arXiv 1711.02173)."""
 
 
+class DistillationSettings(Settings):
+    """A teacher translates the sources of the training corpora; the model learns from its translations, too (Kim and
+    Rush 2016, arXiv 1606.07947). Of the teacher's candidates for a source, the one closest to the target is taken.
+    """
+
+    teacher: str
+    """A bundled model or a run folder, of the same two languages."""
+    beam: Annotated[int, Field(ge=1, le=100)] = 5
+    """Hypotheses of the teacher's search, which are the candidates."""
+    weight: Weight = 1.0
+    """How often a pass takes each translation, times the weight of its pair."""
+
+
 class DataSettings(Settings):
     """The corpora."""
 
@@ -142,6 +174,7 @@ class DataSettings(Settings):
     attribution: str = ""
     """Where the data come from, for the model card."""
     noise: NoiseSettings | None = None
+    distillation: DistillationSettings | None = None
 
     def faults(self) -> Iterator[str]:
         if self.generated is None and not (self.training and self.validation):
@@ -150,6 +183,13 @@ class DataSettings(Settings):
             yield "give either `data.generated`, or `data.train` and `data.valid`"
         if self.generated is not None and self.noise is not None:
             yield "data.noise changes text: leave it out for `data.generated`"
+        if self.generated is not None and self.distillation is not None:
+            yield "data.distillation is for `data.train`: leave it out for `data.generated`"
+        if self.training and all(files.made for files in self.training):
+            yield "data.train: every corpus is synthetic: give one that people wrote, too"
+        several = len(self.source_languages) > 1 or len(self.target_languages) > 1
+        if several and self.distillation is not None:
+            yield "data.distillation: a teacher translates one language into one, data.train has several"
         if self.words is not None and self.words[0] > self.words[1]:
             yield f"words = {list(self.words)}: give the fewest first"
         tables = any(files.tsv is not None for files in (*self.training, *self.validation))
@@ -164,6 +204,10 @@ class DataSettings(Settings):
                 yield f"valid {files}: links are for data.train"
             if files.weight != 1:
                 yield f"valid {files}: weight is for data.train: every pair counts once"
+            if files.back_translator is not None:
+                yield f"valid {files}: back_translator is for data.train"
+            if files.synthetic:
+                yield f"valid {files}: synthetic is for data.train: choose a model by what people wrote"
             if files.tag not in tags:
                 yield f"valid {files}: tag {files.tag!r} is no tag of data.train"
             if target not in known:
@@ -189,8 +233,7 @@ class DataSettings(Settings):
     @property
     def source_languages(self) -> tuple[str, ...]:
         """The languages that are translated, in the order of the corpora."""
-        found = (files.source_language or self.source_language for files in self.training)
-        return tuple(dict.fromkeys(found)) or (self.source_language,)
+        return tuple(dict.fromkeys(map(self.source_of, self.training))) or (self.source_language,)
 
     @property
     def target_languages(self) -> tuple[str, ...]:
@@ -202,6 +245,24 @@ class DataSettings(Settings):
         """Every tag that a source may have."""
         own = dict.fromkeys(files.tag for files in self.training if files.tag is not None)
         return (*(tag for name in self.target_languages for tag in self.tags_to(name)), *own)
+
+    @property
+    def back_translated(self) -> tuple[tuple[int, CorpusSettings], ...]:
+        """The training corpora that are translated back, with their numbers."""
+        every = enumerate(self.training)
+        return tuple((at, files) for at, files in every if files.back_translator is not None)
+
+    def columns_of(self, files: CorpusSettings) -> tuple[int, int]:
+        """The columns of source and target in a corpus that is a table."""
+        source, target = files.source_column, files.target_column
+        return (
+            self.source_column if source is None else source,
+            self.target_column if target is None else target,
+        )
+
+    def source_of(self, files: CorpusSettings) -> str:
+        """The language that a corpus is translated from."""
+        return files.source_language or self.source_language
 
     def target_of(self, files: CorpusSettings) -> str:
         """The language that a corpus is translated into."""

@@ -34,6 +34,7 @@ class Pair(NamedTuple):
         tags: tags of the source (see `Tokenizer.tagged`).
         weight: how many times one pass over the corpus takes the pair.
         links: the links between its words, as `regard align` writes them.
+        synthetic: whether a model made one side.
     """
 
     source: str
@@ -41,6 +42,7 @@ class Pair(NamedTuple):
     tags: tuple[str, ...] = ()
     weight: float = 1.0
     links: str = ""
+    synthetic: bool = False
 
 
 @dataclass

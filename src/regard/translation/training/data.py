@@ -4,6 +4,7 @@ corpora.json keeps the checksums of the corpora of a run. Other training sentenc
 remaining batches. The scores of other validation sentences cannot be compared with earlier scores.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,18 @@ from typing import Literal
 from regard.errors import DataError, TrainingError, raised_as
 from regard.translation import checksums
 from regard.translation.runs import Run, Tokenizers
+from regard.translation.runs.layout import BACK_TRANSLATED, DISTILLED
 from regard.translation.settings.configuration import Configuration
-from regard.translation.settings.data import CorpusSettings, DataSettings
-from regard.translation.text.corpora import Corpus, Pair, Pairs, Parallel, Tsv, read_pairs
+from regard.translation.settings.data import CorpusSettings, DataSettings, DistillationSettings
+from regard.translation.text.corpora import (
+    Corpus,
+    Pair,
+    Pairs,
+    Parallel,
+    Tsv,
+    read_lines,
+    read_pairs,
+)
 from regard.translation.text.generated import generate
 from regard.translation.text.tokenizer import Tokenizer
 from regard.translation.training.processes import Processes
@@ -34,8 +44,16 @@ class Data:
     skipped: int = 0
 
 
+def written(pairs: list[Pair]) -> list[Pair]:
+    """The pairs that people wrote."""
+    return [pair for pair in pairs if not pair.synthetic]
+
+
 def read_data(section: DataSettings, folder: Path | None, seed: int) -> Data:
-    """The pairs of a configuration; paths are relative to `folder` (or the working folder)."""
+    """The pairs of a configuration; paths are relative to `folder` (or the working folder).
+
+    Those that models make before the training are not among them: see `made_pairs`.
+    """
     train, valid = (read_split(section, split, folder, seed) for split in ("train", "valid"))
     return Data(train.pairs, valid.pairs, train.skipped + valid.skipped)
 
@@ -49,24 +67,36 @@ def read_split(
         return Pairs(generate(section.generated.task, seed, count, split))
     found = Pairs()
     for files in section.training if split == "train" else section.validation:
-        links = None if files.links is None else (folder or Path()) / files.links
-        own = read_pairs(_corpus(files, section, folder or Path()), links)
+        if files.back_translator is None:
+            links = None if files.links is None else (folder or Path()) / files.links
+            corpus = _corpus(files, section, folder or Path())
+            own = _read_corpus(corpus, files, section, f"data.{split}", links)
+            found.pairs += own.pairs
+            found.skipped += own.skipped
+    return found
+
+
+def _read_corpus(
+    corpus: Corpus, files: CorpusSettings, section: DataSettings, key: str, links: Path | None
+) -> Pairs:
+    own = read_pairs(corpus, links)
+    if not own.pairs:
+        raise DataError(
+            f"{key}: no usable sentence pairs in {files} ({own.skipped} with an empty side)"
+        )
+    if section.words is not None:
+        own.pairs = [pair for pair in own.pairs if _has_words(pair, *section.words)]
         if not own.pairs:
             raise DataError(
-                f"data.{split}: no usable sentence pairs in {files} ({own.skipped} with an empty side)"
+                f"{key}: no pair in {files} has data.words = {list(section.words)} words"
             )
-        if section.words is not None:
-            own.pairs = [pair for pair in own.pairs if _has_words(pair, *section.words)]
-            if not own.pairs:
-                raise DataError(
-                    f"data.{split}: no pair in {files} has data.words = {list(section.words)} words"
-                )
-        tags = section.tags_of(files)
-        if tags or files.weight != 1:
-            own.pairs = [pair._replace(tags=tags, weight=files.weight) for pair in own.pairs]
-        found.pairs += own.pairs
-        found.skipped += own.skipped
-    return found
+    tags = section.tags_of(files)
+    if tags or files.weight != 1 or files.made:
+        own.pairs = [
+            pair._replace(tags=tags, weight=files.weight, synthetic=files.made)
+            for pair in own.pairs
+        ]
+    return own
 
 
 def _has_words(pair: Pair, fewest: int, most: int) -> bool:
@@ -76,12 +106,36 @@ def _has_words(pair: Pair, fewest: int, most: int) -> bool:
 def _corpus(files: CorpusSettings, section: DataSettings, folder: Path) -> Corpus:
     if files.source is not None and files.target is not None:
         return Parallel(folder / files.source, folder / files.target)
-    source, target = files.source_column, files.target_column
-    return Tsv(
-        folder / str(files.tsv),
-        section.source_column if source is None else source,
-        section.target_column if target is None else target,
-    )
+    return Tsv(folder / str(files.tsv), *section.columns_of(files))
+
+
+def made_pairs(pairs: list[Pair], section: DataSettings, run: Path) -> list[Pair]:
+    """The pairs that models have made in a run folder; `pairs` are all others of the training."""
+    found: list[Pair] = []
+    for number, files in section.back_translated:
+        table = Tsv(run / BACK_TRANSLATED.format(number))
+        found += _read_corpus(table, files, section, "data.train", None).pairs
+    if section.distillation is not None:
+        found += distilled(pairs, section.distillation, run / DISTILLED)
+    return found
+
+
+def distilled(pairs: list[Pair], settings: DistillationSettings, path: Path) -> list[Pair]:
+    """The pairs that people wrote, with a teacher's translations as targets: line n of a file is for the nth of them.
+
+    Raises `DataError` when it has another number of lines.
+    """
+    texts, wrote = list(read_lines(path)), written(pairs)
+    if len(texts) != len(wrote):
+        raise DataError(
+            f"{path}: has {len(texts)} translations of {len(wrote)} training pairs: "
+            "remove it and start a new training"
+        )
+    return [
+        pair._replace(target=text, weight=settings.weight * pair.weight, links="", synthetic=True)
+        for pair, text in zip(wrote, texts, strict=True)
+        if text
+    ]
 
 
 def short_enough(found: Data, tokenizers: Tokenizers, longest: int, observer: Observer) -> Data:
@@ -167,12 +221,23 @@ def _learn(configuration: Configuration, pairs: list[Pair], observer: Observer) 
     return Tokenizers(learn(sources, tags), learn(targets))
 
 
-def file_sums(section: DataSettings, folder: Path | None) -> dict[str, str]:
-    """The sha256 of each corpus file, by its name in the configuration. Pipes can be read only once and have none."""
+def made_files(section: DataSettings, run: Path) -> dict[str, Path]:
+    """The files of a run folder with the pairs that models make before the training, by names that no corpus has."""
+    named = [BACK_TRANSLATED.format(number) for number, _ in section.back_translated]
+    named += [] if section.distillation is None else [DISTILLED]
+    return {f"run folder: {name}": run / name for name in named}
+
+
+def corpus_files(section: DataSettings, folder: Path | None) -> dict[str, Path]:
+    """The corpus files, by their names in the configuration."""
     links = (each.links for each in section.training if each.links is not None)
+    return {name: (folder or Path()) / name for name in (*section.names, *links)}
+
+
+def file_sums(paths: Mapping[str, Path]) -> dict[str, str]:
+    """The sha256 of each file. Pipes can be read only once and have none."""
     found = {}
-    for name in (*section.names, *links):
-        path = (folder or Path()) / name
+    for name, path in paths.items():
         with suppress(OSError):  # reading the corpus reports it
             if path.is_file():
                 found[name] = checksums.of(path)
@@ -194,9 +259,11 @@ def check_sums(run: Run, folder: Path | None) -> None:
     if not path.exists():
         return
     before = checksums.read_table(path)
-    for name, found in file_sums(run.configuration.data, folder).items():
+    section = run.configuration.data
+    paths = {**made_files(section, run.folder), **corpus_files(section, folder)}
+    for name, found in file_sums(paths).items():
         if before.get(name, found) != found:
             raise DataError(
-                f"{(folder or Path()) / name}: has changed since this training began: put the old file back, or start "
+                f"{paths[name]}: has changed since this training began: put the old file back, or start "
                 f"a new training with --from {run.folder}; to go on with the new file all the same, remove {path}"
             )

@@ -1,5 +1,6 @@
 """Makes a trainer from a configuration: data, tokenizers, run folder and model."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,24 +8,32 @@ from regard.errors import CheckpointError, ConfigurationError, TrainingError, ra
 from regard.translation import weights
 from regard.translation.doubts import Doubts
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.runs import Run
+from regard.translation.runs import Run, Tokenizers
 from regard.translation.runs.layout import MODEL, checkpoint_name
 from regard.translation.settings import toml
 from regard.translation.settings.configuration import Configuration
+from regard.translation.settings.data import DataSettings
+from regard.translation.text.corpora import Pair
 from regard.translation.training import checkpoints, pretrained
 from regard.translation.training.data import (
+    Data,
     check_sums,
+    corpus_files,
     file_sums,
     keep_sums,
     learn_tokenizers,
+    made_files,
+    made_pairs,
     read_data,
     short_enough,
+    written,
 )
 from regard.translation.training.loop import Trainer
 from regard.translation.training.processes import Processes
 from regard.translation.training.reporting import Observer
 from regard.translation.words import KnownWords
 
+Synthesise = Callable[[Sequence[Pair]], None]
 # These keys change no shape of a weight.
 _FREE = {"dropout", "scheduled_sampling", "longest"}
 
@@ -37,12 +46,14 @@ def prepare(
     observer: Observer | None = None,
     processes: Processes | None = None,
     start: Run | None = None,
+    synthesise: Synthesise | None = None,
 ) -> Trainer:
     """A trainer for a new run in `folder`. Data and configuration are checked before anything is written.
 
     Args:
         data: the folder that the paths of the corpora are relative to.
         start: a run whose published weights and tokenizers the training starts from.
+        synthesise: makes the synthetic pairs of the configuration in the run folder, from those that people wrote.
     """
     observer, processes = observer or Observer(), processes or Processes()
     if processes.first:
@@ -61,7 +72,7 @@ def prepare(
             )
         configuration = _fitted(configuration, start)
     run = Run(folder, configuration)
-    sums = file_sums(configuration.data, data) if processes.first else {}
+    sums = file_sums(corpus_files(configuration.data, data)) if processes.first else {}
     found = read_data(configuration.data, data, configuration.seed)
     observer.note(
         f"{len(found.train)} training pairs, {len(found.valid)} for validation, skipped {found.skipped}"
@@ -69,8 +80,21 @@ def prepare(
     if start is not None:
         tokenizers = start.tokenizers()
     else:
-        tokenizers = learn_tokenizers(configuration, found.train, processes, observer)
+        tokenizers = learn_tokenizers(configuration, written(found.train), processes, observer)
     found = short_enough(found, tokenizers, configuration.data.longest, observer)
+    made = made_files(configuration.data, folder)
+    if made:
+        if processes.first:
+            folder.mkdir(parents=True, exist_ok=True)
+        processes.wait()
+        if not folder.is_dir():
+            raise TrainingError(f"{folder}: not on this machine: all processes need the run folder")
+        if processes.first and synthesise is not None:
+            synthesise(written(found.train))
+            sums |= file_sums(made)
+        processes.wait()
+        found = _with_made(found, configuration.data, folder, tokenizers, observer)
+        observer.note(f"{len(found.train)} training pairs with those that models made")
     trainer = Trainer(run, tokenizers, found, observer, processes)
     if start is not None:
         _copy_weights(start, trainer.model)
@@ -87,8 +111,9 @@ def prepare(
         Run.create(folder, configuration, replace(tokenizers, unseen=unseen))
         if configuration.data.generated is None:
             with raised_as(TrainingError, f"{folder}: cannot be written"):
-                Doubts.learn(found.train, found.valid).keep(run)
-                words = KnownWords.learn(found.train)
+                own = written(found.train)
+                Doubts.learn(own, found.valid).keep(run)
+                words = KnownWords.learn(own)
                 old = None if start is None else KnownWords.open(start)
                 (words if old is None else old.joined(words)).keep(run)
     return trainer
@@ -114,21 +139,39 @@ def prepare_resumed(
         run = Run(folder, configuration)
     observer = observer or Observer()
     check_sums(run, data)
-    found = read_data(run.configuration.data, data, run.configuration.seed)
+    section = run.configuration.data
+    found = read_data(section, data, run.configuration.seed)
     tokenizers = run.tokenizers()
-    found = short_enough(found, tokenizers, run.configuration.data.longest, observer)
+    found = short_enough(found, tokenizers, section.longest, observer)
+    found = _with_made(found, section, folder, tokenizers, observer)
     trainer = Trainer(run, tokenizers, found, observer, processes or Processes())
     if trainer.resume():
         observer.note(f"resumed at step {trainer.progress.step}")
     return trainer
 
 
+def _with_made(
+    found: Data, section: DataSettings, folder: Path, tokenizers: Tokenizers, observer: Observer
+) -> Data:
+    """The data with the pairs that models have made in the run folder."""
+    made = replace(found, train=made_pairs(found.train, section, folder))
+    if not made.train:
+        return found
+    made = short_enough(made, tokenizers, section.longest, observer)
+    return replace(found, train=found.train + made.train)
+
+
 def _fitted(configuration: Configuration, start: Run) -> Configuration:
     """A configuration with the tokenizers of the run that it starts from.
 
     Raises:
+        CheckpointError: it has no published weights.
         ConfigurationError: its model has another shape, or its corpora have tags that the tokenizers lack.
     """
+    if not (start.folder / MODEL).is_file():
+        raise CheckpointError(
+            f"{start.folder}: has no {MODEL} to start from: finish its training first"
+        )
     old, new = start.configuration.model.model_dump(), configuration.model.model_dump()
     # Learned positions are weights; sinusoidal ones may be of any number.
     free = _FREE - ({"longest"} if old.get("positions") == "learned" else set())
@@ -159,11 +202,7 @@ def _fitted(configuration: Configuration, start: Run) -> Configuration:
 
 
 def _copy_weights(start: Run, model: TranslationModel) -> None:
-    """Copy the published weights of a run. Raises `ModelError` if it has no published model, or a broken one."""
+    """Copy the published weights of a run. Raises `ModelError` if they are broken."""
     path = start.folder / MODEL
-    if not path.is_file():
-        raise CheckpointError(
-            f"{start.folder}: has no {MODEL} to start from: finish its training first"
-        )
     published = start.model(start.tokenizers())
     weights.load_into(model, weights.unique(published), path)

@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
-import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +13,7 @@ import typer
 
 from regard.cli import card
 from regard.cli.options import corpora
-from regard.cli.options.checks import check_writable
+from regard.cli.options.checks import check_whole, check_writable
 from regard.cli.options.model import MODEL, Device, To, open_translator
 from regard.cli.options.search import SamplingOptions, SearchOptions
 from regard.cli.output import report, streams
@@ -25,10 +21,7 @@ from regard.cli.signals import Signals
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from regard.translation.backtranslation.filtering import Tally
-
-# Seconds between two lines that say how far the work is.
-_EVERY = 15.0
+    from regard.translation.synthesis.filtering import Tally
 
 
 def back_translate(
@@ -41,6 +34,7 @@ def back_translate(
     resume: bool = False,
     search: SearchOptions,
     sampling: SamplingOptions,
+    column: int | None = None,
     longest: int = 250,
     ratio: float = 3.0,
     tag: Annotated[str, typer.Option(metavar="NAME")] = "bt",
@@ -57,6 +51,7 @@ def back_translate(
         model: The model that translates them into the source language.
         out: The new table of sentence pairs.
         resume: Continue a table that is not finished.
+        column: The column of the sentences, from 0, where TEXT is a table.
         longest: Leave out sentences of more pieces.
         ratio: Leave out pairs of which one side has so many times as many pieces.
         tag: The tag of the configuration that is printed.
@@ -68,13 +63,15 @@ def back_translate(
     """
     sampling.check()
     search.check(**sampling.changes)
+    if column is not None:
+        check_whole("--column", column, 0, 1000)
     check_writable(out)
     text = corpora.found(text)
     streams.output()
 
-    from regard.translation.backtranslation.filtering import PairFilter
-    from regard.translation.backtranslation.work import Work
     from regard.translation.settings.data import check_tag
+    from regard.translation.synthesis.back_translation import Work
+    from regard.translation.synthesis.filtering import PairFilter
     from regard.translation.text.corpora import opened
 
     PairFilter(longest, ratio)  # refuses what is out of range
@@ -94,10 +91,15 @@ def back_translate(
             seed=1 if sampling.seed is None else sampling.seed,
             longest=longest,
             ratio=ratio,
+            column=column,
             **search.batches,
         )
-        with signals.saving(), _progress(text) as show:
-            outcome, tally = work.run(resume=resume, should_stop=signals.stop, progress=show)
+        with signals.saving(), report.counted("lines", _lines(text)) as show:
+
+            def told(tally: Tally) -> None:
+                show(tally.read, f", {tally.written:,} pairs")
+
+            outcome, tally = work.run(resume=resume, should_stop=signals.stop, progress=told)
     if outcome == "stopped":
         arguments = [each for each in context.obj if each != "--resume"]
         again = card.typed([*arguments, "--resume"])
@@ -108,7 +110,7 @@ def back_translate(
         f"left out: {tally.left_out() or 'none'}\n"
         "To learn from them, too, add to a configuration (its own train files as [[data.train]], too):\n\n"
         f"[[data.train]]\ntsv = {json.dumps(str(out), ensure_ascii=False)}\n"
-        f'source_column = 0\ntarget_column = 1\ntag = "{tag}"',
+        f'source_column = 0\ntarget_column = 1\ntag = "{tag}"\nsynthetic = true',
         now=True,
     )
 
@@ -116,32 +118,6 @@ def back_translate(
 def _is_read_once(text: Path) -> bool:
     """Whether to open it is to use it up: a pipe, a terminal."""
     return os.path.exists(text) and not os.path.isfile(text) and not os.path.isdir(text)
-
-
-@contextmanager
-def _progress(text: Path) -> Iterator[Callable[[Tally], None]]:
-    """A bar where a person watches, and a line now and then where a file does; both on standard error."""
-    if sys.stderr is None:
-        yield lambda tally: None
-        return
-    from rich.console import Console
-
-    total, watched, last = _lines(text), sys.stderr.isatty(), time.monotonic()
-    of = "" if total is None else f" of {total:,}"
-    bar = report.bar(Console(stderr=True), "lines", transient=True)
-
-    def show(tally: Tally) -> None:
-        nonlocal last
-        if not bar.tasks:
-            bar.add_task("", total=total, completed=tally.read)
-        bar.update(bar.tasks[0].id, completed=tally.read)
-        if not watched and time.monotonic() - last >= _EVERY:
-            last, speed = time.monotonic(), bar.tasks[0].speed or 0.0
-            told = f"{tally.read:,}{of} lines, {tally.written:,} pairs, {speed:.1f} lines/s"
-            report.say(told, file=sys.stderr, now=True)
-
-    with bar if watched else nullcontext():
-        yield show
 
 
 def _lines(text: Path) -> int | None:

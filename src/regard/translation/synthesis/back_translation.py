@@ -10,10 +10,11 @@ from typing import Any, Literal
 import torch
 
 from regard.errors import ConfigurationError, DataError
-from regard.translation.backtranslation.filtering import PairFilter, Tally
-from regard.translation.backtranslation.resumable import Progress, ResumableFile
+from regard.translation import checksums
 from regard.translation.decoding.search import Search
-from regard.translation.text.corpora import read_lines
+from regard.translation.synthesis.filtering import PairFilter, Tally
+from regard.translation.synthesis.resumable import Progress, ResumableFile
+from regard.translation.text.corpora import Tsv, read_lines
 from regard.translation.translator import BATCH_TOKENS, Translator
 
 # Sentences that are translated between two records of the progress.
@@ -35,6 +36,7 @@ class Work:
         seed: of sampling.
         longest, ratio: see `PairFilter`.
         batch_tokens: see `Translator.translate`.
+        column: where the sentences are in a text that is a table, counted from 0.
     """
 
     text: Path
@@ -45,15 +47,21 @@ class Work:
     longest: int = 250
     ratio: float = 3.0
     batch_tokens: int = BATCH_TOKENS
+    column: int | None = None
 
     def run(
         self,
         *,
         resume: bool = False,
+        reuse: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
         progress: Callable[[Tally], None] = lambda tally: None,
     ) -> tuple[Literal["finished", "stopped"], Tally]:
         """Translate to the end, or until `should_stop`; the pairs made so far are on the disk either way.
+
+        Args:
+            resume: continue a table that is not finished.
+            reuse: leave a finished table of the same work as it is. `OUT.json` tells what it was made from.
 
         Raises:
             RegardError: the table is there already, or cannot be written.
@@ -61,9 +69,14 @@ class Work:
             DataError: the text cannot be read, or no sentence gives a pair.
         """
         pair_filter = PairFilter(min(self.longest, self.translator.longest), self.ratio)
-        unfinished = ResumableFile(self.out, self._settings())
+        settings = self._settings()
+        if reuse:
+            settings["text"] = checksums.of(self.text)
+        unfinished = ResumableFile(self.out, settings)
+        if reuse and (kept := unfinished.kept()) is not None:
+            return "finished", kept.tally
         with unfinished.begin(resume=resume) as done:
-            lines = read_lines(self.text)
+            lines = self._lines()
             self._pass_over(lines, pair_filter, done)
             progress(pair_filter.tally)
             for number, chunk in enumerate(self._chunks(lines, pair_filter), start=done.chunks):
@@ -81,8 +94,13 @@ class Work:
                     f"{self.text}: no usable sentences in {pair_filter.tally.read} lines: "
                     f"{pair_filter.tally.left_out() or 'it is empty'}"
                 )
-            unfinished.finish()
+            unfinished.finish(keep_record=reuse)
         return "finished", pair_filter.tally
+
+    def _lines(self) -> Iterator[str]:
+        if self.column is None:
+            return read_lines(self.text)
+        return (sentence for sentence, _ in Tsv(self.text, self.column, self.column).rows())
 
     def _chunks(self, lines: Iterator[str], pair_filter: PairFilter) -> Iterator[list[str]]:
         chunk: list[str] = []
@@ -138,6 +156,7 @@ class Work:
             "seed": self.seed if self.search.sampling else None,
             "longest": self.longest,
             "ratio": self.ratio,
+            "column": self.column,
             "to": list(self.translator.tokenizers.source.prefix),
             # Rounding and sampling depend on the batches and the device.
             "batch_tokens": self.batch_tokens,

@@ -10,7 +10,7 @@ from pydantic import BaseModel, NonNegativeInt
 
 from regard import files
 from regard.errors import ConfigurationError, DataError, RegardError, one_line, raised_as
-from regard.translation.backtranslation.filtering import Tally
+from regard.translation.synthesis.filtering import Tally
 
 VERSION = 1
 
@@ -44,6 +44,28 @@ class ResumableFile:
         self.part = out.with_name(out.name + ".part")
         self._journal = out.with_name(out.name + ".part.json")
         self._record = _Record(settings=settings)
+
+    @property
+    def record(self) -> Path:
+        """The file that tells what a finished file was made from, if that was to be kept."""
+        return self.out.with_name(self.out.name + ".json")
+
+    def kept(self) -> Progress | None:
+        """The final progress of a file that was finished before and whose record was kept; None where there is no file.
+
+        Raises:
+            ConfigurationError: the file was made with other settings, or has no record.
+        """
+        if not os.path.lexists(self.out):
+            return None
+        try:
+            record = _Record.model_validate_json(files.read(self.record), strict=True)
+        except (OSError, ValueError):
+            raise ConfigurationError(
+                f"{self.out}: is there already, and {self.record.name} does not tell what it was made from: remove it"
+            ) from None
+        self._compare(record.settings, "made")
+        return record.state
 
     @contextmanager
     def begin(self, *, resume: bool) -> Iterator[Progress]:
@@ -84,9 +106,11 @@ class ResumableFile:
         settings = self._record.settings
         self._save(_Record(settings=settings, bytes=counted + len(content), state=state))
 
-    def finish(self) -> None:
+    def finish(self, *, keep_record: bool = False) -> None:
         """Rename the file to its final name."""
         with raised_as(RegardError, f"{self.out}: cannot be written"):
+            if keep_record:
+                files.write(self.record, self._journal.read_bytes())
             os.replace(self.part, self.out)
             files.sync_folder(self.out.parent)
             self._journal.unlink(missing_ok=True)
@@ -146,7 +170,12 @@ class ResumableFile:
                 raise ValueError(f"format {record.version}, this program reads format {VERSION}")
         except ValueError as fault:
             raise DataError(f"{self._journal}: corrupted or truncated: {one_line(fault)}") from None
-        old, new = record.settings, self._record.settings
+        self._compare(record.settings, "begun")
+        return record
+
+    def _compare(self, before: dict[str, Any], done: str) -> None:
+        """Raise `ConfigurationError`, with the first differences, unless the settings are those of before."""
+        old, new = _by_key(before), _by_key(self._record.settings)
         changed = [
             f"{name}: {old.get(name)!r} before, {new.get(name)!r} asked for"
             for name in sorted(old.keys() | new.keys())
@@ -154,6 +183,17 @@ class ResumableFile:
         ]
         if changed:
             raise ConfigurationError(
-                f"{self.out}: was begun with other settings: {'; '.join(changed)[:500]}"
+                f"{self.out}: was {done} with other settings: {'; '.join(changed)[:500]}: "
+                f"ask for those of before, or remove {self.out if done == 'made' else self.part}"
             )
-        return record
+
+
+def _by_key(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without tables: those of a table by names such as search.beam."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{key}": each for key, each in value.items()}
+        else:
+            found[name] = value
+    return found

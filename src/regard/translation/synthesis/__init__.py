@@ -1,0 +1,1 @@
+"""Sentence pairs of which a model makes one side: back-translation and distillation."""

@@ -1,0 +1,199 @@
+"""A teacher's translations of the training text: resumed without loss, checked, and learnt from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.journeys.commands import check_refused, run
+from tests.journeys.conftest import TINY
+from tests.translation.tiny import configuration
+
+from regard.cli.signals import Interrupted
+from regard.errors import ConfigurationError, DataError
+from regard.translation.results import Candidate, Translation
+from regard.translation.settings.data import DataSettings, DistillationSettings
+from regard.translation.synthesis import distillation
+from regard.translation.synthesis.distillation import closest, distil
+from regard.translation.text.corpora import Pair, read_lines
+from regard.translation.training.data import distilled, read_split, written
+from regard.translation.training.preparation import prepare
+from regard.translation.translator import Translator
+
+PAIRS = [
+    Pair(f"El gato ve {each}.", f"The cat sees {each}.") for each in "uno dos tres ana".split()
+]
+
+
+def found(*texts: str) -> Translation:
+    return Translation("x", text=texts[0], alternatives=[Candidate(text) for text in texts])
+
+
+def test_the_candidate_closest_to_the_target_is_taken():
+    assert closest(found("a b c d", "a b x d", "a b c e"), "a b c e") == "a b c e"
+
+
+def test_of_equally_close_candidates_the_teacher_chooses():
+    assert closest(found("p q r s", "t u v w"), "a b c d") == "p q r s"
+
+
+@pytest.fixture(scope="module")
+def teacher(trained) -> Translator:
+    return Translator.open(trained)
+
+
+def test_every_line_is_a_candidate_of_the_teacher(teacher, tmp_path):
+    out, told = tmp_path / "distilled.txt", []
+    distil(teacher, PAIRS, out, beam=3, progress=told.append)
+    search = teacher.search.as_written().changed(beam=3, nbest=3)
+    made = teacher.translate([pair.source for pair in PAIRS], search=search, whole_lines=True)
+    expected = [closest(one, pair.target) for one, pair in zip(made, PAIRS, strict=True)]
+    assert list(read_lines(out)) == expected
+    assert told == [0, 4]
+
+
+def test_interrupted_work_is_resumed_where_it_stopped(teacher, tmp_path, monkeypatch):
+    monkeypatch.setattr(distillation, "CHUNK", 1)
+    whole, cut = tmp_path / "whole.txt", tmp_path / "cut.txt"
+    distil(teacher, PAIRS, whole)
+
+    def interrupt(done: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        distil(teacher, PAIRS, cut, progress=interrupt)
+    assert not cut.exists()
+    with pytest.raises(
+        ConfigurationError,
+        match=r"cut\.txt: was begun with other settings: search\.beam: 5 before, 2",
+    ):
+        distil(teacher, PAIRS, cut, beam=2)
+    told: list[int] = []
+    distil(teacher, PAIRS, cut, progress=told.append)
+    assert told == [2, 3, 4]
+    assert cut.read_bytes() == whole.read_bytes()
+    finished = {"whole.txt", "whole.txt.json", "cut.txt", "cut.txt.json"}
+    assert {path.name for path in tmp_path.iterdir()} - finished <= {
+        "whole.txt.part.lock",
+        "cut.txt.part.lock",
+    }
+
+
+def test_a_finished_file_serves_again_but_not_for_other_pairs(teacher, tmp_path):
+    out, told = tmp_path / "distilled.txt", []
+    distil(teacher, PAIRS, out)
+    distil(teacher, PAIRS, out, progress=told.append)
+    assert told == []
+    with pytest.raises(ConfigurationError, match="was made with other settings: pairs: "):
+        distil(teacher, PAIRS[1:], out)
+    (tmp_path / "distilled.txt.json").unlink()
+    with pytest.raises(ConfigurationError, match="does not tell what it was made from: remove it"):
+        distil(teacher, PAIRS, out)
+
+
+def test_no_pair_is_made_of_a_source_that_the_teacher_cut(teacher, tmp_path):
+    pairs = [PAIRS[0], Pair("gato " * 600, "cat " * 600)]
+    distil(teacher, pairs, tmp_path / "distilled.txt")
+    assert list(read_lines(tmp_path / "distilled.txt"))[1] == ""
+
+
+def test_translations_are_further_pairs_that_nobody_wrote(tmp_path):
+    path = tmp_path / "distilled.txt"
+    path.write_text("A one.\n\n", encoding="utf-8")
+    train = [Pair("a", "b", ("t",), 2.0, "0-0"), Pair("x", "y", synthetic=True), Pair("c", "d")]
+    settings = DistillationSettings(teacher="t", weight=0.5)
+    assert distilled(train, settings, path) == [Pair("a", "A one.", ("t",), 1.0, "", True)]
+    assert written(train) == [train[0], train[2]]
+    path.write_text("A one.\n", encoding="utf-8")
+    with pytest.raises(DataError, match="has 1 translations of 2 training pairs"):
+        distilled(train, settings, path)
+
+
+def test_a_model_learns_from_its_teacher_too(trained, corpus, tmp_path):
+    taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = '{trained}'\n[tokenizer]")
+    (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
+    command = ("train", "taught.toml", "--data", corpus, "--run", "taught")
+    made = run(*command)
+    assert made.code == 0, made
+    assert f"translating 200 training sources by {trained}\n" in made.out
+    assert "400 training pairs with those that models made" in made.out
+    lines = list(read_lines(tmp_path / "taught" / "distilled.txt"))
+    assert len(lines) == 200
+    assert len(set(lines)) > 5
+    card = (tmp_path / "taught" / "card.md").read_text(encoding="utf-8")
+    assert f"and translations of its sources by {trained}" in card
+    # The tokenizer and the words are those of the text that people wrote.
+    for name in ("tokenizer.model", "words.json"):
+        assert (tmp_path / "taught" / name).read_bytes() == (trained / name).read_bytes()
+    assert _tokens(tmp_path / "taught") != _tokens(trained)
+    again = ("train", "taught", "--data", corpus, "--resume", "--set", "training.max_steps=14")
+    assert run(*again).code == 0
+    with (tmp_path / "taught" / "distilled.txt").open("a", encoding="utf-8") as file:
+        file.write("one more\n")
+    check_refused(run(*again), "taught/distilled.txt: has changed since this training began")
+
+
+def _tokens(folder: Path) -> int:
+    (newest,) = list((folder / "checkpoints").glob("step-12"))
+    return json.loads((newest / "progress.json").read_text(encoding="utf-8"))["target_tokens"]
+
+
+def test_a_teacher_of_other_languages_leaves_no_folder(trained, corpus, tmp_path):
+    taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = '{trained}'\n[tokenizer]")
+    (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
+    command = ("train", "taught.toml", "--data", corpus, "--run", "taught")
+    other = run(*command, "--set", "data.target_language=fr")
+    check_refused(other, "translates es to en, and es to fr is needed", code=2)
+    missing = run(*command, "--set", "data.distillation.teacher=none")
+    check_refused(missing, "none: no such model or run folder")
+    assert not (tmp_path / "taught").exists()
+
+
+def test_an_interrupted_start_goes_on_with_the_same_command(trained, corpus, tmp_path):
+    taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = '{trained}'\n[tokenizer]")
+    (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
+    command = ("train", "taught.toml", "--data", corpus, "--run", "taught")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distillation, "CHUNK", 50)
+        real = Translator.translate
+
+        def interrupted(self, texts, **given):
+            if texts[0] == pairs[100]:
+                raise Interrupted(2)
+            return real(self, texts, **given)
+
+        pairs = list(read_lines(corpus / "train.es"))
+        patch.setattr(Translator, "translate", interrupted)
+        cut = run(*command)
+        assert cut.code == 130
+        assert "stopped before the training; the same command goes on with this" in cut.out
+        early = run(*command, "--resume")
+        check_refused(early, "its training has not begun yet: give the command without", code=2)
+        patch.setattr(Translator, "translate", real)
+        assert (tmp_path / "taught" / "distilled.txt.part").read_bytes().count(b"\n") == 100
+        made = run(*command)
+    assert made.code == 0, made
+    assert len(list(read_lines(tmp_path / "taught" / "distilled.txt"))) == 200
+
+
+def test_what_cannot_be_trained_is_refused_before_a_teacher_works(tmp_path):
+    def never(pairs):
+        raise AssertionError("a teacher was asked")
+
+    for change in ("data.longest=1", "tokenizer.vocabulary_size=20"):
+        wanted = configuration(tmp_path, "data.distillation.teacher=x", change)
+        with pytest.raises((DataError, ConfigurationError)):
+            prepare(wanted, tmp_path / "run", synthesise=never)
+    assert not (tmp_path / "run").exists()
+
+
+def test_which_pairs_people_wrote_is_read_with_the_pairs(tmp_path):
+    for name, line in (("real.tsv", "one\tuno\n"), ("made.tsv", "two\tdos\n")):
+        (tmp_path / name).write_text(line, encoding="utf-8")
+    corpora = [{"tsv": "real.tsv"}, {"tsv": "made.tsv", "synthetic": True}]
+    section = DataSettings.model_validate({"train": corpora, "valid": {"tsv": "real.tsv"}})
+    pairs = read_split(section, "train", tmp_path, 1).pairs
+    assert [pair.source for pair in pairs] == ["one", "two"]
+    assert [pair.source for pair in written(pairs)] == ["one"]
