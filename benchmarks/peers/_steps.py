@@ -82,7 +82,7 @@ def plain(vocabulary: int) -> Step:
     return loop(model, lambda batch: model(batch.source, batch.target_in))
 
 
-def marian(vocabulary: int) -> Step:
+def marian_model(vocabulary: int) -> Any:
     """Hugging Face's Marian; its own layer norms come after the sublayers."""
     from transformers import MarianConfig, MarianMTModel
 
@@ -104,17 +104,21 @@ def marian(vocabulary: int) -> Step:
         decoder_start_token_id=BOS,
         use_cache=False,
     )
-    model: Any = MarianMTModel(shape).train()
+    return MarianMTModel(shape).train()
 
-    def logits(batch: Batch) -> Tensor:
-        found: Tensor = model(
-            input_ids=batch.source,
-            attention_mask=(batch.source != PAD).long(),
-            decoder_input_ids=batch.target_in,
-        ).logits
-        return found
 
-    return loop(model, logits)
+def marian_logits(model: Any, batch: Batch) -> Tensor:
+    found: Tensor = model(
+        input_ids=batch.source,
+        attention_mask=(batch.source != PAD).long(),
+        decoder_input_ids=batch.target_in,
+    ).logits
+    return found
+
+
+def marian(vocabulary: int) -> Step:
+    model = marian_model(vocabulary)
+    return loop(model, lambda batch: marian_logits(model, batch))
 
 
 def joeynmt(vocabulary: int, packages: Path, half: dict[str, Any] = TRANSFORMER) -> Step:

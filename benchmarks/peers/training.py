@@ -115,7 +115,7 @@ def transformers(given: Configuration, size: int, packages: Path | None) -> dict
 
 
 def recurrent(_: Configuration, size: int, packages: Path | None) -> dict[str, Step]:
-    path = Path("src/regard/configs/tatoeba-es-en-recurrent.toml")
+    path = Path("benchmarks/quality/recurrent.toml")
     steps = {
         "regard": ours(toml.read(path, _recurrent.OURS), size),
         "regard, reading after": ours(toml.read(path, _recurrent.AFTER), size),
