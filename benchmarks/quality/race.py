@@ -3,14 +3,15 @@
 REGARD_DATA=data python benchmarks/quality/race.py FOLDER [--minutes 45] [--threads 2] [--seeds 1 2 3]
     [--only regard marian] [--out benchmarks/results/race.json]
 
-Both begin with the same raw text, and learn a tokenizer of 6,000 pieces from it first. The clock runs from the start of
-the process to the end of the training. Regard trains for as many steps as its configuration says; Marian has --minutes,
-at whose end its learning rate is 0. Its model has the shape of es-en (7.2 million parameters), its loop AdamW, bfloat16
-autocast, label smoothing and Regard's own batches, without noise and with one division of each word into pieces.
+Both begin with the same raw text, and learn a tokenizer of 6,000 pieces from it first. The clock of Regard runs from
+the start of the command to its end; that of Marian begins after its imports. Regard trains for as many steps as its
+configuration says; Marian has --minutes, at whose end its learning rate is 0. Its model has the shape of es-en (7.3
+million parameters), its loop AdamW, bfloat16 autocast, label smoothing and Regard's own batches, without noise and with
+one division of each word into pieces.
 
 The curve is BLEU of greedy translations of 500 validation sentences, whose time the clock counts. At the end, all 2,000
-validation sentences are translated with beam 5, by no clock. Test files are not read. What --out
-holds is not run again.
+validation sentences are translated with beam 5, by no clock. Test files are not read. What --out holds is not run
+again; remove FOLDER/regard-SEED of a race that was interrupted.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def regard(folder: Path, seed: int, threads: int) -> dict[str, Any]:
     while process.poll() is None:
         time.sleep(1)
         metrics = run / "metrics.jsonl"
-        lines = metrics.read_text().splitlines() if metrics.exists() else []
+        lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
         found = [each["bleu"] for each in map(json.loads, lines) if each["kind"] == "validation"]
         minutes = (time.monotonic() - begun) / 60
         curve += [[minutes, each] for each in found[len(curve) :]]

@@ -20,7 +20,7 @@ from regard import files
 from regard.errors import ConfigurationError, DataError, RegardError
 from regard.translation.decoding.search import Search
 from regard.translation.synthesis import back_translation as working
-from regard.translation.synthesis.back_translation import Work
+from regard.translation.synthesis.back_translation import BackTranslation
 from regard.translation.synthesis.filtering import PairFilter, Tally
 from regard.translation.synthesis.resumable import ResumableFile
 from regard.translation.text.corpora import read_lines
@@ -47,9 +47,9 @@ def back(trained, text, tmp_path, monkeypatch):
     monkeypatch.setattr(working, "CHUNK", 6)
     translator = Translator.open(trained)
 
-    def make(name: str = "out.tsv", **settings) -> Work:
+    def make(name: str = "out.tsv", **settings) -> BackTranslation:
         given = {"search": Search(sampling=True), "ratio": 1000.0, "longest": 500} | settings
-        return Work(text, tmp_path / name, translator, **given)
+        return BackTranslation(text, tmp_path / name, translator, **given)
 
     return make
 

@@ -16,8 +16,8 @@ from regard.translation.results import Candidate, Translation
 from regard.translation.settings.data import DataSettings, DistillationSettings
 from regard.translation.synthesis import distillation
 from regard.translation.synthesis.distillation import closest, distil
-from regard.translation.text.corpora import Pair, read_lines
-from regard.translation.training.data import distilled, read_split, written
+from regard.translation.text.corpora import Pair, Tsv, by_people, read_lines
+from regard.translation.training.data import distilled, read_split
 from regard.translation.training.preparation import prepare
 from regard.translation.translator import Translator
 
@@ -44,12 +44,14 @@ def teacher(trained) -> Translator:
 
 
 def test_every_line_is_a_candidate_of_the_teacher(teacher, tmp_path):
-    out, told = tmp_path / "distilled.txt", []
+    out, told = tmp_path / "distilled.tsv", []
     distil(teacher, PAIRS, out, beam=3, progress=told.append)
     search = teacher.search.as_written().changed(beam=3, nbest=3)
     made = teacher.translate([pair.source for pair in PAIRS], search=search, whole_lines=True)
     expected = [closest(one, pair.target) for one, pair in zip(made, PAIRS, strict=True)]
-    assert list(read_lines(out)) == expected
+    assert list(Tsv(out).rows()) == list(
+        zip([pair.source for pair in PAIRS], expected, strict=True)
+    )
     assert told == [0, 4]
 
 
@@ -82,32 +84,32 @@ def test_interrupted_work_is_resumed_where_it_stopped(teacher, tmp_path, monkeyp
 
 
 def test_a_finished_file_serves_again_but_not_for_other_pairs(teacher, tmp_path):
-    out, told = tmp_path / "distilled.txt", []
+    out, told = tmp_path / "distilled.tsv", []
     distil(teacher, PAIRS, out)
     distil(teacher, PAIRS, out, progress=told.append)
     assert told == []
     with pytest.raises(ConfigurationError, match="was made with other settings: pairs: "):
         distil(teacher, PAIRS[1:], out)
-    (tmp_path / "distilled.txt.json").unlink()
+    (tmp_path / "distilled.tsv.json").unlink()
     with pytest.raises(ConfigurationError, match="does not tell what it was made from: remove it"):
         distil(teacher, PAIRS, out)
 
 
 def test_no_pair_is_made_of_a_source_that_the_teacher_cut(teacher, tmp_path):
     pairs = [PAIRS[0], Pair("gato " * 600, "cat " * 600)]
-    distil(teacher, pairs, tmp_path / "distilled.txt")
-    assert list(read_lines(tmp_path / "distilled.txt"))[1] == ""
+    distil(teacher, pairs, tmp_path / "distilled.tsv")
+    assert list(Tsv(tmp_path / "distilled.tsv").rows())[1][1] == ""
 
 
 def test_translations_are_further_pairs_that_nobody_wrote(tmp_path):
-    path = tmp_path / "distilled.txt"
-    path.write_text("A one.\n\n", encoding="utf-8")
+    path = tmp_path / "distilled.tsv"
+    path.write_text("a\tA one.\nc\t\n", encoding="utf-8")
     train = [Pair("a", "b", ("t",), 2.0, "0-0"), Pair("x", "y", synthetic=True), Pair("c", "d")]
     settings = DistillationSettings(teacher="t", weight=0.5)
     assert distilled(train, settings, path) == [Pair("a", "A one.", ("t",), 1.0, "", True)]
-    assert written(train) == [train[0], train[2]]
-    path.write_text("A one.\n", encoding="utf-8")
-    with pytest.raises(DataError, match="has 1 translations of 2 training pairs"):
+    assert by_people(train) == [train[0], train[2]]
+    path.write_text("c\t\na\tA one.\n", encoding="utf-8")
+    with pytest.raises(DataError, match="its 2 sources are not those of the 2 training pairs"):
         distilled(train, settings, path)
 
 
@@ -119,20 +121,22 @@ def test_a_model_learns_from_its_teacher_too(trained, corpus, tmp_path):
     assert made.code == 0, made
     assert f"translating 200 training sources by {trained}\n" in made.out
     assert "400 training pairs with those that models made" in made.out
-    lines = list(read_lines(tmp_path / "taught" / "distilled.txt"))
+    lines = list(read_lines(tmp_path / "taught" / "distilled.tsv"))
     assert len(lines) == 200
     assert len(set(lines)) > 5
     card = (tmp_path / "taught" / "card.md").read_text(encoding="utf-8")
-    assert f"and translations of its sources by {trained}" in card
+    assert f"and translations by {trained} of the sources that people wrote" in card
     # The tokenizer and the words are those of the text that people wrote.
     for name in ("tokenizer.model", "words.json"):
         assert (tmp_path / "taught" / name).read_bytes() == (trained / name).read_bytes()
     assert _tokens(tmp_path / "taught") != _tokens(trained)
     again = ("train", "taught", "--data", corpus, "--resume", "--set", "training.max_steps=14")
     assert run(*again).code == 0
-    with (tmp_path / "taught" / "distilled.txt").open("a", encoding="utf-8") as file:
-        file.write("one more\n")
-    check_refused(run(*again), "taught/distilled.txt: has changed since this training began")
+    with (tmp_path / "taught" / "distilled.tsv").open("a", encoding="utf-8") as file:
+        file.write("otro\tone more\n")
+    check_refused(run(*again), "taught/distilled.tsv: has changed since this training began")
+    (tmp_path / "taught" / "corpora.json").unlink()
+    check_refused(run(*again), "its 201 sources are not those of the 200 training pairs")
 
 
 def _tokens(folder: Path) -> int:
@@ -168,14 +172,14 @@ def test_an_interrupted_start_goes_on_with_the_same_command(trained, corpus, tmp
         patch.setattr(Translator, "translate", interrupted)
         cut = run(*command)
         assert cut.code == 130
-        assert "stopped before the training; the same command goes on with this" in cut.out
+        assert "stopped before the training; give the same command to resume" in cut.out
         early = run(*command, "--resume")
         check_refused(early, "its training has not begun yet: give the command without", code=2)
         patch.setattr(Translator, "translate", real)
-        assert (tmp_path / "taught" / "distilled.txt.part").read_bytes().count(b"\n") == 100
+        assert (tmp_path / "taught" / "distilled.tsv.part").read_bytes().count(b"\n") == 100
         made = run(*command)
     assert made.code == 0, made
-    assert len(list(read_lines(tmp_path / "taught" / "distilled.txt"))) == 200
+    assert len(list(read_lines(tmp_path / "taught" / "distilled.tsv"))) == 200
 
 
 def test_what_cannot_be_trained_is_refused_before_a_teacher_works(tmp_path):
@@ -196,4 +200,4 @@ def test_which_pairs_people_wrote_is_read_with_the_pairs(tmp_path):
     section = DataSettings.model_validate({"train": corpora, "valid": {"tsv": "real.tsv"}})
     pairs = read_split(section, "train", tmp_path, 1).pairs
     assert [pair.source for pair in pairs] == ["one", "two"]
-    assert [pair.source for pair in written(pairs)] == ["one"]
+    assert [pair.source for pair in by_people(pairs)] == ["one"]

@@ -37,7 +37,8 @@ def doubts(
     from regard.translation.doubts import Doubts
     from regard.translation.opening import open_runs
     from regard.translation.runs.layout import DOUBTS, WORDS
-    from regard.translation.training.data import read_data, written
+    from regard.translation.text.corpora import by_people
+    from regard.translation.training.data import read_data
     from regard.translation.words import KnownWords
 
     (run,), _ = open_runs(model)
@@ -50,7 +51,7 @@ def doubts(
         check_writable(run.folder / name)
     folder = corpora.folder(section.names, data, run.folder)
     found = read_data(section, folder, run.configuration.seed)
-    own = written(found.train)
+    own = by_people(found.train)
     KnownWords.learn(own).keep(run)
     learnt = Doubts.learn(own, found.valid)
     translator = open_translator(model, device, section.target_languages[0])

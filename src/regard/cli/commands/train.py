@@ -135,6 +135,8 @@ def _plan(options: TrainOptions) -> _Plan:
     from regard.translation.settings import toml
 
     config, run = options.config, options.run
+    if options.resume:
+        _check_begun(Path(config))
     file = Path(config) / "config.toml"
     if options.resume and os.path.isfile(file):
         folder = Path(config)
@@ -144,16 +146,26 @@ def _plan(options: TrainOptions) -> _Plan:
         file = shipped.configuration(config)
         folder = run if run is not None else Path("runs") / file.stem
     if options.resume:
-        if any(folder.glob("*.part.json")) and not os.path.isfile(folder / "config.toml"):
-            raise ConfigurationError(
-                f"{folder}: its training has not begun yet: give the command without --resume"
-            )
+        _check_begun(folder)
         Run.open(folder)  # raises where there is no such run, or its configuration was changed
     board = ["training.tensorboard=true"] if options.tensorboard else []
     configuration = toml.read(file, (*(options.changes or ()), *board))
     names = _corpora(configuration, options.resume)
     data = corpora.folder(names, options.data, file.parent)
     return _Plan(options, folder, configuration, data)
+
+
+def _check_begun(folder: Path) -> None:
+    """Raise `ConfigurationError` where models have made pairs for a training that has not begun yet."""
+    from regard.translation.runs.layout import BACK_TRANSLATED, CONFIGURATION, DISTILLED
+
+    made = (DISTILLED, BACK_TRANSLATED.format("*"))
+    if not os.path.isfile(folder / CONFIGURATION) and any(
+        found for name in made for found in folder.glob(f"{name}*")
+    ):
+        raise ConfigurationError(
+            f"{folder}: its training has not begun yet: give the command without --resume"
+        )
 
 
 def _corpora(configuration: Configuration, resume: bool) -> list[str]:
@@ -216,10 +228,12 @@ def _synthesiser(plan: _Plan, reporter: Reporter) -> Synthesise:
             reporter.note(job.task)
             try:
                 with report.counted("sentences", job.sentences) as show:
-                    job.run(show)
+                    left_out = job.run(show)
             except Interrupted:
-                reporter.note("stopped before the training; the same command goes on with this")
+                reporter.note("stopped before the training; give the same command to resume")
                 raise
+            if left_out:
+                reporter.note(f"left out: {left_out}")
 
     return synthesise
 

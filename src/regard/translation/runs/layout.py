@@ -31,7 +31,7 @@ WORDS = "words.json"
 UNSEEN = "unseen.json"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
-DISTILLED = "distilled.txt"
+DISTILLED = "distilled.tsv"
 BACK_TRANSLATED = "back-translated-{}.tsv"  # the number of the corpus
 TOKENIZERS = ("tokenizer.model", "source.model", "target.model")
 # The files that checksums.json may name: those that change the output of a model.

@@ -22,7 +22,7 @@ CHUNK = 256
 
 
 @dataclass(frozen=True)
-class Work:
+class BackTranslation:
     """One text to be translated back.
 
     The pairs are (translation, sentence): a synthetic source for a target that a person wrote. Chunk n of 256

@@ -23,7 +23,7 @@ def distil(
     beam: int = 5,
     progress: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Write a teacher's translation of each pair's source: line n is for pair n, empty if the teacher cut the source.
+    """Write each pair's source and, after a tab, a teacher's translation: nothing if the teacher cut the source.
 
     Interrupted work is resumed by the same call. A finished file of the same teacher and pairs is left as it is;
     `OUT.json` beside it tells what it was made from.
@@ -54,10 +54,11 @@ def distil(
                 [pair.source for pair in chunk], search=search, whole_lines=True
             )
             both = zip(found, chunk, strict=True)
-            lines = ["" if one.cut else closest(one, pair.target) for one, pair in both]
-            unfinished.add(
-                "".join(f"{line}\n" for line in lines), Progress(chunks=start // CHUNK + 1)
-            )
+            rows = [
+                f"{pair.source}\t{'' if one.cut else closest(one, pair.target)}\n"
+                for one, pair in both
+            ]
+            unfinished.add("".join(rows), Progress(chunks=start // CHUNK + 1))
         progress(len(pairs))
         unfinished.finish(keep_record=True)
 

@@ -9,7 +9,7 @@ from regard.translation.opening import find
 from regard.translation.runs import Run
 from regard.translation.runs.layout import BACK_TRANSLATED, DISTILLED
 from regard.translation.settings.data import CorpusSettings, DataSettings
-from regard.translation.synthesis.back_translation import Work
+from regard.translation.synthesis.back_translation import BackTranslation
 from regard.translation.synthesis.distillation import distil
 from regard.translation.text.corpora import Pair
 from regard.translation.translator import Translator
@@ -22,12 +22,13 @@ class Job:
     Attributes:
         task: a description for people.
         sentences: how many there are, where that is known.
-        run: does the work, and calls its argument with the number of sentences done.
+        run: does the work, and calls its argument with the number of sentences done. Returns the counts of lines that
+            gave no pair, as a text.
     """
 
     task: str
     sentences: int | None
-    run: Callable[[Callable[[int], None]], None]
+    run: Callable[[Callable[[int], None]], str]
 
 
 def jobs(
@@ -53,8 +54,9 @@ def jobs(
         languages = section.source_languages[0], section.target_languages[0]
         teacher = _translator("data.distillation.teacher", settings.teacher, languages, device)
 
-        def teach(progress: Callable[[int], None]) -> None:
+        def teach(progress: Callable[[int], None]) -> str:
             distil(teacher, pairs, folder / DISTILLED, beam=settings.beam, progress=progress)
+            return ""
 
         task = f"translating {len(pairs):,} training sources by {settings.teacher}"
         found.append(Job(task, len(pairs), teach))
@@ -69,10 +71,13 @@ def _back_translation(
     translator = _translator(f"{files}: back_translator", name, languages, device)
     column = None if files.tsv is None else section.columns_of(files)[1]
     text = data / str(files.tsv or files.target)
-    work = Work(text, out, translator, translator.search, column=column)
+    work = BackTranslation(
+        text, out, translator, translator.search, longest=section.longest, column=column
+    )
 
-    def translate(progress: Callable[[int], None]) -> None:
-        work.run(resume=True, reuse=True, progress=lambda tally: progress(tally.read))
+    def translate(progress: Callable[[int], None]) -> str:
+        _, tally = work.run(resume=True, reuse=True, progress=lambda found: progress(found.read))
+        return tally.left_out()
 
     return Job(f"translating {files} back by {name}", None, translate)
 
@@ -84,6 +89,7 @@ def _translator(key: str, name: str, languages: tuple[str, str], device: str) ->
     if source not in learnt.source_languages or target not in learnt.target_languages:
         raise ConfigurationError(
             f"{key} = {name!r}: translates {', '.join(learnt.source_languages)} to "
-            f"{', '.join(learnt.target_languages)}, and {source} to {target} is needed"
+            f"{', '.join(learnt.target_languages)}, and {source} to {target} is needed: "
+            "choose a model of these languages, or name the languages of the corpora in [data]"
         )
     return Translator.open(name, device, to=target)

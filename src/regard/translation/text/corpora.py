@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
@@ -43,6 +43,11 @@ class Pair(NamedTuple):
     weight: float = 1.0
     links: str = ""
     synthetic: bool = False
+
+
+def by_people(pairs: Iterable[Pair]) -> list[Pair]:
+    """The pairs of which no model made a side."""
+    return [pair for pair in pairs if not pair.synthetic]
 
 
 @dataclass

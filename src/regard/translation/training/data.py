@@ -22,7 +22,7 @@ from regard.translation.text.corpora import (
     Pairs,
     Parallel,
     Tsv,
-    read_lines,
+    by_people,
     read_pairs,
 )
 from regard.translation.text.generated import generate
@@ -42,11 +42,6 @@ class Data:
     train: list[Pair]
     valid: list[Pair]
     skipped: int = 0
-
-
-def written(pairs: list[Pair]) -> list[Pair]:
-    """The pairs that people wrote."""
-    return [pair for pair in pairs if not pair.synthetic]
 
 
 def read_data(section: DataSettings, folder: Path | None, seed: int) -> Data:
@@ -116,24 +111,26 @@ def made_pairs(pairs: list[Pair], section: DataSettings, run: Path) -> list[Pair
         table = Tsv(run / BACK_TRANSLATED.format(number))
         found += _read_corpus(table, files, section, "data.train", None).pairs
     if section.distillation is not None:
-        found += distilled(pairs, section.distillation, run / DISTILLED)
+        taught = distilled(pairs, section.distillation, run / DISTILLED)
+        words = section.words
+        found += [pair for pair in taught if words is None or _has_words(pair, *words)]
     return found
 
 
 def distilled(pairs: list[Pair], settings: DistillationSettings, path: Path) -> list[Pair]:
-    """The pairs that people wrote, with a teacher's translations as targets: line n of a file is for the nth of them.
+    """The pairs that people wrote, with a teacher's translations as targets. Line n of the file is for the nth of them.
 
-    Raises `DataError` when it has another number of lines.
+    Raises `DataError` when it has other sources.
     """
-    texts, wrote = list(read_lines(path)), written(pairs)
-    if len(texts) != len(wrote):
+    rows, own = list(Tsv(path).rows()), by_people(pairs)
+    if [source for source, _ in rows] != [pair.source for pair in own]:
         raise DataError(
-            f"{path}: has {len(texts)} translations of {len(wrote)} training pairs: "
-            "remove it and start a new training"
+            f"{path}: its {len(rows)} sources are not those of the {len(own)} training pairs: put the old corpora "
+            "back, or start a new training"
         )
     return [
         pair._replace(target=text, weight=settings.weight * pair.weight, links="", synthetic=True)
-        for pair, text in zip(wrote, texts, strict=True)
+        for pair, (_, text) in zip(own, rows, strict=True)
         if text
     ]
 

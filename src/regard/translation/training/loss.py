@@ -59,22 +59,22 @@ def cross_entropy(
 ) -> Float[Tensor, ""]:
     """The cross-entropy with label smoothing, in float32 nats, summed over the words.
 
-    It computes what `torch.nn.functional.cross_entropy` does, for a few words at a time, whose logits stay in a
-    processor's cache, and again in the backward pass: nothing else of the size of the logits is kept between the two.
+    It computes what `torch.nn.functional.cross_entropy` does, and again in the backward pass: nothing else of the size
+    of the logits is kept between the two. A processor computes a few words at a time, whose logits stay in its cache.
     The gradient cannot be differentiated.
     """
     loss: Tensor = _CrossEntropy.apply(logits, targets, smoothing)  # type: ignore[no-untyped-call]
     return loss
 
 
-# Logits of the words that are computed together. In float32 they take 4 MB.
+# Logits of the words that a processor computes together. In float32 they take 4 MB.
 _TOGETHER = 2**20
 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        rows = max(1, _TOGETHER // logits.shape[1])
+        rows = max(1, _TOGETHER // logits.shape[1] if logits.is_cpu else len(logits))
         loss, normalisers = logits.new_zeros((), dtype=torch.float32), []
         for some, right in zip(logits.split(rows), targets[:, None].split(rows), strict=True):
             z = some.float()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 from regard.translation.settings.data import NoiseSettings
-from regard.translation.text.corpora import Pair
+from regard.translation.text.corpora import Pair, by_people
 from regard.translation.text.exchange import Exchange
 from regard.translation.text.noise import (
     capitalised,
@@ -28,7 +28,7 @@ class Noise:
         languages: tuple[str, str] = ("", ""),
     ) -> None:
         self._settings, self._pairs = settings, pairs
-        read = pairs if settings.names or settings.numbers else ()
+        read = by_people(pairs) if settings.names or settings.numbers else ()
         self._exchange = Exchange(read, languages)
         self._names = settings.names if self._exchange.named else 0.0
         copied = self._exchange.named or self._exchange.numbered

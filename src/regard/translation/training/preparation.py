@@ -13,7 +13,7 @@ from regard.translation.runs.layout import MODEL, checkpoint_name
 from regard.translation.settings import toml
 from regard.translation.settings.configuration import Configuration
 from regard.translation.settings.data import DataSettings
-from regard.translation.text.corpora import Pair
+from regard.translation.text.corpora import Pair, by_people
 from regard.translation.training import checkpoints, pretrained
 from regard.translation.training.data import (
     Data,
@@ -26,7 +26,6 @@ from regard.translation.training.data import (
     made_pairs,
     read_data,
     short_enough,
-    written,
 )
 from regard.translation.training.loop import Trainer
 from regard.translation.training.processes import Processes
@@ -80,7 +79,7 @@ def prepare(
     if start is not None:
         tokenizers = start.tokenizers()
     else:
-        tokenizers = learn_tokenizers(configuration, written(found.train), processes, observer)
+        tokenizers = learn_tokenizers(configuration, by_people(found.train), processes, observer)
     found = short_enough(found, tokenizers, configuration.data.longest, observer)
     made = made_files(configuration.data, folder)
     if made:
@@ -90,7 +89,7 @@ def prepare(
         if not folder.is_dir():
             raise TrainingError(f"{folder}: not on this machine: all processes need the run folder")
         if processes.first and synthesise is not None:
-            synthesise(written(found.train))
+            synthesise(by_people(found.train))
             sums |= file_sums(made)
         processes.wait()
         found = _with_made(found, configuration.data, folder, tokenizers, observer)
@@ -111,7 +110,7 @@ def prepare(
         Run.create(folder, configuration, replace(tokenizers, unseen=unseen))
         if configuration.data.generated is None:
             with raised_as(TrainingError, f"{folder}: cannot be written"):
-                own = written(found.train)
+                own = by_people(found.train)
                 Doubts.learn(own, found.valid).keep(run)
                 words = KnownWords.learn(own)
                 old = None if start is None else KnownWords.open(start)

@@ -70,7 +70,7 @@ def back_translate(
     streams.output()
 
     from regard.translation.settings.data import check_tag
-    from regard.translation.synthesis.back_translation import Work
+    from regard.translation.synthesis.back_translation import BackTranslation
     from regard.translation.synthesis.filtering import PairFilter
     from regard.translation.text.corpora import opened
 
@@ -83,7 +83,7 @@ def back_translate(
         opened(text).close()
     with Signals() as signals:
         translator = open_translator(model, device, to)
-        work = Work(
+        work = BackTranslation(
             text,
             out,
             translator,
