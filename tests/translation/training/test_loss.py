@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from regard.translation.models.transformer.model import Transformer
 from regard.translation.settings.transformer import TransformerSettings
 from regard.translation.text.batches import Batch
-from regard.translation.training import loss as losses
-from regard.translation.training.loss import Objective, cross_entropy
+from regard.translation.training.loss import Objective
 
 
 def objective(smoothing: float) -> tuple[Transformer, Batch, torch.Tensor]:
@@ -37,33 +34,6 @@ def test_it_is_the_smoothed_cross_entropy_of_words_without_padding(smoothing):
     each = (1 - smoothing) * kept + smoothing * log_p.mean(-1)
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(-each[real].sum().item(), rel=1e-5)
-
-
-@given(
-    words=st.integers(1, 9),
-    vocabulary=st.integers(2, 7),
-    together=st.integers(1, 40),
-    smoothing=st.floats(0.0, 0.9),
-    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
-)
-def test_loss_and_gradient_are_those_of_torch_however_few_words_go_together(
-    words, vocabulary, together, smoothing, dtype
-):
-    torch.manual_seed(words)
-    logits = (3 * torch.randn(words, vocabulary)).to(dtype).requires_grad_()
-    targets = torch.randint(vocabulary, (words,))
-    exact = logits.detach().double().requires_grad_()
-    expected = F.cross_entropy(exact, targets, reduction="sum", label_smoothing=smoothing)
-    (expected / 7).backward()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(losses, "_TOGETHER", together)
-        found = cross_entropy(logits, targets, smoothing)
-        (found / 7).backward()
-    assert found.item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-5)
-    assert logits.grad is not None
-    assert logits.grad.dtype == dtype
-    relative, absolute = (1e-5, 1e-6) if dtype == torch.float32 else (1e-2, 1e-3)
-    torch.testing.assert_close(logits.grad.double(), exact.grad, rtol=relative, atol=absolute)
 
 
 def test_a_hook_of_the_output_layer_is_called():

@@ -1,11 +1,9 @@
 """The training loss: label-smoothed cross-entropy, and the loss on word links if there is a guide."""
 
-from typing import Any
-
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from regard.translation.models.protocol import TranslationModel, Watched
 from regard.translation.text.batches import Batch
@@ -47,58 +45,11 @@ class Objective(nn.Module):
         if self.guide is not None and watched is not None:
             look = watched.looks[self.guide.look]
             guided = self.guide.section.weight * self.guide.loss(look, batch)
-        logits = self.model.logits(hidden[real])
-        loss = cross_entropy(logits, batch.target_out[real], self.smoothing)
+        logits, targets = self.model.logits(hidden[real]).float(), batch.target_out[real]
+        loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=self.smoothing)
         if not self.consistency:
             return loss + guided
-        return (loss + guided + self.consistency * disagreement(*logits.float().chunk(2))) / 2
-
-
-def cross_entropy(
-    logits: Float[Tensor, "words vocabulary"], targets: Int64[Tensor, "words"], smoothing: float
-) -> Float[Tensor, ""]:
-    """The cross-entropy with label smoothing, in float32 nats, summed over the words.
-
-    It computes what `torch.nn.functional.cross_entropy` does, and again in the backward pass: nothing else of the size
-    of the logits is kept between the two. A processor computes a few words at a time, whose logits stay in its cache.
-    The gradient cannot be differentiated.
-    """
-    loss: Tensor = _CrossEntropy.apply(logits, targets, smoothing)  # type: ignore[no-untyped-call]
-    return loss
-
-
-# Logits of the words that a processor computes together. In float32 they take 4 MB.
-_TOGETHER = 2**20
-
-
-class _CrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        rows = max(1, _TOGETHER // logits.shape[1] if logits.is_cpu else len(logits))
-        loss, normalisers = logits.new_zeros((), dtype=torch.float32), []
-        for some, right in zip(logits.split(rows), targets[:, None].split(rows), strict=True):
-            z = some.float()
-            normaliser = z.logsumexp(-1, keepdim=True)
-            chosen = (1 - smoothing) * z.gather(1, right) + smoothing * z.mean(-1, keepdim=True)
-            loss += (normaliser - chosen).sum()
-            normalisers.append(normaliser)
-        ctx.save_for_backward(logits, targets, torch.cat(normalisers))
-        ctx.rows, ctx.smoothing = rows, smoothing
-        return loss
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        logits, targets, normalisers = ctx.saved_tensors
-        found = torch.empty_like(logits)
-        given = (logits, targets[:, None], normalisers, found)
-        for some, right, normaliser, out in zip(
-            *(each.split(ctx.rows) for each in given), strict=True
-        ):
-            p = (some.float() - normaliser).exp_()  # the gradient is p - (1 - s) [v = y] - s / V
-            p.scatter_(1, right, p.gather(1, right) - (1 - ctx.smoothing))
-            torch.mul(p.sub_(ctx.smoothing / logits.shape[1]), gradient, out=out)
-        return found, None, None
+        return (loss + guided + self.consistency * disagreement(*logits.chunk(2))) / 2
 
 
 def disagreement(
