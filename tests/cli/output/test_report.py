@@ -34,3 +34,14 @@ def test_data_alone_shows_what_there_is_to_do():
     assert result.code == 0
     assert "\n  check " in result.out
     assert result.out == run("data", "--help").out
+
+
+def test_a_speed_is_told_once_it_is_known(capsys, monkeypatch):
+    monkeypatch.setattr(report, "_EVERY", 0.0)
+    with report.counted("sentences", 10) as show:
+        for done in (4, 6, 8):
+            show(done, " read")
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first == "4 of 10 sentences read"
+    assert last.startswith("8 of 10 sentences read, ")
+    assert last.endswith(" sentences/s")

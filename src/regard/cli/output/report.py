@@ -103,8 +103,9 @@ def counted(unit: str, total: int | None) -> Iterator[Callable[..., None]]:
             shown.add_task("", total=total, completed=done)
         shown.update(shown.tasks[0].id, completed=done)
         if not watched and time.monotonic() - last >= _EVERY:
-            last, speed = time.monotonic(), shown.tasks[0].speed or 0.0
-            say(f"{done:,}{of} {unit}{said}, {speed:.1f} {unit}/s", file=sys.stderr, now=True)
+            last, speed = time.monotonic(), shown.tasks[0].speed
+            fast = f", {speed:.1f} {unit}/s" if speed else ""  # the first reports tell none
+            say(f"{done:,}{of} {unit}{said}{fast}", file=sys.stderr, now=True)
 
     with shown if watched else nullcontext():
         yield show
