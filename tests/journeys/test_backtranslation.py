@@ -131,6 +131,17 @@ def test_a_kill_before_the_record_loses_one_chunk_and_no_line(back, monkeypatch)
     assert cut.out.read_bytes() == back("straight.tsv").out.read_bytes()
 
 
+def test_a_finished_table_serves_a_training_on_another_device(back):
+    _, made = back().run(reuse=True)
+    record = back().out.with_name("out.tsv.json")
+    told = record.read_text(encoding="utf-8")
+    record.write_text(told.replace('"device": "cpu"', '"device": "cuda"'), encoding="utf-8")
+    assert '"device": "cuda"' in record.read_text(encoding="utf-8")
+    assert back().run(reuse=True) == ("finished", made)
+    with pytest.raises(ConfigurationError, match="other settings: seed: 1 before, 2 asked for"):
+        back(seed=2).run(reuse=True)
+
+
 def test_other_settings_or_another_text_do_not_go_on(back, text, monkeypatch):
     back().run(should_stop=stop_after(1))
     with pytest.raises(ConfigurationError, match="other settings: seed: 1 before, 2 asked for"):

@@ -73,7 +73,8 @@ class BackTranslation:
         if reuse:
             settings["text"] = checksums.of(self.text)
         unfinished = ResumableFile(self.out, settings)
-        if reuse and (kept := unfinished.kept()) is not None:
+        # A training that is resumed on another device needs the table as it is.
+        if reuse and (kept := unfinished.kept(ignored=["device"])) is not None:
             return "finished", kept.tally
         with unfinished.begin(resume=resume) as done:
             lines = self._lines()

@@ -1,7 +1,7 @@
 """A long file that is written in parts: interrupted work is resumed where its last whole line ends."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,11 @@ class ResumableFile:
         """The file that tells what a finished file was made from, if that was to be kept."""
         return self.out.with_name(self.out.name + ".json")
 
-    def kept(self) -> Progress | None:
+    def kept(self, *, ignored: Collection[str] = ()) -> Progress | None:
         """The final progress of a file that was finished before and whose record was kept; None where there is no file.
 
         Raises:
-            ConfigurationError: the file was made with other settings, or has no record.
+            ConfigurationError: the file was made with other settings than those ignored, or has no record.
         """
         if not os.path.lexists(self.out):
             return None
@@ -64,7 +64,7 @@ class ResumableFile:
             raise ConfigurationError(
                 f"{self.out}: is there already, and {self.record.name} does not tell what it was made from: remove it"
             ) from None
-        self._compare(record.settings, "made")
+        self._compare(record.settings, "made", ignored)
         return record.state
 
     @contextmanager
@@ -173,12 +173,12 @@ class ResumableFile:
         self._compare(record.settings, "begun")
         return record
 
-    def _compare(self, before: dict[str, Any], done: str) -> None:
+    def _compare(self, before: dict[str, Any], done: str, ignored: Collection[str] = ()) -> None:
         """Raise `ConfigurationError`, with the first differences, unless the settings are those of before."""
         old, new = _by_key(before), _by_key(self._record.settings)
         changed = [
             f"{name}: {old.get(name)!r} before, {new.get(name)!r} asked for"
-            for name in sorted(old.keys() | new.keys())
+            for name in sorted((old.keys() | new.keys()) - set(ignored))
             if old.get(name) != new.get(name)
         ]
         if changed:
