@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from regard.errors import ConfigurationError, DataError
 from regard.translation.results import Candidate, Translation
 from regard.translation.settings.data import DataSettings, DistillationSettings
 from regard.translation.synthesis import distillation
+from regard.translation.synthesis.back_translation import fingerprint
 from regard.translation.synthesis.distillation import closest, distil
 from regard.translation.text.corpora import Pair, Tsv, by_people, read_lines
 from regard.translation.training.data import distilled, read_split
@@ -105,7 +107,7 @@ def test_translations_are_further_pairs_that_nobody_wrote(tmp_path):
     path = tmp_path / "distilled.tsv"
     path.write_text("a\tA one.\nc\t\n", encoding="utf-8")
     train = [Pair("a", "b", ("t",), 2.0, "0-0"), Pair("x", "y", synthetic=True), Pair("c", "d")]
-    settings = DistillationSettings(teacher="t", weight=0.5)
+    settings = DistillationSettings(teacher=("t",), weight=0.5)
     assert distilled(train, settings, path) == [Pair("a", "A one.", ("t",), 1.0, "", True)]
     assert by_people(train) == [train[0], train[2]]
     path.write_text("c\t\na\tA one.\n", encoding="utf-8")
@@ -142,6 +144,28 @@ def test_a_model_learns_from_its_teacher_too(trained, corpus, tmp_path):
 def _tokens(folder: Path) -> int:
     (newest,) = list((folder / "checkpoints").glob("step-12"))
     return json.loads((newest / "progress.json").read_text(encoding="utf-8"))["target_tokens"]
+
+
+def test_several_teachers_translate_together(trained, corpus, tmp_path):
+    other = shutil.copytree(trained, tmp_path / "other")
+    taught = TINY.replace(
+        "[tokenizer]", f"[data.distillation]\nteacher = ['{trained}', '{other}']\n[tokenizer]"
+    )
+    (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
+    made = run("train", "taught.toml", "--data", corpus, "--run", "taught")
+    assert made.code == 0, made
+    assert f"translating 200 training sources by {trained} and {other}\n" in made.out
+    record = json.loads((tmp_path / "taught" / "distilled.tsv.json").read_text(encoding="utf-8"))
+    assert record["settings"]["teacher"] == fingerprint(Translator.open([trained, other]))
+    assert record["settings"]["teacher"] != fingerprint(Translator.open(trained))
+
+
+@pytest.mark.parametrize("given", ["5", "[]", "['es-en', 5]"])
+def test_a_teacher_is_a_name_or_a_list_of_names(corpus, tmp_path, given):
+    taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = {given}\n[tokenizer]")
+    (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
+    refused = run("train", "taught.toml", "--data", corpus, "--run", "taught")
+    check_refused(refused, "give the name of one model, or a list of names", code=2)
 
 
 def test_a_teacher_of_other_languages_leaves_no_folder(trained, corpus, tmp_path):

@@ -135,9 +135,7 @@ def _data(configuration: Configuration) -> str:
         return f"generated from the seed: {made.train} {made.task} to learn from, {made.valid} to choose by"
     learnt = ", ".join(map(_corpus, data.training))
     if data.distillation is not None:
-        learnt += (
-            f" and translations by {data.distillation.teacher} of the sources that people wrote"
-        )
+        learnt += f" and translations by {' and '.join(data.distillation.teacher)} of the sources that people wrote"
     return f"{learnt} to learn from, {', '.join(map(str, data.validation))} to choose by"
 
 

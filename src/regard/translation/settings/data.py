@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from regard.translation.settings.base import Count, Rate, Settings
 
@@ -137,13 +137,22 @@ class NoiseSettings(Settings):
     """Put a typing error into the source (arXiv 1711.02173)."""
 
 
+def _names(given: Any) -> tuple[str, ...]:
+    """One name or several. Raises ValueError for anything else."""
+    names = (given,) if isinstance(given, str) else given
+    texts = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if not texts or not names:
+        raise ValueError("give the name of one model, or a list of names")
+    return tuple(names)
+
+
 class DistillationSettings(Settings):
     """A teacher translates the sources of the training corpora; the model learns from its translations, too (Kim and
     Rush 2016, arXiv 1606.07947). Of the teacher's candidates for a source, the one closest to the target is taken.
     """
 
-    teacher: str
-    """A bundled model or a run folder, of the same two languages."""
+    teacher: Annotated[tuple[str, ...], BeforeValidator(_names)]
+    """A bundled model or a run folder, of the same two languages. A list of models translates together."""
     beam: Annotated[int, Field(ge=1, le=100)] = 5
     """Hypotheses of the teacher's search, which are the candidates."""
     weight: Weight = 1.0

@@ -80,6 +80,8 @@ def _values(schema: dict[str, Any]) -> str:
         return " or ".join(_values(each) for each in schema["anyOf"] if each != {"type": "null"})
     if choices := schema.get("enum", [schema["const"]] if "const" in schema else []):
         return ", ".join(f"`{json.dumps(each)}`" for each in choices)
+    if schema["type"] == "array" and "items" in schema:
+        return "text, or a list of texts"
     if schema["type"] == "array":
         return f"{len(schema['prefixItems'])} numbers: each {_range(schema['prefixItems'][0])}"
     return f"{_TYPES[schema['type']]} {_range(schema)}".strip()

@@ -58,7 +58,7 @@ def jobs(
             distil(teacher, pairs, folder / DISTILLED, beam=settings.beam, progress=progress)
             return ""
 
-        task = f"translating {len(pairs):,} training sources by {settings.teacher}"
+        task = f"translating {len(pairs):,} training sources by {' and '.join(settings.teacher)}"
         found.append(Job(task, len(pairs), teach))
     return found
 
@@ -68,7 +68,7 @@ def _back_translation(
 ) -> Job:
     name = str(files.back_translator)
     languages = section.target_of(files), section.source_of(files)
-    translator = _translator(f"{files}: back_translator", name, languages, device)
+    translator = _translator(f"{files}: back_translator", [name], languages, device)
     column = None if files.tsv is None else section.columns_of(files)[1]
     text = data / str(files.tsv or files.target)
     work = BackTranslation(
@@ -82,14 +82,17 @@ def _back_translation(
     return Job(f"translating {files} back by {name}", None, translate)
 
 
-def _translator(key: str, name: str, languages: tuple[str, str], device: str) -> Translator:
-    """A model that translates from one language into the other. Raises `ConfigurationError` if it does not."""
+def _translator(
+    key: str, names: Sequence[str], languages: tuple[str, str], device: str
+) -> Translator:
+    """Models that translate together from one language into the other. Raises `ConfigurationError` if one does not."""
     source, target = languages
-    learnt = Run.open(find(name)).configuration.data
-    if source not in learnt.source_languages or target not in learnt.target_languages:
-        raise ConfigurationError(
-            f"{key} = {name!r}: translates {', '.join(learnt.source_languages)} to "
-            f"{', '.join(learnt.target_languages)}, and {source} to {target} is needed: "
-            "choose a model of these languages, or name the languages of the corpora in [data]"
-        )
-    return Translator.open(name, device, to=target)
+    for name in names:
+        learnt = Run.open(find(name)).configuration.data
+        if source not in learnt.source_languages or target not in learnt.target_languages:
+            raise ConfigurationError(
+                f"{key} = {name!r}: translates {', '.join(learnt.source_languages)} to "
+                f"{', '.join(learnt.target_languages)}, and {source} to {target} is needed: "
+                "choose a model of these languages, or name the languages of the corpora in [data]"
+            )
+    return Translator.open(names, device, to=target)
