@@ -20,11 +20,15 @@ TEXT = "¿Dónde está el gato?"
 
 @pytest.fixture
 def training(browser, tmp_path):
-    """The address of an explorer of a run, and a function that saves a checkpoint of larger weights."""
+    """The address of an explorer of a run, a function that saves a checkpoint of scaled weights, and the translation
+    of the text by the weights as they are.
+    """
     from regard.explorer.server import Explorer, Models
 
     folder = shutil.copytree(find("es-en-recurrent"), tmp_path / "own")
-    model = Translator.open(folder).model.float()
+    translator = Translator.open(folder)
+    [found] = translator.translate([TEXT])
+    model = translator.model.float()
     run = Run.open(folder)
     for name in ("model.safetensors", "checksums.json"):
         (folder / name).unlink()
@@ -36,22 +40,22 @@ def training(browser, tmp_path):
         checkpoints.save(run, Progress(step=step), model, optimiser)
 
     with served(Explorer(Models({"own": folder}))) as address:
-        yield address, save
+        yield address, save, found.text
 
 
 def test_each_new_checkpoint_translates_again(training, open_page):
-    base, save = training
+    base, save, translation = training
     save(100, 0.01)
     page = open_page(f"{base}#text={quote(TEXT)}").page
     expect = pytest.importorskip("playwright.sync_api").expect
     page.locator("canvas").first.wait_for()
-    assert "Where is the cat?" not in page.locator("h1").inner_text()
+    assert translation not in page.locator("h1").inner_text()
     page.get_by_label("follow the training").check()
     chosen = page.get_by_label("Model").first
     expect(chosen).to_have_value("own@step-100", timeout=20_000)
     save(200, 1.0)
     expect(chosen).to_have_value("own@step-200", timeout=20_000)
-    expect(page.locator("h1")).to_have_text(f"{TEXT} → Where is the cat?")
+    expect(page.locator("h1")).to_have_text(f"{TEXT} → {translation}")
     page.get_by_label("follow the training").uncheck()
     save(300, 0.01)
     page.wait_for_timeout(3000)
@@ -59,7 +63,7 @@ def test_each_new_checkpoint_translates_again(training, open_page):
 
 
 def test_two_checkpoints_are_shown_side_by_side(training, open_page):
-    base, save = training
+    base, save, _ = training
     save(100, 0.01)
     save(200, 1.0)
     page = open_page(f"{base}#view=change&model=own@step-200&text={quote(TEXT)}").page
