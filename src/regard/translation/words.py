@@ -16,7 +16,7 @@ from regard.translation.runs import Run
 from regard.translation.runs.layout import WORDS
 from regard.translation.text.accents import Accents
 from regard.translation.text.corpora import Pair
-from regard.translation.text.names import WORD, has_capital, named
+from regard.translation.text.names import WORD, as_inside, has_capital, named
 from regard.translation.text.numbers import Marks
 from regard.translation.text.trigrams import Trigrams
 
@@ -64,10 +64,8 @@ class KnownWords(BaseModel):
         several = len({pair.tags for pair in pairs}) > 1
         sources = [pair.source for pair in pairs]
         each = list(map(WORD.findall, sources))
-        # The first word of a sentence has a capital: it counts as it is written inside sentences, mostly.
         inside = Counter(chain.from_iterable(found[1:] for found in each))
-        first = (found[0] for found in each if found)
-        words = inside + Counter(max(word.lower(), word, key=inside.__getitem__) for word in first)
+        words = inside + Counter(as_inside(found[0], inside) for found in each if found)
         capitals = {word: count for word, count in inside.items() if has_capital(word)}
         names = Counter(chain.from_iterable(names for _, names in named(pairs)))
         if sum(capitals.get(name, 0) for name in names) <= _SHARE * sum(capitals.values()):

@@ -13,7 +13,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from regard.translation.text.names import WORD, has_capital
+from regard.translation.text.names import WORD, as_inside, has_capital
 from regard.translation.text.noise import without_accents
 
 # Words and marks; an accent alone is none.
@@ -45,10 +45,9 @@ class Accents(BaseModel):
         tokens = [[_spelling(token[0]) for token in _TOKEN.finditer(text)] for text in sources]
         inside = Counter(chain.from_iterable(words[_first(words) + 1 :] for words in tokens))
         for words in tokens:
-            # A first word has a capital: it counts as it is written inside sentences, mostly.
             if words:
                 at = _first(words)
-                words[at] = max(words[at].lower(), words[at], key=inside.__getitem__)
+                words[at] = as_inside(words[at], inside)
         counts = Counter(chain.from_iterable(tokens))
         bare = {word: without_accents(word) for word in counts}
         spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)

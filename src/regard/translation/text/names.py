@@ -32,6 +32,11 @@ def has_capital(word: str) -> bool:
     return len(word) > 1 and word.istitle()
 
 
+def as_inside(word: str, inside: Counter[str]) -> str:
+    """The first word of a sentence, which has a capital, as it is mostly written inside sentences."""
+    return max(word.lower(), word, key=inside.__getitem__)
+
+
 def shared(pair: Pair, pattern: re.Pattern[str]) -> list[str]:
     """The matches of a pattern that both sides have, equally often."""
     sources, targets = pattern.findall(pair.source), pattern.findall(pair.target)
