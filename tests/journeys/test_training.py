@@ -214,8 +214,28 @@ def test_a_budget_may_grow_when_resuming(model, corpus):
     assert (model / "checkpoints" / "step-14").is_dir()
     card = (model / "card.md").read_text(encoding="utf-8")
     assert card.count("regard train ") == 2  # the first command, and this one
-    kept = run("train", model, "--resume", "--data", corpus)  # the run folder has the new budget
+    assert "changed: training.max_steps: 12 before, 14 now" in result.out
+    kept = run("train", model, "--resume", "--data", corpus)
     assert "already finished at step 14" in kept.out, kept
+    assert "max_steps = 14" in (model / "config.toml").read_text(encoding="utf-8")
+
+
+def test_a_budget_that_grew_lasts_over_an_interruption(model, corpus, monkeypatch):
+    advanced = Reporter.advanced
+
+    def send(self: Reporter, step: int, total: int) -> None:
+        advanced(self, step, total)
+        if step == 13:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Reporter, "advanced", send)
+    more = ["--resume", "--data", corpus]
+    stopped = run("train", model, *more, "--set", "training.max_steps=16")
+    assert "stopped and saved at step 13" in stopped.out
+    monkeypatch.setattr(Reporter, "advanced", advanced)
+    resumed = run("train", model, *more)
+    assert resumed.code == 0, resumed
+    assert (model / "checkpoints" / "step-16").is_dir()
 
 
 def test_what_was_published_before_the_budget_grew_is_published_anew(model, corpus):

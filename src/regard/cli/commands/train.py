@@ -109,7 +109,8 @@ def train(context: typer.Context, options: TrainOptions) -> None:
                     _say_what_next(plan, card.repeating(plan.folder))
                 return
             if processes.first:
-                trainer.run.keep_configuration()
+                for key, old, new in trainer.run.keep_configuration():
+                    trainer.observer.note(f"changed: {key}: {old!r} before, {new!r} now")
                 card.remember(plan.folder, card.typed(context.obj))
             with signals.saving():
                 outcome = trainer.train(signals.stop)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -180,11 +180,16 @@ class Run:
             self._keep(MODEL, weights.dump(tensors), sums)
             files.write(self.folder / CARD, card.encode())
 
-    def keep_configuration(self) -> None:
-        """Write the configuration where a resumed training changed it, so that resuming once more has it, too."""
-        if Run.open(self.folder).configuration != self.configuration:
+    def keep_configuration(self) -> list[tuple[str, Any, Any]]:
+        """Write the configuration where a resumed training changed it, so that resuming once more has it, too.
+
+        Returns: the keys that changed, each with both values.
+        """
+        before = Run.open(self.folder).configuration
+        if before != self.configuration:
             with _written():
                 self.keep(CONFIGURATION, toml.dump(self.configuration).encode())
+        return toml.differences(before, self.configuration, free=True)
 
     def keep(self, name: str, content: bytes) -> Path:
         """Write a file of the model, and its checksum where the folder has checksums. Raises `OSError`."""

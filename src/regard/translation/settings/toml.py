@@ -71,13 +71,15 @@ def toml(table: dict[str, Any]) -> str:
     return "\n".join(_lines(table)).strip() + "\n"
 
 
-def differences(old: Configuration, new: Configuration) -> list[str]:
-    """The keys that differ and may not change on --resume, each with both values."""
+def differences(
+    old: Configuration, new: Configuration, *, free: bool
+) -> list[tuple[str, Any, Any]]:
+    """The keys that differ, each with both values: those that may change on --resume (`free`), or the others."""
     before, after = dict(_flat(old.model_dump())), dict(_flat(new.model_dump()))
     return [
-        f"{key}: {before.get(key)!r} in the run folder, {after.get(key)!r} asked for"
+        (key, before.get(key), after.get(key))
         for key in sorted(before.keys() | after.keys(), key=lambda key: key.split("."))
-        if before.get(key) != after.get(key) and key not in FREE_ON_RESUME
+        if before.get(key) != after.get(key) and (key in FREE_ON_RESUME) == free
     ]
 
 

@@ -129,7 +129,10 @@ def prepare_resumed(
     """A trainer that continues the run in `folder`; `configuration` may change the keys that are free to change."""
     run = Run.open(folder)
     if configuration is not None:
-        changed = toml.differences(run.configuration, configuration)
+        changed = [
+            f"{key}: {old!r} in the run folder, {new!r} asked for"
+            for key, old, new in toml.differences(run.configuration, configuration, free=False)
+        ]
         if changed:
             raise ConfigurationError(
                 f"{folder}: a resumed training keeps its configuration; these differ: "
