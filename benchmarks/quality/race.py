@@ -1,13 +1,13 @@
 """BLEU over minutes: `regard train tatoeba-es-en` as shipped, beside a plain loop around Hugging Face's Marian.
 
-REGARD_DATA=data python benchmarks/quality/race.py FOLDER [--minutes 45] [--threads 2] [--seeds 1 2 3]
-    [--only regard marian] [--out benchmarks/results/race.json]
+REGARD_DATA=data python benchmarks/quality/race.py FOLDER [--steps N] [--minutes 45] [--threads 2]
+    [--seeds 1 2 3] [--only regard marian] [--out benchmarks/results/race.json]
 
 Both begin with the same raw text, and learn a tokenizer of 6,000 pieces from it first. The clock of Regard runs from
-the start of the command to its end; that of Marian begins after its imports. Regard trains for as many steps as its
-configuration says; Marian has --minutes, at whose end its learning rate is 0. Its model has the shape of es-en (7.3
-million parameters), its loop AdamW, bfloat16 autocast, label smoothing and Regard's own batches, without noise and with
-one division of each word into pieces.
+the start of the command to its end; that of Marian begins after its imports. Regard trains for --steps, or else for as
+many as its configuration says; Marian has --minutes, at whose end its learning rate is 0. Its model has the shape of
+es-en (7.3 million parameters), its loop AdamW, bfloat16 autocast, label smoothing and Regard's own batches, without
+noise and with one division of each word into pieces.
 
 The curve is BLEU of greedy translations of 500 validation sentences, whose time the clock counts. At the end, all 2,000
 validation sentences are translated with beam 5, by no clock. Test files are not read. What --out holds is not run
@@ -61,11 +61,13 @@ def bleu(texts: Sequence[str], pairs: Sequence[Pair]) -> float:
     return measure(texts, [pair.target for pair in pairs], measures=["bleu"]).bleu or 0.0
 
 
-def regard(folder: Path, seed: int, threads: int) -> dict[str, Any]:
+def regard(folder: Path, seed: int, threads: int, steps: int | None) -> dict[str, Any]:
     """The command as a user gives it. Its curve is read from the run folder while it trains."""
     curve: list[list[float]] = []
     run, begun = folder / f"regard-{seed}", time.monotonic()
     chosen = settings(seed=seed, training__threads=threads)
+    if steps:  # with three validations, as the configuration has them
+        chosen += settings(training__max_steps=steps, training__validate_every=-(-steps // 3))
     command = [sys.executable, "-m", "regard", "train", CONFIGURATION, "--run", str(run), *chosen]
     process = subprocess.Popen(command)
     while process.poll() is None:
@@ -172,6 +174,7 @@ def generated(model: Any, tokenizers: Tokenizers, pairs: Sequence[Pair], beam: i
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--steps", type=int)
     parser.add_argument("--minutes", type=float, default=45)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
@@ -189,7 +192,7 @@ def main() -> None:
                 continue
             given = seed, options.threads
             run = (
-                regard(options.folder, *given)
+                regard(options.folder, *given, options.steps)
                 if name == "regard"
                 else marian(*given, options.minutes)
             )
