@@ -58,7 +58,7 @@ class Translator:
 
     >>> translator = Translator.open("es-en")                      # doctest: +SKIP
     >>> translator.translate(["¿Dónde está el gato?"])[0].text     # doctest: +SKIP
-    'Where is the cat?'
+    "Where's the cat?"
 
     Attributes:
         shortlist: the words that each sentence may be translated with; None for all. A prefix may ask

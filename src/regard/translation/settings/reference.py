@@ -80,7 +80,7 @@ def _values(schema: dict[str, Any]) -> str:
         return " or ".join(_values(each) for each in schema["anyOf"] if each != {"type": "null"})
     if choices := schema.get("enum", [schema["const"]] if "const" in schema else []):
         return ", ".join(f"`{json.dumps(each)}`" for each in choices)
-    if schema["type"] == "array" and "items" in schema:
+    if schema["type"] == "array" and schema.get("items") == {"type": "string"}:
         return "text, or a list of texts"
     if schema["type"] == "array":
         return f"{len(schema['prefixItems'])} numbers: each {_range(schema['prefixItems'][0])}"
