@@ -385,7 +385,23 @@ def test_a_training_translates_a_corpus_back_first(table, reverse, corpus, tmp_p
     shutil.rmtree(tmp_path / "both" / "checkpoints")
     with (tmp_path / ("mono.tsv" if table else "mono.en")).open("a", encoding="utf-8") as file:
         file.write("x\tOne more.\n")
-    check_refused(run(*command), "was made with other settings: text: ", code=2)
+    check_refused(run(*command), "was made with other settings: the text changed", code=2)
+
+
+def test_text_that_was_translated_back_is_not_needed_any_more(reverse, corpus, tmp_path):
+    (tmp_path / "mono.en").write_text("The cat sees the dog.\nThe dog sees the cat.\n", "utf-8")
+    both = "[[data.train]]\nsource = 'train.es'\ntarget = 'train.en'\n[[data.train]]\n"
+    both += f"target = '{tmp_path}/mono.en'\nback_translator = '{reverse}'\n[tokenizer]"
+    config = TINY.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
+    (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", both), encoding="utf-8")
+    assert run("train", "both.toml", "--data", corpus, "--run", "both").code == 0
+    with (tmp_path / "mono.en").open("a", encoding="utf-8") as file:
+        file.write("The cat.\n")
+    resume = ("train", "both", "--data", corpus, "--resume", "--set")
+    assert run(*resume, "training.max_steps=13").code == 0
+    (tmp_path / "mono.en").unlink()
+    assert run(*resume, "training.max_steps=14").code == 0
+    assert run("doubts", "--model", "both", "--data", corpus).code == 0
 
 
 def test_a_model_of_the_wrong_direction_translates_nothing_back(trained, corpus, tmp_path):
@@ -394,7 +410,7 @@ def test_a_model_of_the_wrong_direction_translates_nothing_back(trained, corpus,
     config = TINY.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
     (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", both), encoding="utf-8")
     result = run("train", "both.toml", "--data", corpus, "--run", "both")
-    told = f"train.en: back_translator = '{trained}': translates es to en, and en to es is needed"
+    told = f"train.en: back_translator: {trained} translates es to en, and en to es is needed"
     check_refused(result, told, code=2)
     assert not (tmp_path / "both").exists()
 

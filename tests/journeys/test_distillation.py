@@ -90,7 +90,7 @@ def test_a_finished_file_serves_again_but_not_for_other_pairs(teacher, tmp_path)
     distil(teacher, PAIRS, out)
     distil(teacher, PAIRS, out, progress=told.append)
     assert told == []
-    with pytest.raises(ConfigurationError, match="was made with other settings: pairs: "):
+    with pytest.raises(ConfigurationError, match="with other settings: the pairs changed: use"):
         distil(teacher, PAIRS[1:], out)
     (tmp_path / "distilled.tsv.json").unlink()
     with pytest.raises(ConfigurationError, match="does not tell what it was made from: remove it"):
@@ -99,7 +99,8 @@ def test_a_finished_file_serves_again_but_not_for_other_pairs(teacher, tmp_path)
 
 def test_no_pair_is_made_of_a_source_that_the_teacher_cut(teacher, tmp_path):
     pairs = [PAIRS[0], Pair("gato " * 600, "cat " * 600)]
-    distil(teacher, pairs, tmp_path / "distilled.tsv")
+    for _ in range(2):  # the second time it is there
+        assert distil(teacher, pairs, tmp_path / "distilled.tsv") == 1
     assert list(Tsv(tmp_path / "distilled.tsv").rows())[1][1] == ""
 
 
@@ -121,11 +122,11 @@ def test_a_model_learns_from_its_teacher_too(trained, corpus, tmp_path):
     command = ("train", "taught.toml", "--data", corpus, "--run", "taught")
     made = run(*command)
     assert made.code == 0, made
-    assert f"translating 200 training sources by {trained}\n" in made.out
+    assert f"translating the training sources by {trained}\n" in made.out
     assert "400 training pairs with those that models made" in made.out
-    lines = list(read_lines(tmp_path / "taught" / "distilled.tsv"))
-    assert len(lines) == 200
-    assert len(set(lines)) > 5
+    rows = list(Tsv(tmp_path / "taught" / "distilled.tsv").rows())
+    assert len(rows) == 200
+    assert len({translation for _, translation in rows}) > 5
     card = (tmp_path / "taught" / "card.md").read_text(encoding="utf-8")
     assert f"and translations by {trained} of the sources that people wrote" in card
     # The tokenizer and the words are those of the text that people wrote.
@@ -136,9 +137,29 @@ def test_a_model_learns_from_its_teacher_too(trained, corpus, tmp_path):
     assert run(*again).code == 0
     with (tmp_path / "taught" / "distilled.tsv").open("a", encoding="utf-8") as file:
         file.write("otro\tone more\n")
-    check_refused(run(*again), "taught/distilled.tsv: has changed since this training began")
+    refused = run(*again)
+    check_refused(refused, "taught/distilled.tsv: has changed since this training began")
+    assert "corpora.json" not in refused.err  # removing it would not help: see below
     (tmp_path / "taught" / "corpora.json").unlink()
     check_refused(run(*again), "its 201 sources are not those of the 200 training pairs")
+    (tmp_path / "taught" / "distilled.tsv").unlink()
+    check_refused(run(*again), "distilled.tsv: is missing: a model made it before this training")
+
+
+def test_translations_made_before_are_used_again(trained, corpus, tmp_path):
+    taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = '{trained}'\n[tokenizer]")
+    (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
+    command = ("train", "taught.toml", "--data", corpus)
+    assert run(*command, "--run", "one").code == 0
+    (tmp_path / "two").mkdir()
+    for name in ("distilled.tsv", "distilled.tsv.json"):
+        shutil.copy(tmp_path / "one" / name, tmp_path / "two" / name)
+    made = run(*command, "--run", "two")
+    assert made.code == 0, made
+    assert "two/distilled.tsv: made before\n" in made.out
+    assert "translating the training sources" not in made.out
+    one, two = (tmp_path / run / "model.safetensors" for run in ("one", "two"))
+    assert two.read_bytes() == one.read_bytes()
 
 
 def _tokens(folder: Path) -> int:
@@ -154,13 +175,39 @@ def test_several_teachers_translate_together(trained, corpus, tmp_path):
     (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
     made = run("train", "taught.toml", "--data", corpus, "--run", "taught")
     assert made.code == 0, made
-    assert f"translating 200 training sources by {trained} and {other}\n" in made.out
+    assert f"translating the training sources by {trained} and {other}\n" in made.out
     record = json.loads((tmp_path / "taught" / "distilled.tsv.json").read_text(encoding="utf-8"))
     assert record["settings"]["teacher"] == fingerprint(Translator.open([trained, other]))
     assert record["settings"]["teacher"] != fingerprint(Translator.open(trained))
 
 
-@pytest.mark.parametrize("given", ["5", "[]", "['es-en', 5]"])
+@pytest.mark.parametrize(
+    ("given", "message", "code"),
+    [
+        (
+            "['es-en', 'en-es']",
+            "data.distillation.teacher: en-es translates en to es, and es to en is needed",
+            2,
+        ),
+        (
+            "['es-en', 'es-en-tiny']",
+            "data.distillation.teacher: es-en-tiny: its source vocabulary",
+            1,
+        ),
+    ],
+)
+def test_teachers_that_cannot_work_together_are_refused_before_the_corpora_are_read(
+    corpus, tmp_path, given, message, code
+):
+    taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = {given}\n[tokenizer]")
+    (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
+    refused = run("train", "taught.toml", "--data", corpus, "--run", "taught")
+    check_refused(refused, message, code=code)
+    assert "training pairs" not in refused.out
+    assert not (tmp_path / "taught").exists()
+
+
+@pytest.mark.parametrize("given", ["5", "[]", "''", "['es-en', 5]", "['']"])
 def test_a_teacher_is_a_name_or_a_list_of_names(corpus, tmp_path, given):
     taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = {given}\n[tokenizer]")
     (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
@@ -175,7 +222,7 @@ def test_a_teacher_of_other_languages_leaves_no_folder(trained, corpus, tmp_path
     other = run(*command, "--set", "data.target_language=fr")
     check_refused(other, "translates es to en, and es to fr is needed", code=2)
     missing = run(*command, "--set", "data.distillation.teacher=none")
-    check_refused(missing, "none: no such model or run folder")
+    check_refused(missing, "data.distillation.teacher: none: no such model or run folder")
     assert not (tmp_path / "taught").exists()
 
 

@@ -49,7 +49,7 @@ def doubts(
         )
     for name in (DOUBTS, WORDS):
         check_writable(run.folder / name)
-    folder = corpora.folder(section.names, data, run.folder)
+    folder = corpora.folder(section.paired_names, data, run.folder)
     found = read_data(section, folder, run.configuration.seed)
     own = by_people(found.train)
     KnownWords.learn(own).keep(run)

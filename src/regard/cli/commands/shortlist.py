@@ -89,7 +89,6 @@ def _learnt_from(run: Run, data: Path | None) -> list[Pair]:
         raise ConfigurationError(
             f"{run.folder}: does not name its training corpora: give FILES, or --source and --target"
         )
-    own = [files for files in section.training if files.back_translator is None]
-    names = [name for files in own for name in files.names]
+    names = [name for files in section.paired for name in files.names]
     folder = corpora.folder(names, data, run.folder)
     return read_split(section, "train", folder, run.configuration.seed).pairs

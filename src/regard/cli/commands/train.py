@@ -170,8 +170,10 @@ def _check_begun(folder: Path) -> None:
 
 
 def _corpora(configuration: Configuration, resume: bool) -> list[str]:
-    """The files that a training reads; a resumed one has read the pretrained vectors already."""
-    pretrained = None if resume else configuration.pretrained
+    """The files that a training reads; a resumed one has translated text and read pretrained vectors already."""
+    if resume:
+        return list(configuration.data.paired_names)
+    pretrained = configuration.pretrained
     return [*configuration.data.names, *(pretrained.files.values() if pretrained else ())]
 
 
@@ -200,6 +202,8 @@ def _prepare(
             plan.folder, configuration=plan.configuration, **given
         )
     else:
+        if processes.first:
+            Run.check_free(plan.folder)  # before models are opened for synthetic pairs
         name = plan.options.start
         start = None if name is None else Run.open(shipped.models().get(name, Path(name)))
         trainer = preparation.prepare(
@@ -214,27 +218,32 @@ def _prepare(
 
 
 def _synthesiser(plan: _Plan, reporter: Reporter) -> Synthesise:
-    """Makes the synthetic pairs of the configuration, and reports the progress."""
+    """Opens the models that make synthetic pairs; the result makes the pairs, and reports the progress."""
+    import torch
+
+    from regard.translation.synthesis.jobs import jobs
+
+    found = jobs(plan.configuration.data, plan.data, plan.folder, plan.options.device)
 
     def synthesise(pairs: Sequence[Pair]) -> None:
-        import torch
-
-        from regard.translation.synthesis.jobs import jobs
-
-        data, device = plan.configuration.data, plan.options.device
         threads = plan.configuration.training.threads
         if threads:
             torch.set_num_threads(threads)
-        for job in jobs(data, pairs, plan.data, plan.folder, device):
-            reporter.note(job.task)
+        for job in found:
+            there = job.out.exists()
+            if not there:
+                reporter.note(job.task)
             try:
-                with report.counted("sentences", job.sentences) as show:
-                    left_out = job.run(show)
+                with report.counted("sentences", job.sentences(pairs)) as show:
+                    left_out = job.run(pairs, show)
             except Interrupted:
                 reporter.note("stopped before the training; give the same command to resume")
                 raise
+            if there:
+                reporter.note(f"{job.out}: made before")
             if left_out:
                 reporter.note(f"left out: {left_out}")
+        found.clear()  # the memory of the models
 
     return synthesise
 

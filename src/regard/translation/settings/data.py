@@ -140,8 +140,11 @@ class NoiseSettings(Settings):
 def _names(given: Any) -> tuple[str, ...]:
     """One name or several. Raises ValueError for anything else."""
     names = (given,) if isinstance(given, str) else given
-    texts = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-    if not texts or not names:
+    if (
+        not isinstance(names, list | tuple)
+        or not names
+        or not all(isinstance(name, str) and name for name in names)
+    ):
         raise ValueError("give the name of one model, or a list of names")
     return tuple(names)
 
@@ -235,9 +238,19 @@ class DataSettings(Settings):
         return _each(self.valid)
 
     @property
+    def paired(self) -> tuple[CorpusSettings, ...]:
+        """The training corpora that have sources: all but those that are translated back before the training."""
+        return tuple(files for files in self.training if files.back_translator is None)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The files of all corpora."""
         return tuple(name for files in (*self.training, *self.validation) for name in files.names)
+
+    @property
+    def paired_names(self) -> tuple[str, ...]:
+        """The files of all corpora that have sources. A resumed training reads no others."""
+        return tuple(name for files in (*self.paired, *self.validation) for name in files.names)
 
     @property
     def source_languages(self) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class BackTranslation:
         if reuse:
             settings["text"] = checksums.of(self.text)
         unfinished = ResumableFile(self.out, settings)
-        # A training that is resumed on another device needs the table as it is.
+        # Of a finished table the device no longer matters.
         if reuse and (kept := unfinished.kept(ignored=["device"])) is not None:
             return "finished", kept.tally
         with unfinished.begin(resume=resume) as done:

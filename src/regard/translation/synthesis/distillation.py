@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.translation.decoding.search import Search
 from regard.translation.results import Translation
 from regard.translation.synthesis.back_translation import fingerprint
 from regard.translation.synthesis.resumable import Progress, ResumableFile
-from regard.translation.text.corpora import Pair
+from regard.translation.text.corpora import Pair, Tsv
 from regard.translation.translator import Translator
 
 # Sentences that are translated between two records of the progress. Of many, those of one length make whole batches.
@@ -22,7 +23,7 @@ def distil(
     *,
     beam: int = 5,
     progress: Callable[[int], None] = lambda done: None,
-) -> None:
+) -> int:
     """Write each pair's source and, after a tab, a teacher's translation: nothing if the teacher cut the source.
 
     Interrupted work is resumed by the same call. A finished file of the same teacher and pairs is left as it is;
@@ -31,6 +32,8 @@ def distil(
     Args:
         beam: candidates for each source, of which the one closest to the target is taken.
         progress: called with the number of pairs done.
+
+    Returns: how many sources have no translation.
 
     Raises:
         RegardError: the file cannot be written.
@@ -44,8 +47,18 @@ def distil(
         "to": list(teacher.tokenizers.source.prefix),
     }
     unfinished = ResumableFile(out, settings)
-    if unfinished.kept() is not None:
-        return
+    if unfinished.kept() is None:
+        _translate(teacher, search, pairs, unfinished, progress)
+    return sum(not translation for _, translation in Tsv(out).rows())
+
+
+def _translate(
+    teacher: Translator,
+    search: Search,
+    pairs: Sequence[Pair],
+    unfinished: ResumableFile,
+    progress: Callable[[int], None],
+) -> None:
     with unfinished.begin(resume=True) as done:
         for start in range(done.chunks * CHUNK, len(pairs), CHUNK):
             progress(start)

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from regard.errors import ConfigurationError
+from regard.errors import ConfigurationError, ModelError
 from regard.translation.opening import find
 from regard.translation.runs import Run
 from regard.translation.runs.layout import BACK_TRANSLATED, DISTILLED
@@ -14,38 +15,76 @@ from regard.translation.synthesis.distillation import distil
 from regard.translation.text.corpora import Pair
 from regard.translation.translator import Translator
 
+Advance = Callable[[int], None]
+
+
+class Job(Protocol):
+    """The translations for one file of the run folder; finished ones are left as they are, unfinished ones resumed."""
+
+    @property
+    def out(self) -> Path:
+        """The file."""
+
+    @property
+    def task(self) -> str:
+        """A description for people."""
+
+    def sentences(self, pairs: Sequence[Pair]) -> int | None:
+        """How many there are, where that is known, beside the training pairs that people wrote."""
+
+    def run(self, pairs: Sequence[Pair], progress: Advance) -> str:
+        """Do the work, and call `progress` with the number of sentences done.
+
+        Returns the counts of lines that gave no pair, as a text.
+        """
+
 
 @dataclass(frozen=True)
-class Job:
-    """The translations for one file of the run folder; finished ones are left as they are, unfinished ones resumed.
-
-    Attributes:
-        task: a description for people.
-        sentences: how many there are, where that is known.
-        run: does the work, and calls its argument with the number of sentences done. Returns the counts of lines that
-            gave no pair, as a text.
-    """
-
+class _BackTranslationJob:
     task: str
-    sentences: int | None
-    run: Callable[[Callable[[int], None]], str]
+    work: BackTranslation
+
+    @property
+    def out(self) -> Path:
+        return self.work.out
+
+    def sentences(self, pairs: Sequence[Pair]) -> None:
+        return None
+
+    def run(self, pairs: Sequence[Pair], progress: Advance) -> str:
+        _, tally = self.work.run(
+            resume=True, reuse=True, progress=lambda found: progress(found.read)
+        )
+        return tally.left_out()
 
 
-def jobs(
-    section: DataSettings, pairs: Sequence[Pair], data: Path, folder: Path, device: str
-) -> list[Job]:
-    """The jobs of a configuration. All models are opened first.
+@dataclass(frozen=True)
+class _DistillationJob:
+    task: str
+    teacher: Translator
+    beam: int
+    out: Path
+
+    def sentences(self, pairs: Sequence[Pair]) -> int:
+        return len(pairs)
+
+    def run(self, pairs: Sequence[Pair], progress: Advance) -> str:
+        without = distil(self.teacher, pairs, self.out, beam=self.beam, progress=progress)
+        return f"{without:,} sources without a translation" if without else ""
+
+
+def jobs(section: DataSettings, data: Path, folder: Path, device: str) -> list[Job]:
+    """The jobs of a configuration. All models are opened, so that none is missed after hours of work.
 
     Args:
-        pairs: the training pairs that people wrote.
         data: the folder of the corpora.
         folder: the run folder.
 
     Raises:
-        ConfigurationError: a model translates other languages than the corpus needs.
+        ConfigurationError: a model translates other languages than the corpus needs, or teachers cannot be averaged.
         ModelError: a model is missing or broken.
     """
-    found = [
+    found: list[Job] = [
         _back_translation(section, files, data, folder / BACK_TRANSLATED.format(number), device)
         for number, files in section.back_translated
     ]
@@ -53,13 +92,8 @@ def jobs(
     if settings is not None:
         languages = section.source_languages[0], section.target_languages[0]
         teacher = _translator("data.distillation.teacher", settings.teacher, languages, device)
-
-        def teach(progress: Callable[[int], None]) -> str:
-            distil(teacher, pairs, folder / DISTILLED, beam=settings.beam, progress=progress)
-            return ""
-
-        task = f"translating {len(pairs):,} training sources by {' and '.join(settings.teacher)}"
-        found.append(Job(task, len(pairs), teach))
+        task = f"translating the training sources by {' and '.join(settings.teacher)}"
+        found.append(_DistillationJob(task, teacher, settings.beam, folder / DISTILLED))
     return found
 
 
@@ -74,25 +108,23 @@ def _back_translation(
     work = BackTranslation(
         text, out, translator, translator.search, longest=section.longest, column=column
     )
-
-    def translate(progress: Callable[[int], None]) -> str:
-        _, tally = work.run(resume=True, reuse=True, progress=lambda found: progress(found.read))
-        return tally.left_out()
-
-    return Job(f"translating {files} back by {name}", None, translate)
+    return _BackTranslationJob(f"translating {files} back by {name}", work)
 
 
 def _translator(
     key: str, names: Sequence[str], languages: tuple[str, str], device: str
 ) -> Translator:
-    """Models that translate together from one language into the other. Raises `ConfigurationError` if one does not."""
+    """Models that translate together from one language into the other. Errors name the key of the configuration."""
     source, target = languages
-    for name in names:
-        learnt = Run.open(find(name)).configuration.data
-        if source not in learnt.source_languages or target not in learnt.target_languages:
-            raise ConfigurationError(
-                f"{key} = {name!r}: translates {', '.join(learnt.source_languages)} to "
-                f"{', '.join(learnt.target_languages)}, and {source} to {target} is needed: "
-                "choose a model of these languages, or name the languages of the corpora in [data]"
-            )
-    return Translator.open(names, device, to=target)
+    try:
+        for name in names:
+            learnt = Run.open(find(name)).configuration.data
+            if source not in learnt.source_languages or target not in learnt.target_languages:
+                raise ConfigurationError(
+                    f"{name} translates {', '.join(learnt.source_languages)} to "
+                    f"{', '.join(learnt.target_languages)}, and {source} to {target} is needed: "
+                    "choose a model of these languages, or name the languages of the corpora in [data]"
+                )
+        return Translator.open(names, device, to=target)
+    except (ConfigurationError, ModelError) as fault:
+        raise type(fault)(f"{key}: {fault}") from None

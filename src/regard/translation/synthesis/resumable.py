@@ -1,6 +1,7 @@
 """A long file that is written in parts: interrupted work is resumed where its last whole line ends."""
 
 import os
+import re
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from regard.errors import ConfigurationError, DataError, RegardError, one_line, 
 from regard.translation.synthesis.filtering import Tally
 
 VERSION = 1
+_CHECKSUM = re.compile("[0-9a-f]{64}")
 
 
 class Progress(BaseModel, extra="forbid"):
@@ -177,15 +179,22 @@ class ResumableFile:
         """Raise `ConfigurationError`, with the first differences, unless the settings are those of before."""
         old, new = _by_key(before), _by_key(self._record.settings)
         changed = [
-            f"{name}: {old.get(name)!r} before, {new.get(name)!r} asked for"
+            _difference(name, old.get(name), new.get(name))
             for name in sorted((old.keys() | new.keys()) - set(ignored))
             if old.get(name) != new.get(name)
         ]
         if changed:
             raise ConfigurationError(
                 f"{self.out}: was {done} with other settings: {'; '.join(changed)[:500]}: "
-                f"ask for those of before, or remove {self.out if done == 'made' else self.part}"
+                f"use those of before, or remove {self.out if done == 'made' else self.part}"
             )
+
+
+def _difference(name: str, old: Any, new: Any) -> str:
+    """A setting with both values; of a text or a model that is known by its checksum, the name alone."""
+    if any(isinstance(value, str) and _CHECKSUM.fullmatch(value) for value in (old, new)):
+        return f"the {name} changed"
+    return f"{name}: {old!r} before, {new!r} asked for"
 
 
 def _by_key(settings: dict[str, Any]) -> dict[str, Any]:

@@ -61,13 +61,12 @@ def read_split(
         count = getattr(section.generated, split)
         return Pairs(generate(section.generated.task, seed, count, split))
     found = Pairs()
-    for files in section.training if split == "train" else section.validation:
-        if files.back_translator is None:
-            links = None if files.links is None else (folder or Path()) / files.links
-            corpus = _corpus(files, section, folder or Path())
-            own = _read_corpus(corpus, files, section, f"data.{split}", links)
-            found.pairs += own.pairs
-            found.skipped += own.skipped
+    for files in section.paired if split == "train" else section.validation:
+        links = None if files.links is None else (folder or Path()) / files.links
+        corpus = _corpus(files, section, folder or Path())
+        own = _read_corpus(corpus, files, section, f"data.{split}", links)
+        found.pairs += own.pairs
+        found.skipped += own.skipped
     return found
 
 
@@ -222,13 +221,17 @@ def made_files(section: DataSettings, run: Path) -> dict[str, Path]:
     """The files of a run folder with the pairs that models make before the training, by names that no corpus has."""
     named = [BACK_TRANSLATED.format(number) for number, _ in section.back_translated]
     named += [] if section.distillation is None else [DISTILLED]
-    return {f"run folder: {name}": run / name for name in named}
+    return {_made(name): run / name for name in named}
+
+
+def _made(name: str) -> str:
+    return f"run folder: {name}"
 
 
 def corpus_files(section: DataSettings, folder: Path | None) -> dict[str, Path]:
-    """The corpus files, by their names in the configuration."""
+    """The files that a training reads, by their names in the configuration; text to be translated back is not."""
     links = (each.links for each in section.training if each.links is not None)
-    return {name: (folder or Path()) / name for name in (*section.names, *links)}
+    return {name: (folder or Path()) / name for name in (*section.paired_names, *links)}
 
 
 def file_sums(paths: Mapping[str, Path]) -> dict[str, str]:
@@ -250,6 +253,23 @@ def keep_sums(run: Run, found: dict[str, str]) -> None:
             checksums.write(path, found)
 
 
+def check_made(section: DataSettings, run: Path) -> None:
+    """Raise `DataError` when a run folder lacks pairs that models made before the training."""
+    for path in made_files(section, run).values():
+        if not path.exists():
+            raise DataError(
+                f"{path}: is missing: a model made it before this training: put it back, or start a new training"
+            )
+
+
+def _taught(section: DataSettings) -> set[str]:
+    """The names of the files that must not change because the sources of a teacher's file are theirs."""
+    if section.distillation is None:
+        return set()
+    written = (files for files in section.paired if not files.made)
+    return {_made(DISTILLED), *(name for files in written for name in files.names)}
+
+
 def check_sums(run: Run, folder: Path | None) -> None:
     """Raise `DataError` for the first file that has changed. Runs without corpora.json are not checked."""
     path = run.folder / CORPORA
@@ -260,7 +280,7 @@ def check_sums(run: Run, folder: Path | None) -> None:
     paths = {**made_files(section, run.folder), **corpus_files(section, folder)}
     for name, found in file_sums(paths).items():
         if before.get(name, found) != found:
-            raise DataError(
-                f"{paths[name]}: has changed since this training began: put the old file back, or start "
-                f"a new training with --from {run.folder}; to go on with the new file all the same, remove {path}"
-            )
+            advice = f"put the old file back, or start a new training with --from {run.folder}"
+            if name not in _taught(section):
+                advice += f"; to go on with the new file all the same, remove {path}"
+            raise DataError(f"{paths[name]}: has changed since this training began: {advice}")

@@ -17,6 +17,7 @@ from regard.translation.text.corpora import Pair, by_people
 from regard.translation.training import checkpoints, pretrained
 from regard.translation.training.data import (
     Data,
+    check_made,
     check_sums,
     corpus_files,
     file_sums,
@@ -140,8 +141,9 @@ def prepare_resumed(
             )
         run = Run(folder, configuration)
     observer = observer or Observer()
-    check_sums(run, data)
     section = run.configuration.data
+    check_made(section, folder)
+    check_sums(run, data)
     found = read_data(section, data, run.configuration.seed)
     tokenizers = run.tokenizers()
     found = short_enough(found, tokenizers, section.longest, observer)
