@@ -8,6 +8,7 @@ import resource
 import shlex
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,15 @@ def test_the_command_that_repeats_a_run_gives_the_same_bits(trained, monkeypatch
     assert "model.safetensors" in sums[0]
 
 
+@pytest.fixture
+def hang_up() -> Iterator[None]:
+    """A hang-up is not ignored, as it is where nohup started the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hang_up")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_resuming_loses_nothing(number, trained, corpus, tmp_path, monkeypatch):
     folder = tmp_path / "run"
