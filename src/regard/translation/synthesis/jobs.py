@@ -3,13 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.opening import find
 from regard.translation.runs import Run
 from regard.translation.runs.layout import BACK_TRANSLATED, DISTILLED
-from regard.translation.settings.data import CorpusSettings, DataSettings
+from regard.translation.settings.data import CorpusSettings, DataSettings, DistillationSettings
 from regard.translation.synthesis.back_translation import BackTranslation
 from regard.translation.synthesis.distillation import distil
 from regard.translation.text.corpora import Pair
@@ -18,59 +17,22 @@ from regard.translation.translator import Translator
 Advance = Callable[[int], None]
 
 
-class Job(Protocol):
-    """The translations for one file of the run folder; finished ones are left as they are, unfinished ones resumed."""
-
-    @property
-    def out(self) -> Path:
-        """The file."""
-
-    @property
-    def task(self) -> str:
-        """A description for people."""
-
-    def sentences(self, pairs: Sequence[Pair]) -> int | None:
-        """How many there are, where that is known, beside the training pairs that people wrote."""
-
-    def run(self, pairs: Sequence[Pair], progress: Advance) -> str:
-        """Do the work, and call `progress` with the number of sentences done.
-
-        Returns the counts of lines that gave no pair, as a text.
-        """
-
-
 @dataclass(frozen=True)
-class _BackTranslationJob:
-    task: str
-    work: BackTranslation
+class Job:
+    """The translations for one file of the run folder; finished ones are left as they are, unfinished ones resumed.
 
-    @property
-    def out(self) -> Path:
-        return self.work.out
+    Attributes:
+        out: the file.
+        task: a description for people.
+        sentences: tells how many there are, where that is known, from the training pairs that people wrote.
+        run: does the work for these pairs, and calls its other argument with the number of sentences done. Returns the
+            counts of lines that gave no pair, as a text.
+    """
 
-    def sentences(self, pairs: Sequence[Pair]) -> None:
-        return None
-
-    def run(self, pairs: Sequence[Pair], progress: Advance) -> str:
-        _, tally = self.work.run(
-            resume=True, reuse=True, progress=lambda found: progress(found.read)
-        )
-        return tally.left_out()
-
-
-@dataclass(frozen=True)
-class _DistillationJob:
-    task: str
-    teacher: Translator
-    beam: int
     out: Path
-
-    def sentences(self, pairs: Sequence[Pair]) -> int:
-        return len(pairs)
-
-    def run(self, pairs: Sequence[Pair], progress: Advance) -> str:
-        without = distil(self.teacher, pairs, self.out, beam=self.beam, progress=progress)
-        return f"{without:,} sources without a translation" if without else ""
+    task: str
+    sentences: Callable[[Sequence[Pair]], int | None]
+    run: Callable[[Sequence[Pair], Advance], str]
 
 
 def jobs(section: DataSettings, data: Path, folder: Path, device: str) -> list[Job]:
@@ -81,20 +43,30 @@ def jobs(section: DataSettings, data: Path, folder: Path, device: str) -> list[J
         folder: the run folder.
 
     Raises:
-        ConfigurationError: a model translates other languages than the corpus needs, or teachers cannot be averaged.
-        ModelError: a model is missing or broken.
+        ConfigurationError: a model translates other languages than the corpus needs.
+        ModelError: a model is missing or broken, or teachers cannot be averaged.
     """
-    found: list[Job] = [
+    found = [
         _back_translation(section, files, data, folder / BACK_TRANSLATED.format(number), device)
         for number, files in section.back_translated
     ]
-    settings = section.distillation
-    if settings is not None:
-        languages = section.source_languages[0], section.target_languages[0]
-        teacher = _translator("data.distillation.teacher", settings.teacher, languages, device)
-        task = f"translating the training sources by {' and '.join(settings.teacher)}"
-        found.append(_DistillationJob(task, teacher, settings.beam, folder / DISTILLED))
+    if section.distillation is not None:
+        found.append(_distillation(section, section.distillation, folder / DISTILLED, device))
     return found
+
+
+def _distillation(
+    section: DataSettings, settings: DistillationSettings, out: Path, device: str
+) -> Job:
+    languages = section.source_languages[0], section.target_languages[0]
+    teacher = _translator("data.distillation.teacher", settings.teacher, languages, device)
+
+    def teach(pairs: Sequence[Pair], advance: Advance) -> str:
+        without = distil(teacher, pairs, out, beam=settings.beam, progress=advance)
+        return f"{without:,} sources without a translation" if without else ""
+
+    task = f"translating the training sources by {' and '.join(settings.teacher)}"
+    return Job(out, task, len, teach)
 
 
 def _back_translation(
@@ -108,7 +80,12 @@ def _back_translation(
     work = BackTranslation(
         text, out, translator, translator.search, longest=section.longest, column=column
     )
-    return _BackTranslationJob(f"translating {files} back by {name}", work)
+
+    def translate(pairs: Sequence[Pair], advance: Advance) -> str:
+        _, tally = work.run(resume=True, reuse=True, progress=lambda found: advance(found.read))
+        return tally.left_out()
+
+    return Job(out, f"translating {files} back by {name}", lambda pairs: None, translate)
 
 
 def _translator(
