@@ -230,7 +230,8 @@ def test_a_budget_may_grow_when_resuming(model, corpus):
     assert "max_steps = 14" in (model / "config.toml").read_text(encoding="utf-8")
 
 
-def test_a_budget_that_grew_lasts_over_an_interruption(model, corpus, monkeypatch):
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_budget_that_grew_lasts_over_an_interruption(by_file, model, corpus, monkeypatch):
     advanced = Reporter.advanced
 
     def send(self: Reporter, step: int, total: int) -> None:
@@ -243,9 +244,13 @@ def test_a_budget_that_grew_lasts_over_an_interruption(model, corpus, monkeypatc
     stopped = run("train", model, *more, "--set", "training.max_steps=16")
     assert "stopped and saved at step 13" in stopped.out
     monkeypatch.setattr(Reporter, "advanced", advanced)
-    resumed = run("train", model, *more)
+    if by_file:  # the file has 12 steps: its value is taken, and it is said
+        resumed = run("train", corpus / "tiny.toml", "--run", model, *more)
+        assert "changed: training.max_steps: 16 before, 12 now" in resumed.out
+    else:
+        resumed = run("train", model, *more)
+        assert (model / "checkpoints" / "step-16").is_dir()
     assert resumed.code == 0, resumed
-    assert (model / "checkpoints" / "step-16").is_dir()
 
 
 def test_what_was_published_before_the_budget_grew_is_published_anew(model, corpus):
