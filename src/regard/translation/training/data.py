@@ -229,7 +229,7 @@ def _made(name: str) -> str:
 
 
 def corpus_files(section: DataSettings, folder: Path | None) -> dict[str, Path]:
-    """The files that a training reads, by their names in the configuration; text to be translated back is not."""
+    """The files that a training reads, by their names in the configuration, without text to be translated back."""
     links = (each.links for each in section.training if each.links is not None)
     return {name: (folder or Path()) / name for name in (*section.paired_names, *links)}
 
