@@ -51,7 +51,7 @@ def test_links_within_the_repository_lead_somewhere(document):
     ("marker", "end"),
     [
         ("translate", '.venv/bin/regard translate "El gato negro duerme." --look'),
-        ("tests", ".venv/bin/pytest"),
+        ("tests", ".venv/bin/pytest -n auto"),
     ],
 )
 def test_the_two_commands_install_into_a_fresh_environment(marker, end):

@@ -46,7 +46,7 @@ def tensors(heads=4, queries=5, keys=7):
     "edit",
     [Scale(0.0), Scale(0.5, heads=[1, 3]), Temperature(0.5), Hard(heads=2),
      Cell(query=3, key=2, weight=0.7, heads=0), lambda weights: weights.flip(-1)],
-    ids=str,
+    ids=["none", "half", "temperature", "hard", "cell", "function"],
 )  # fmt: skip
 def test_a_model_reads_with_the_edited_weights(attend, edit):
     query, key, value = tensors()
