@@ -25,6 +25,7 @@ from regard.attention.looks import Look
 from regard.explorer.agreement import Links, Span, agreement
 from regard.explorer.tiles import bounds, masked
 from regard.viewing import pieces
+from regard.watching.extents import Extent
 from regard.watching.measures import TokenIds, measures
 
 MAGIC, VERSION = b"RGRD", 2
@@ -87,6 +88,7 @@ class Attention:
         columns: index of the sequence of its keys.
         heads: the numbers of the heads in the model; 0, 1, ... if None.
         places: (queries,), the position of each query among the keys, where queries were left out.
+        extent: the queries and keys that measures count; all if None.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Attention:
     columns: int
     heads: Items[int] | None = None
     places: Tensor | None = None
+    extent: Extent | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -239,7 +242,7 @@ def _measures(
     ids = [sequences[side].ids for side in (one.rows, one.columns)]
     known = [torch.tensor([each], device=one.look.device) for each in ids if each is not None]
     tokens = TokenIds(*known) if len(known) == 2 else None
-    found = measures(one.look, one.kind, one.shape[0], one.places, tokens, rows)
+    found = measures(one.look, one.kind, one.shape[0], one.places, tokens, rows, one.extent)
     # The entropy of negative weights, which an edit may give, is not a number.
     return {name: each.tolist() for name, each in found.items() if each.isfinite().all()}
 

@@ -46,7 +46,7 @@ def of_watch(
         return sequences[at]
 
     attentions = []
-    for subject, look, queries, keys, ids in shown:
+    for subject, look, queries, keys, ids, extent in shown:
         late = "decoder" in subject.path
         target = "target" if late else "tokens"
         source = "source" if subject.kind == "cross" else target
@@ -54,7 +54,8 @@ def of_watch(
         columns = index(source, keys, None if ids is None else ids.keys)
         own = places(subject)
         kind = KINDS[subject.kind]
-        attentions.append(Attention(subject.name, kind, look, rows, columns, subject.numbers, own))
+        sides = rows, columns, subject.numbers, own, extent
+        attentions.append(Attention(subject.name, kind, look, *sides))
     return Scene(title, kept, attentions, model, links=Links.of(links))
 
 

@@ -1,9 +1,10 @@
-"""What each head reads, in numbers. Each is a mean over the queries that read any key.
+"""What each head reads, in numbers. Each is a mean over the queries that read any key, without padding.
 
 entropy: in nats.
 distance: between the positions of a query and of the keys it reads.
-sink: the weight of the first key (Xiao et al. 2024, arXiv 2309.17453).
-diagonal: the weight of the key at the query's position; in cross attention at the proportional position.
+sink: the weight of the first key (Xiao et al. 2024, arXiv 2309.17453); padding before it is no key.
+diagonal: the weight of the key at the query's position; in cross attention at the proportional
+    position among the keys that are no padding.
 previous: the weight of the key before that.
 copy: the weight of other keys with the query's token.
 induction: the weight of the keys after those (Olsson et al. 2022, arXiv 2209.11895).
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.looks import Look
+from regard.watching.extents import Extent
 
 BLOCK = 1 << 22  # weights computed at a time
 
@@ -49,6 +51,7 @@ def measures(
     places: Int[Tensor, "queries"] | None = None,
     tokens: TokenIds | None = None,
     rows: Int[Tensor, "rows"] | None = None,
+    extent: Extent | None = None,
 ) -> dict[str, Tensor]:
     """The measures by name, each of shape (heads,); copy and induction where the tokens are known.
 
@@ -58,33 +61,39 @@ def measures(
         heads: how many heads the look has.
         places: the position of each query among the keys; those of `own_places` by default.
         tokens: their ids, for each batch entry.
-        rows: the queries to count; None for all.
+        rows: a sample of the queries; None for all.
+        extent: the queries and keys that are no padding, as from `extents.extent`; None for all.
     """
     queries, keys = look.shape[-2:]
     entries = prod(look.shape[:-2]) // max(1, heads)
     own = own_places(kind, queries, keys) if places is None else places
-    own, columns = own.to(look.device), torch.arange(keys, device=look.device)
+    own, columns = own.to(look.device)[None, None], torch.arange(keys, device=look.device)
+    first = own.new_zeros(1, 1)
+    if extent is not None:
+        first, own = extent.first, extent.places
     zero = torch.zeros(heads, dtype=torch.float64, device=look.device)
     names = ["entropy", "distance", "sink", "diagonal", "previous"]
     sums = dict.fromkeys(names + ["copy", "induction"] * (tokens is not None), zero)
-    counted = zero
+    number = zero
     height = max(1, BLOCK // max(1, prod(look.shape[:-2]) * keys))
     chosen = torch.arange(queries if keys else 0) if rows is None else rows
     for part in chosen.to(look.device).split(height) if len(chosen) else ():
         weights = look.weights(rows=part).reshape(entries, heads, len(part), keys)
-        place = own[part, None]
-        counted = counted + (weights.sum(-1) > 0.5).sum((0, 2))
-        parts = [torch.special.entr(weights), weights * (columns - place).abs(), weights[..., :1]]
-        parts += [_at(weights, place), _at(weights, place - 1)]
+        if extent is not None:
+            weights = weights * extent.rows[..., part, None]
+        place = own[..., part, None]
+        number = number + (weights.sum(-1) > 0.5).sum((0, 2))
+        parts = [torch.special.entr(weights), weights * (columns - place).abs()]
+        parts += [_at(weights, each) for each in (first[..., None, None], place, place - 1)]
         if tokens is not None:
-            same = tokens.queries[:, part, None] == tokens.keys[:, None]
+            same = (tokens.queries[:, part, None] == tokens.keys[:, None])[:, None]
             if kind != "cross":
                 same = same & (columns != place)
             after = F.pad(same[..., :-1], (1, 0))
-            parts += [weights * each[:, None] for each in (same, after)]
+            parts += [weights * each for each in (same, after)]
         for name, values in zip(sums, parts, strict=True):
             sums[name] = sums[name] + values.sum((0, 2, 3))
-    return {name: total / counted.clamp(min=1) for name, total in sums.items()}
+    return {name: total / number.clamp(min=1) for name, total in sums.items()}
 
 
 def _at(weights: Tensor, place: Tensor) -> Tensor:

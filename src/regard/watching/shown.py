@@ -8,8 +8,9 @@ import numpy as np
 
 from regard.attention.looks import Look
 from regard.watching.errors import WatchError
+from regard.watching.extents import Extent
 from regard.watching.measures import TokenIds
-from regard.watching.table import EmbeddingCall, Subject, places, tokens_read
+from regard.watching.table import EmbeddingCall, Subject, extent_of, places, tokens_read
 
 LONGEST = 60  # characters of a token
 
@@ -17,13 +18,14 @@ Tokens = Sequence[str] | Mapping[str, Sequence[str]]
 
 
 class Shown(NamedTuple):
-    """An attention, its look at one batch entry, the labels of its rows and columns, and their token ids."""
+    """An attention, its look at one batch entry, and the labels, token ids and extent of its rows and columns."""
 
     subject: Subject
     look: Look
     queries: list[str]
     keys: list[str]
     ids: TokenIds | None
+    extent: Extent | None
 
 
 def shown(
@@ -44,7 +46,7 @@ def shown(
     ids = [_ids(subject, embedded, entry) for subject in known]
     labels = _labels(known, ids, tokens, tokenizer)
     return [
-        Shown(subject, look, *words, read)
+        Shown(subject, look, *words, read, _extent(subject, entry))
         for subject, look, words, read in zip(known, looks, labels, ids, strict=True)
     ]
 
@@ -64,6 +66,11 @@ def _ids(subject: Subject, embedded: list[EmbeddingCall], entry: int) -> TokenId
     if read is None:
         return None
     return TokenIds(*(side[[entry % len(side)]] for side in read))
+
+
+def _extent(subject: Subject, entry: int) -> Extent | None:
+    whole = extent_of(subject)
+    return None if whole is None else whole.of_entry(entry % len(whole.rows))
 
 
 def _labels(

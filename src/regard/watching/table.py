@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.attention.looks import Look
 from regard.watching.captured import CapturedCall
+from regard.watching.extents import Extent, extent
 from regard.watching.measures import TokenIds, measures, own_places
 
 MOST = 200  # rows of a table in a notebook
@@ -104,7 +105,14 @@ def table(
     rows = []
     for subject in subjects:
         read = tokens_read(subject, embedded, tokens)
-        measured = measures(subject.look, subject.kind, subject.heads, places(subject), read)
+        measured = measures(
+            subject.look,
+            subject.kind,
+            subject.heads,
+            places(subject),
+            read,
+            extent=extent_of(subject),
+        )
         for place, number in enumerate(subject.numbers):
             own = {name: values[place].item() for name, values in measured.items()}
             rows.append(Head(subject.name, subject.kind, number, **own))
@@ -119,6 +127,11 @@ def places(subject: Subject) -> Tensor:
     if subject.call.rows is not None:
         return subject.call.rows
     return own_places(subject.kind, queries, keys)
+
+
+def extent_of(subject: Subject) -> Extent | None:
+    """The queries and keys that are no padding; None for all."""
+    return extent(subject.call, subject.heads, places(subject), subject.kind == "cross")
 
 
 def tokens_read(
