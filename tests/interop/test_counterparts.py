@@ -45,3 +45,12 @@ def test_attention_that_turns_is_no_attention_of_theirs():
     for convert in (to_torch, to_keras):
         with pytest.raises(ValueError, match=r"base=500\.0"):
             convert(turning)
+
+
+def test_exporters_name_a_module_that_was_altered(tmp_path):
+    made = translator(tmp_path, norm="post")
+    made.model.encoder[0].feed_forward.register_forward_hook(lambda *_: None)
+    for export in (writing.export, ctranslate2.export):
+        with pytest.raises(ModelError, match=r"encoder\.0\.feed_forward has forward hooks"):
+            export(made, tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()

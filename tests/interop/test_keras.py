@@ -233,6 +233,21 @@ def test_what_has_no_counterpart_there_is_refused(ours, options, reason):
         to_keras(ours, **options)
 
 
+def test_layers_that_compute_something_else_are_refused(keras):
+    class MultiHeadAttention(keras.layers.MultiHeadAttention):
+        def call(self, query, value, key=None, **how):
+            return 2 * super().call(query, value, key, **how)
+
+    x = seeded(1, 3, QUERY)
+    for made in (MultiHeadAttention, keras.layers.MultiHeadAttention):
+        layer = made(2, 4)
+        layer(x, x)
+        if made is not MultiHeadAttention:
+            layer.call = lambda query, value, key=None: query
+        with pytest.raises(ValueError, match=r"overrides call|another call than its class"):
+            from_keras(layer)
+
+
 def test_other_things_are_refused():
     with pytest.raises(TypeError, match="got a Tensor: known are Attention"):
         from_keras(torch.zeros(1))

@@ -8,9 +8,13 @@ import pytest
 import torch
 from tests.translation.models.test_transformer import LENGTHS, SOURCE, TARGET, small
 from torch import Tensor, nn
+from torch.ao.nn import quantizable
+from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import weight_norm
 
 import regard
 from regard.attention import normalisers, scores
+from regard.interop.keras import to_keras
 from regard.interop.torch import from_torch, masks_from_torch, to_torch
 from regard.translation.models.transformer.layers import TransformerEncoded
 
@@ -221,6 +225,82 @@ def test_what_has_no_counterpart_there_is_refused(ours, reason):
     with pytest.raises(ValueError, match=reason):
         to_torch(ours)
     to_torch(attention(score=scores.ScaledDot(), normaliser=normalisers.Softmax()))
+
+
+class Doubled(nn.MultiheadAttention):
+    def forward(self, *given: Any, **how: Any) -> Any:
+        output, weights = super().forward(*given, **how)
+        return 2 * output, weights
+
+
+class DoubledLayer(nn.TransformerEncoderLayer):
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return 2 * super()._ff_block(x)
+
+
+class Scaled(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def encoder(**parts: nn.Module) -> nn.TransformerEncoder:
+    """An encoder whose second layer has other parts."""
+    theirs = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), 2)
+    for name, part in parts.items():
+        setattr(theirs.layers[1], name, part)
+    return theirs
+
+
+def pruned() -> nn.Module:
+    return prune.l1_unstructured(nn.Linear(8, 8), "weight", 0.5)
+
+
+def replaced(module: Any, name: str) -> Any:
+    setattr(module, name, lambda *_: None)
+    return module
+
+
+ALTERED = {
+    "attention": (
+        Doubled(8, 2),
+        "it is a Doubled, a subclass of MultiheadAttention that .* forward",
+    ),
+    "quantizable": (quantizable.MultiheadAttention(8, 2), "subclass of MultiheadAttention"),
+    "in a layer": (encoder(self_attn=Doubled(8, 2)), r"layers\.1\.self_attn is a Doubled"),
+    "layer": (DoubledLayer(8, 2, 8), "DoubledLayer, .* that overrides _ff_block"),
+    "linear": (encoder(linear1=Scaled(8, 8)), r"layers\.1\.linear1 is a Scaled"),
+    "pruned": (encoder(linear1=pruned()), r"layers\.1\.linear1 has forward hooks"),
+    "parametrized": (
+        encoder(linear2=weight_norm(nn.Linear(8, 8))),
+        r"layers\.1\.linear2 has parametrizations",
+    ),
+    "replaced": (replaced(encoder(), "forward"), "it has another forward than its class"),
+    "norm": (encoder(norm1=nn.RMSNorm(8)), "its norm1 is a RMSNorm: ours is a LayerNorm"),
+    "in a model": (nn.Transformer(8, 2, custom_encoder=Doubled(8, 2)), r"encoder is a Doubled"),
+}
+
+
+@pytest.mark.parametrize(("module", "reason"), ALTERED.values(), ids=ALTERED)
+def test_modules_that_compute_something_else_are_refused(module, reason):
+    with pytest.raises(ValueError, match=reason):
+        from_torch(module)
+
+
+class Halved(regard.MultiHeadAttention):
+    def forward(self, *given: Any, **how: Any) -> Tensor:
+        return super().forward(*given, **how) / 2
+
+
+def test_modules_of_ours_that_compute_something_else_are_refused():
+    hooked = from_torch(encoder())
+    hooked.layers[0].feed_forward.register_forward_hook(lambda *_: None)
+    with pytest.raises(ValueError, match=r"layers\.0\.feed_forward has forward hooks"):
+        to_torch(hooked)
+    for convert in (to_torch, to_keras):
+        with pytest.raises(
+            ValueError, match="subclass of MultiHeadAttention that overrides forward"
+        ):
+            convert(Halved(8, 2))
 
 
 def test_other_modules_are_refused():

@@ -17,6 +17,7 @@ from regard.attention.blocks import FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias
 from regard.errors import ConfigurationError, ModelError
+from regard.interop.altered import OURS, objection
 from regard.translation import checksums
 from regard.translation.models.transformer.model import TABLES, Transformer
 from regard.translation.runs.layout import new_folder
@@ -58,7 +59,8 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
         quantization: how the weights are stored, "int8" for a quarter of the size.
 
     Raises:
-        ModelError: the model is not a Transformer or has ALiBi, or the folder cannot be made.
+        ModelError: the model is not a Transformer, has ALiBi or was altered, such as by hooks, or the folder
+            cannot be made.
         ConfigurationError: ctranslate2 is not installed, or there is no such quantization.
     """
     if quantization not in get_args(Quantization):
@@ -88,6 +90,8 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
             f"a {type(model).__name__} cannot be exported: CTranslate2 has no recurrent layers and serves "
             "no ensembles; it takes a single Transformer"
         )
+    if reason := objection(model, *OURS):
+        raise ModelError(f"{reason}; an export has the weights alone, and would give other answers")
     settings, specs = model.settings, library().specs
     if settings.positions == "alibi":
         raise ModelError(

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.scores import Additive, Dot, ScaledDot
+from regard.interop.altered import OURS, objection
 from regard.interop.heads import PROJECTIONS, check_plain
 
 Array = NDArray[np.floating[Any]]
@@ -69,13 +70,16 @@ def from_keras(layer: Any) -> Any:
 
     Raises:
         TypeError: If it is another layer.
-        ValueError: If ours has no counterpart of a part of it, or it has not been built.
+        ValueError: If ours has no counterpart of a part of it, or it has not been built, or it may compute something
+            else than Keras' class: a subclass, hooks, or a replaced method.
 
     Example:
         >>> from_keras(KerasLayer("Attention", {"use_scale": True}, [torch.tensor(0.5)]))
         ScaledDot(scale=0.5)
     """
     own = isinstance(layer, KerasLayer)
+    if not own and (reason := objection(layer, "keras")):
+        raise ValueError(f"{reason}; its weights alone would give other answers")
     name = layer.kind if own else type(layer).__name__
     kind = name.replace("Grouped", "Group")  # the class and its public name
     if kind not in _READERS:
@@ -202,8 +206,12 @@ def to_keras(ours: Any, *, width: int | None = None, key_heads: int | None = Non
 
     Raises:
         TypeError: If it is something else.
-        ValueError: If Keras has no such layer; the part is named.
+        ValueError: If Keras has no such layer, or ours is a subclass, or has hooks; the part is named.
     """
+    if isinstance(ours, Dot | ScaledDot | Additive | MultiHeadAttention):
+        reason = objection(ours, *OURS)
+        if reason:
+            raise ValueError(f"{reason}; its weights alone would give other answers")
     if type(ours) in (Dot, ScaledDot):
         return _dot_to_keras(ours, width)
     if type(ours) is Additive:

@@ -8,6 +8,7 @@ from torch import nn
 
 from regard.attention.blocks import ACTIVATIONS
 from regard.attention.heads import MultiHeadAttention
+from regard.interop.altered import OURS, objection
 from regard.interop.torch.attention import attention_from_torch, attention_to_torch
 from regard.interop.torch.stacks import DecoderStack, EncoderDecoder, EncoderStack
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
@@ -28,9 +29,30 @@ _DECODER = {
     "cross_residual.norm": "norm2",
     "feed_forward_residual.norm": "norm3",
 }
+_KINDS: dict[str, type[nn.Module]] = {
+    "self_attn": nn.MultiheadAttention,
+    "multihead_attn": nn.MultiheadAttention,
+    "linear": nn.Linear,
+    "norm": nn.LayerNorm,
+    "dropout": nn.Dropout,
+}
 _LAYERS: tuple[tuple[Any, Any, str, dict[str, str]], ...] = (
     (EncoderLayer, nn.TransformerEncoderLayer, "encoder", _ENCODER),
     (DecoderLayer, nn.TransformerDecoderLayer, "decoder", _DECODER),
+)
+
+
+_THEIRS = (
+    nn.MultiheadAttention,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
+    nn.TransformerEncoder,
+    nn.TransformerDecoder,
+    nn.Transformer,
+)
+_OURS = (
+    *(MultiHeadAttention, Transformer, EncoderDecoder, EncoderStack, DecoderStack),
+    *(EncoderLayer, DecoderLayer),
 )
 
 
@@ -53,7 +75,9 @@ def from_torch(theirs: nn.Module) -> Any:
 
     Raises:
         TypeError: If the module is none of these.
-        ValueError: If ours has no counterpart of one of its parts, such as ``add_bias_kv`` or ``add_zero_attn``.
+        ValueError: If ours has no counterpart of one of its parts, such as ``add_bias_kv`` or ``add_zero_attn``,
+            or a part may compute something else than torch's class: a subclass, forward hooks, parametrizations, or a
+            replaced method.
 
     Example:
         >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True)
@@ -61,6 +85,8 @@ def from_torch(theirs: nn.Module) -> Any:
         >>> bool(torch.allclose(from_torch(theirs)(x), theirs(x, x, x)[0], atol=1e-6))
         True
     """
+    if isinstance(theirs, _THEIRS):
+        _refuse_altered(theirs)
     if isinstance(theirs, nn.MultiheadAttention):
         return attention_from_torch(theirs)
     if isinstance(theirs, nn.Transformer):
@@ -72,10 +98,8 @@ def from_torch(theirs: nn.Module) -> Any:
         return stack(layers, _norm_from_torch(theirs.norm)).train(theirs.training)
     if isinstance(theirs, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
         return _layer_from_torch(theirs, 0)
-    raise TypeError(
-        f"got a {type(theirs).__name__}: pass nn.MultiheadAttention, nn.TransformerEncoderLayer, "
-        "nn.TransformerDecoderLayer, nn.TransformerEncoder, nn.TransformerDecoder or nn.Transformer"
-    )
+    *names, last = (f"nn.{kind.__name__}" for kind in _THEIRS)
+    raise TypeError(f"got a {type(theirs).__name__}: pass {', '.join(names)} or {last}")
 
 
 def to_torch(ours: nn.Module) -> Any:
@@ -86,8 +110,11 @@ def to_torch(ours: nn.Module) -> Any:
 
     Raises:
         TypeError: If there is no counterpart.
-        ValueError: If torch has no counterpart of one of its parts.
+        ValueError: If torch has no counterpart of one of its parts, or a part may compute something else than its
+            class, as for `from_torch`.
     """
+    if isinstance(ours, _OURS):
+        _refuse_altered(ours)
     if isinstance(ours, MultiHeadAttention):
         return attention_to_torch(ours)
     if isinstance(ours, Transformer):
@@ -126,6 +153,12 @@ def to_torch(ours: nn.Module) -> Any:
 @torch.no_grad()
 def _layer_from_torch(theirs: Any, number: int) -> Any:
     kind, name, parts = next((k, n, p) for k, other, n, p in _LAYERS if isinstance(theirs, other))
+    for part, module in theirs.named_children():
+        expected = _KINDS.get(part.rstrip("0123456789"))
+        if expected and not isinstance(module, expected):
+            raise ValueError(
+                f"its {part} is a {type(module).__name__}: ours is a {expected.__name__}"
+            )
     ours = kind(_settings(theirs), f"{name}.{number}").to(theirs.linear1.weight)
     for own, other in parts.items():
         if own.endswith("attention"):
@@ -176,6 +209,11 @@ def _stack_to_torch(ours: EncoderStack | DecoderStack) -> Any:
     theirs.layers, theirs.num_layers = nn.ModuleList(layers), len(layers)
     theirs.norm = copy.deepcopy(ours.norm) if isinstance(ours.norm, nn.LayerNorm) else None
     return theirs.train(ours.training)
+
+
+def _refuse_altered(module: nn.Module) -> None:
+    if reason := objection(module, *OURS):
+        raise ValueError(f"{reason}; its weights alone would give other answers")
 
 
 def _settings(theirs: Any) -> TransformerSettings:

@@ -1,0 +1,56 @@
+"""Why a module may compute something else than its class: to convert its weights alone would change the answers."""
+
+from typing import Any
+
+from torch import nn
+from torch.nn.utils import parametrize
+
+OURS = ("torch.nn.modules", "regard")  # packages whose classes our models are made of
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def objection(module: Any, *homes: str) -> str | None:
+    """The first part of a module that is not as a class of these packages made it, and why; None if all are.
+
+    A part is not if its class overrides methods of a class of the packages, if it has forward hooks or
+    parametrizations, or if its methods were replaced.
+
+    >>> class Doubled(nn.Linear):
+    ...     def forward(self, x):
+    ...         return 2 * super().forward(x)
+    >>> objection(nn.Sequential(nn.ReLU(), Doubled(2, 2)), "torch.nn.modules")
+    '1 is a Doubled, a subclass of Linear that overrides forward'
+    """
+    parts = dict(module.named_modules()) if isinstance(module, nn.Module) else {"": module}
+    reasons = ((path, _altered(part, homes)) for path, part in parts.items())
+    return next((f"{path or 'it'} {reason}" for path, reason in reasons if reason), None)
+
+
+def _altered(part: Any, homes: tuple[str, ...]) -> str | None:
+    if isinstance(part, nn.Module) and parametrize.is_parametrized(part):
+        return "has parametrizations: take them away with parametrize.remove_parametrizations"
+    kinds = type(part).__mro__
+    base = next(kind for kind in kinds if kind is object or _is_of(kind.__module__, homes))
+    if base not in (type(part), nn.Module, object):
+        added = {name for kind in kinds[: kinds.index(base)] for name in vars(kind)}
+        methods = [name for name in sorted(added) if name[:2] != "__" and _is_method(base, name)]
+        overriding = f" that overrides {', '.join(methods)}" if methods else ""
+        return f"is a {type(part).__name__}, a subclass of {base.__name__}{overriding}"
+    replaced = [
+        name
+        for name, value in getattr(part, "__dict__", {}).items()
+        if _is_method(type(part), name) and not _is_of(getattr(value, "__module__", ""), homes)
+    ]
+    if replaced:
+        return f"has another {', '.join(replaced)} than its class {type(part).__name__}"
+    if any(getattr(part, hooks, None) for hooks in _HOOKS):
+        return "has forward hooks, which may change its output: remove them"
+    return None
+
+
+def _is_method(kind: type, name: str) -> bool:
+    return callable(getattr(kind, name, None))
+
+
+def _is_of(module: str | None, homes: tuple[str, ...]) -> bool:
+    return any(f"{module}.".startswith(f"{home}.") for home in homes)
