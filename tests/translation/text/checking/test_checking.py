@@ -122,7 +122,7 @@ def test_splits_that_share_sentences_are_told(tmp_path: Path):
 
 
 def test_two_files_must_have_the_same_lines(tmp_path: Path):
-    (tmp_path / "a").write_bytes(gzip.compress(b"one\ntwo\nthree\n"))
+    (tmp_path / "a").write_bytes(gzip.compress(b"one\ntwo\nthree\n", mtime=0))
     (tmp_path / "b").write_bytes(b"eins\nzwei\n")
     report = check([Parallel(tmp_path / "a", tmp_path / "b")])
     assert list(said(report)) == [f"error: {tmp_path / 'a'} has 3 lines and {tmp_path / 'b'} has 2"]
@@ -135,7 +135,7 @@ def test_two_files_must_have_the_same_lines(tmp_path: Path):
         (b"", "no usable sentence pairs in 0 lines"),
         (b"\n\n\n", "no usable sentence pairs in 3 lines"),
         ("a\tb\n".encode("utf-16"), "iconv"),
-        (gzip.compress(b"a\tb\n" * 1000)[:-20], "broken gzip data"),
+        (gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-20], "broken gzip data"),
     ],
 )
 def test_a_file_that_is_no_corpus_is_an_error(tmp_path: Path, raw: bytes, told: str):
