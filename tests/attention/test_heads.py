@@ -231,6 +231,46 @@ def test_growing_copies_a_constant_number_of_rows_on_average():
     assert len(rooms) <= 7  # 16, 32, ... 512: addresses may even be used again
 
 
+@torch.no_grad()
+def test_causal_over_a_memory_puts_the_last_query_at_the_last_key():
+    attention = built(8, 2)
+    x = seeded(3, 7, 8)
+    expected = attention(x, mask="causal")
+    memory, steps = None, []
+    for part in x.split([4, 1, 2], 1):
+        memory = attention.remember(part, memory=memory)
+        steps.append(attention(part, memory=memory, mask="causal"))
+        if part.shape[1] > 1:
+            for call in (attention, attention.read):
+                with pytest.raises(ValueError, match=r'steps after it: pass mask="causal"'):
+                    call(part, memory=memory)
+    torch.testing.assert_close(torch.cat(steps, 1), expected)
+    output, look = attention.read(x[:, 5:], memory=memory, mask="causal")
+    torch.testing.assert_close(output, expected[:, 5:])
+    assert look.weights()[..., 0, -1].eq(0).all()
+    with pytest.raises(ShapeError, match=r"10 queries and 7 keys"):
+        attention(seeded(3, 10, 8), memory=memory, mask="causal")
+    other = seeded(3, 2, 8)  # queries of another sequence read all steps
+    assert attention(other, memory=memory).shape == (3, 2, 8)
+
+
+@pytest.mark.parametrize("growing", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_a_shallow_copy_of_a_memory_continues_by_itself(growing):
+    attention, x, y = built(8, 2), seeded(3, 6, 8), seeded(3, 6, 8, seed=1)
+    with growing():
+        memory = attention.remember(x[:, :3])
+        attention.remember(x[:, 3:4], memory=memory)  # there is spare room now
+        twin = copy.copy(memory)
+        attention.remember(y[:, 4:], memory=twin)
+        attention.remember(x[:, 4:5], memory=memory)
+        assert (len(memory), len(twin)) == (5, 6)
+        joint = torch.cat([x[:, :4], y[:, 4:]], 1)
+        for one, whole in ((memory, x[:, :5]), (twin, joint)):
+            torch.testing.assert_close(one.keys, attention.remember(whole).keys)
+            torch.testing.assert_close(one.values, attention.remember(whole).values)
+        assert repr(twin) == "HeadMemory(6 steps: keys [3, 2, 6, 4], values [3, 2, 6, 4])"
+
+
 @pytest.mark.parametrize("growing", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 @pytest.mark.parametrize(
     "copied", [copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))]

@@ -2,13 +2,16 @@
 
 from itertools import zip_longest
 from typing import Any, Literal, get_args
+from weakref import ref
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, read
 from regard.attention.looks import Look
+from regard.attention.masks import Mask, causal
 from regard.attention.masks.mask import Given, Joined
+from regard.attention.masks.positions import Band
 from regard.attention.memory.heads import HeadMemory
 from regard.attention.names import unknown
 from regard.attention.normalisers import NormaliserLike, as_normaliser
@@ -169,21 +172,26 @@ class MultiHeadAttention(nn.Module):
             key: The keys that they are compared with; the queries themselves by default (self-attention).
             value: The values that are read; the keys by default.
             mask: Which keys each query may read, True = may be read: a mask of `regard.masks`,
-                ``"causal"`` for as many queries as keys, or a boolean tensor ``(queries, keys)``,
+                ``"causal"`` for as many queries as keys or with a memory, where the last query is at
+                its last key, or a boolean tensor ``(queries, keys)``,
                 ``(*batch, queries, keys)`` for every head alike, or ``(*batch, heads, queries,
                 keys)``. Padding is `padding` of the lengths, or a tensor ``(batch, 1, keys)``:
                 two axes are refused where the first could be the batch.
             bias: Added to the scores, of the same shapes.
-            memory: Keys and values from `remember`, read in place of ``key`` and ``value``.
+            memory: Keys and values from `remember`, read in place of ``key`` and ``value``. Several
+                queries that are its last steps need a mask, or they would read the steps after them.
             start: The place of the first query among the keys, for ``rotary``. By default the first query is
                 at the first key; with a memory, the last query is at its last key.
 
         Returns:
-            The merged readings, projected to ``d_output``.
+            The merged readings, projected to ``d_output``: one tensor, where torch's module returns a
+            pair. ``output, weights = attention(x)`` would split a batch of two; for the
+            weights call `read`.
 
         Raises:
             ShapeError: If a width or a number of keys does not fit.
-            ValueError: If both ``key`` or ``value`` and ``memory`` are given.
+            ValueError: If both ``key`` or ``value`` and ``memory`` are given, or the last steps of a
+                memory read it without a mask, or by one that counts from its first step.
         """
         arguments = self._arguments(query, key, value, mask, bias, memory, start)
         return self._merge(attend(**arguments))
@@ -215,18 +223,33 @@ class MultiHeadAttention(nn.Module):
         Args:
             key: The new steps.
             value: Their values; the keys by default.
-            memory: An earlier memory that the new steps are appended to, in place. Their
-                places, for ``rotary``, are those after its own.
+            memory: An earlier memory. It is changed: the new steps are appended to it, in place; to keep
+                it as it is, pass ``copy.copy(memory)``. Their places, for ``rotary``, are those
+                after its own.
 
         Returns:
-            ``memory``, grown, or a new one.
+            ``memory`` itself, longer now, or a new one.
+
+        Example:
+            >>> import torch
+            >>> attention = MultiHeadAttention(8, heads=2)
+            >>> prompt, step = torch.zeros(1, 3, 8), torch.zeros(1, 1, 8)
+            >>> past = attention.remember(prompt)
+            >>> attention(prompt, memory=past, mask="causal").shape
+            torch.Size([1, 3, 8])
+            >>> attention.remember(step, memory=past) is past, len(past)
+            (True, 4)
+            >>> attention(step, memory=past, mask="causal").shape
+            torch.Size([1, 1, 8])
         """
         start = 0 if memory is None else len(memory)
         keys = self._project("key", key, start)
         values = self._project("value", key if value is None else value)
         if memory is None:
-            return HeadMemory(keys, values)
-        memory.write(keys, values)
+            memory = HeadMemory(keys, values)
+        else:
+            memory.write(keys, values)
+        memory.source = ref(key)
         return memory
 
     def _arguments(
@@ -252,6 +275,9 @@ class MultiHeadAttention(nn.Module):
             values = self._project("value", key if value is None else value)
         else:
             keys, values = memory.keys, memory.values
+            if memory.holds(query):
+                check_steps(mask, query.shape[-2], len(memory))
+            mask = _over_memory(mask, query.shape[-2], len(memory))
         # By batch axis, the last one first: its length of the queries and of the keys.
         batch = list(zip_longest(query.shape[-3::-1], keys.shape[-4::-1], fillvalue=1))
         if self.group > 1:  # keys of a group of 1 are never copied
@@ -337,6 +363,33 @@ def new_norm(width: int, kind: Norm = "layer") -> Any:
     if kind not in (kinds := get_args(Norm)):
         raise unknown("normalisation", kind, kinds)
     return nn.RMSNorm(width, eps=1e-6) if kind == "rms" else nn.LayerNorm(width)
+
+
+def check_steps(mask: Any, queries: int, keys: int) -> None:
+    """Refuse a mask by which the last steps of a sequence read steps after them, or miss those before.
+
+    Raises:
+        ValueError: There is no mask and more than one query, or a mask that puts the queries at the
+            first of more keys.
+    """
+    objection = None
+    if mask is None and queries > 1:
+        objection = "and without a mask each would read the steps after it"
+    parts = mask.parts() if isinstance(mask, Mask) else []
+    if queries < keys and any(isinstance(part, Band) and part.align == "start" for part in parts):
+        objection = 'and the mask has align="start", which puts them at the first'
+    if objection is not None:
+        raise ValueError(
+            f"the queries are the last {queries} of the {keys} steps in the memory, {objection}:"
+            ' pass mask="causal", or a mask of regard.masks with align="end"'
+        )
+
+
+def _over_memory(mask: Any, queries: int, keys: int) -> Any:
+    """The mask over a memory, where "causal" puts the last query at the last key."""
+    if isinstance(mask, str) and mask == "causal" and queries <= keys:
+        return None if queries == 1 else causal(align="end")
+    return mask
 
 
 def _check_rows(name: str, plane: Tensor, query: Tensor) -> None:

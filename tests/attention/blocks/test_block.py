@@ -96,6 +96,43 @@ def test_steps_over_a_memory_are_the_whole(how: dict[str, Any]) -> None:
     assert len(said) == 6
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("cuts", [[4, 1, 1], [1, 3, 2], [6]])
+@torch.no_grad()
+def test_a_prompt_of_several_steps_and_the_steps_after_it_are_the_whole(
+    cuts: list[int], norm: Any
+) -> None:
+    block = built(norm=norm, rotary=Rotary())
+    x = seeded(2, 6, 8)
+    said = block.self_attention.remember(x[:, :0])
+    steps = [block(part, memory=said, mask="causal") for part in x.split(cuts, 1)]
+    torch.testing.assert_close(torch.cat(steps, 1), block(x, mask="causal"))
+
+
+@pytest.mark.parametrize("start", [0, 2])
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (None, r'of the \d steps in the memory, and without a mask .* pass mask="causal"'),
+        (masks.band(1, 0), 'the mask has align="start", which puts them at the first: pass'),
+        (masks.causal(align="start") & masks.padding(9), 'the mask has align="start"'),
+    ],
+)
+@torch.no_grad()
+def test_steps_with_a_memory_do_not_read_the_future_in_silence(
+    start: int, mask: Any, message: str
+) -> None:
+    block = built()
+    x = seeded(2, 5, 8)
+    said = block.self_attention.remember(x[:, :start])
+    if start or mask is None:
+        with pytest.raises(ValueError, match=message):
+            block(x[:, start:], memory=said, mask=mask)
+        assert len(said) == start  # nothing was appended
+    mask = torch.ones(1, 1, dtype=torch.bool)  # one that says that they may read all
+    assert block(x[:, start:], memory=said, mask=mask).shape == (2, 5 - start, 8)
+
+
 def test_looks_are_of_the_attentions_by_name() -> None:
     block = built(cross=True, normalisation="rms", activation="silu", gated=True)
     x, context = seeded(3, 5, 8), seeded(3, 7, 8, seed=1)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.blocks.layers import FeedForward, Residual
-from regard.attention.heads import HeadMemory, MultiHeadAttention, Norm
+from regard.attention.heads import HeadMemory, MultiHeadAttention, Norm, check_steps
 from regard.attention.looks import Look
 from regard.attention.normalisers import NormaliserLike
 from regard.attention.positions import Rotary
@@ -114,10 +114,12 @@ class TransformerBlock(nn.Module):
             context_mask: Mask of cross-attention.
             bias: Added to the scores of self-attention.
             memory: Keys and values of earlier steps, from ``self_attention.remember``. Those of x
-                are appended to it, and x reads all of them that the mask allows.
+                are appended to it, in place, and x reads all of them that the mask allows: pass
+                ``mask="causal"`` for a prompt of several steps, and for each step after it.
 
         Raises:
-            ValueError: A context without cross-attention, or cross-attention without a context.
+            ValueError: A context without cross-attention, cross-attention without a context, or
+                several steps with a memory and without a mask.
         """
         return self._read(None, x, context, mask, context_mask, bias, memory)
 
@@ -154,6 +156,8 @@ class TransformerBlock(nn.Module):
             name: str, attention: MultiHeadAttention, q: Tensor, *of: Any, **how: Any
         ) -> Tensor:
             if name == "self" and memory is not None:
+                steps = q.shape[-2]
+                check_steps(how["mask"], steps, len(memory) + steps)  # before the memory grows
                 how["memory"] = attention.remember(q, memory=memory)
             elif of and isinstance(of[0], HeadMemory):
                 how["memory"], of = of[0], ()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
+from weakref import ref
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -32,6 +35,10 @@ class GrowingTensor:
 
     def __setstate__(self, filled: Tensor) -> None:
         self._room = self.filled = filled
+
+    def __copy__(self) -> GrowingTensor:
+        """The same rows without the spare room: what either of the two appends, the other has not."""
+        return GrowingTensor(self.filled)
 
     def append(self, rows: Tensor) -> None:
         """Write rows behind the last one."""
@@ -66,9 +73,10 @@ class GrowingTensor:
 class HeadMemory:
     """Keys and values already split into heads, growing one step or many at a time.
 
-    `MultiHeadAttention.remember` makes them. Room is doubled when it runs out, so that a step
-    copies a constant number of rows on average. A copy or a pickle of it holds the numbers alone,
-    without the history of their gradients.
+    `MultiHeadAttention.remember` makes them, and appends to them in place. Room is doubled when it
+    runs out, so that a step copies a constant number of rows on average. ``copy.copy`` makes a second
+    memory that continues by itself. A deep copy or a pickle holds the numbers alone, without the
+    history of their gradients.
 
     Args:
         keys: One per step, for every head.
@@ -84,6 +92,9 @@ class HeadMemory:
         >>> len(memory), memory.select(torch.tensor([4, 4])).keys.shape
         (4, torch.Size([2, 2, 4, 4]))
     """
+
+    source: ref[Tensor] | None = None
+    """The tensor that the last steps were projected from, where `remember` wrote them."""
 
     def __init__(
         self,
@@ -110,12 +121,32 @@ class HeadMemory:
         """The values so far: a view."""
         return self._values.filled
 
+    def __repr__(self) -> str:
+        shapes = f"keys {list(self.keys.shape)}, values {list(self.values.shape)}"
+        return f"HeadMemory({len(self)} steps: {shapes})"
+
+    def __copy__(self) -> HeadMemory:
+        return self._of(copy(self._keys), copy(self._values))
+
+    def __getstate__(self) -> dict[str, GrowingTensor]:
+        return {"_keys": self._keys, "_values": self._values}
+
+    @staticmethod
+    def _of(keys: GrowingTensor, values: GrowingTensor) -> HeadMemory:
+        memory = object.__new__(HeadMemory)
+        memory._keys, memory._values = keys, values
+        return memory
+
+    def holds(self, steps: Tensor) -> bool:
+        """Whether the last steps are projections of this tensor."""
+        return self.source is not None and self.source() is steps
+
     def write(
         self,
         keys: Float[Tensor, "*batch heads steps d_head"],
         values: Float[Tensor, "*batch heads steps d_head_value"],
     ) -> None:
-        """Append new steps."""
+        """Append new steps, in place."""
         for name, new, old in (("key", keys, self.keys), ("value", values, self.values)):
             expected = (*old.shape[:-2], *keys.shape[-2:-1], old.shape[-1])
             if tuple(new.shape) != expected:
@@ -124,6 +155,7 @@ class HeadMemory:
                 )
         self._keys.append(keys)
         self._values.append(values)
+        self.source = None
 
     def select(self, rows: Int[Tensor, " chosen"]) -> HeadMemory:
         """A memory of these rows of the first batch axis, which may repeat: a beam's reorder."""
@@ -131,6 +163,4 @@ class HeadMemory:
             raise ShapeError(
                 f"the keys have shape {tuple(self.keys.shape)}: there is no batch axis to select on"
             )
-        chosen = object.__new__(HeadMemory)
-        chosen._keys, chosen._values = self._keys.select(rows), self._values.select(rows)
-        return chosen
+        return self._of(self._keys.select(rows), self._values.select(rows))
