@@ -12,20 +12,26 @@ from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
 
+try:
+    import fcntl
+except ImportError:  # on Windows: temporary files of killed processes stay there
+    fcntl = None  # type: ignore[assignment]
+
 
 def write(path: str | os.PathLike[str], content: bytes) -> Path:
     """Write a file as `replacing` does, and return its path."""
-    with replacing(path) as unfinished, open(unfinished, "xb") as file:
+    with replacing(path) as unfinished, open(unfinished, "wb") as file:
         file.write(content)
     return Path(path)
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """The path of a temporary file; at the end of the block that file replaces `path`.
+    """The path of an empty temporary file; at the end of the block that file replaces `path`.
 
     The file is forced to the disk, then renamed, then the folder is forced to the disk, so that a power cut leaves
-    the old file or the new one. When the block fails, the temporary file is removed.
+    the old file or the new one. When the block fails, the temporary file is removed. One that a killed process left is
+    removed when the same file is written again.
 
     Args:
         path: where the file goes; one that is there is replaced. A link is followed within its folder.
@@ -34,21 +40,64 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         OSError: it cannot be written, or the block raised one; the error names `path`.
     """
     place = _place(path)
-    unfinished = place.with_name(f".{secrets.token_hex(6)}.tmp")
     try:
         if place.exists() and not place.is_file():
             raise FileExistsError(EEXIST, "not a file that can be replaced")
-        try:
+        with _temporary(place) as unfinished:
             yield unfinished
             force(unfinished)
             os.replace(unfinished, place)
             sync_folder(place.parent)
-        finally:
-            unfinished.unlink(missing_ok=True)
     except OSError as fault:
         if fault.errno is None:
             raise
         raise OSError(fault.errno, fault.strerror, str(path)) from fault
+
+
+@contextmanager
+def _temporary(place: Path) -> Iterator[Path]:
+    """An empty file beside `place`, removed at the end. A lock marks it as in use; those without one are removed."""
+    begin = f".{_mark(place)}-"
+    with suppress(OSError):  # a folder that may be written to, but not read
+        for name in os.listdir(place.parent):
+            if name.startswith(begin) and name.endswith(".tmp"):
+                _remove_unlocked(place.with_name(name))
+    held = False
+    while not held:
+        path = place.with_name(f"{begin}{secrets.token_hex(6)}.tmp")
+        lock = Lock(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
+        lockable = _flock(lock.handle, wait=True)
+        held = not lockable or lock.held()  # otherwise removed before it was locked
+        if not (lockable and held):
+            os.close(lock.handle)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+        if lockable:
+            os.close(lock.handle)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove a file unless a process has locked it."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            if _flock(handle, wait=False):
+                path.unlink()
+        finally:
+            os.close(handle)
+
+
+def _flock(handle: int, *, wait: bool) -> bool:
+    """Lock an open file; whether that succeeded. No other handle can lock it until this one is closed."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process holds it, or a file system without locks
+        return False
+    return True
 
 
 @contextmanager
@@ -218,7 +267,7 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         OSError: it cannot be written, another process is making it, or the block raised one.
     """
     place = Path(path)
-    mark = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:12]
+    mark = _mark(place)
     unfinished = place.with_name(f".{mark}.tmp")
     try:
         with locked(place.with_name(f".{mark}.lock")):
@@ -232,6 +281,11 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
                 shutil.rmtree(unfinished, ignore_errors=True)
     except HeldError as fault:
         raise OSError(EBUSY, f"process {fault.holder} is making it", str(path)) from None
+
+
+def _mark(place: Path) -> str:
+    """A short name for the temporary files of `place`, whose name may be of the greatest length."""
+    return hashlib.sha256(os.fsencode(place.name)).hexdigest()[:12]
 
 
 def _removed(path: Path) -> bool:

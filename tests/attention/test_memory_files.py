@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import struct
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -113,20 +117,106 @@ def test_every_truncation_is_refused_by_name(tmp_path):
             Memory.open(cut)
 
 
-def test_flipped_bytes_are_refused_or_harmless(tmp_path):
-    full().save(tmp_path / "m")
-    whole = (tmp_path / "m").read_bytes()
-    flipped, refusals = tmp_path / "flipped", []
-    for position in range(0, len(whole), 7):
-        damaged = bytearray(whole)
-        damaged[position] ^= 0xFF
-        flipped.write_bytes(damaged)
+def without_checksum(path: Path) -> Path:
+    """A copy as earlier versions saved it."""
+    with safe_open(str(path), framework="pt") as file:
+        metadata = {name: text for name, text in file.metadata().items() if name != "sha256"}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        assert len(metadata) < len(file.metadata())
+    older = path.with_name("older")
+    save_file(tensors, older, metadata)
+    return older
+
+
+def flipped(path: Path, position: int, bit: int) -> Path:
+    damaged = bytearray(path.read_bytes())
+    damaged[position] ^= 1 << bit
+    copy = path.with_name("flipped")
+    copy.write_bytes(damaged)
+    return copy
+
+
+def same(one: Memory, other: Memory) -> bool:
+    return (
+        torch.equal(one.keys, other.keys)
+        and torch.equal(one.values, other.values)
+        and (one.payloads, one.normaliser, one.score)
+        == (other.payloads, other.normaliser, other.score)
+    )
+
+
+def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
+    path = tmp_path / "m"
+    full(normaliser=normalisers.Softmax(2.0)).save(path)
+    memory, other, refused = Memory.open(path), 0, []
+    for position in range(0, path.stat().st_size, 2):
         try:
-            assert len(Memory.open(flipped)) == 4
+            assert same(Memory.open(flipped(path, position, position % 8)), memory), position
         except MemoryFileError as problem:
-            refusals.append(str(problem))
-    assert len(refusals) > 20
-    assert all(refusal.startswith(str(flipped)) for refusal in refusals)
+            refused.append(str(problem))
+    assert all(problem.startswith(str(tmp_path / "flipped")) for problem in refused)
+    older = without_checksum(path)
+    for position in range(0, older.stat().st_size, 2):
+        with suppress(MemoryFileError):
+            other += not same(Memory.open(flipped(older, position, position % 8)), memory)
+    assert other > 30  # without a checksum, so many are other memories
+
+
+def test_files_of_earlier_versions_open_and_get_a_checksum_when_they_are_saved(tmp_path):
+    full().save(tmp_path / "m")
+    opened = Memory.open(without_checksum(tmp_path / "m"))
+    assert same(opened, Memory.open(tmp_path / "m"))
+    opened.save(tmp_path / "older")
+    with safe_open(str(tmp_path / "older"), framework="pt") as file:
+        assert len(file.metadata()["sha256"]) == 64
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3)])
+def test_a_memory_without_entries_has_a_checksum_too(tmp_path, shape):
+    memory = Memory()
+    memory.write(torch.zeros(shape))
+    memory.save(tmp_path / "m")
+    assert Memory.open(tmp_path / "m").keys.shape == shape
+
+
+KILLED = """
+import os, pathlib, signal, sys, torch
+from regard import Memory
+from regard.attention.memory import file
+save, path = file.save_file, pathlib.Path(sys.argv[1])
+
+def killed(tensors, unfinished, metadata):
+    save(tensors, unfinished, metadata)
+    os.truncate(unfinished, 100)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+memory = Memory()
+memory.write(torch.eye(3))
+memory.save(path)
+file.save_file = killed
+memory.save(path)
+"""
+
+
+def test_a_save_that_was_killed_leaves_the_old_file_and_the_next_removes_its_rest(tmp_path):
+    path = tmp_path / "m"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    left = set(tmp_path.iterdir()) - {path}
+    assert [each.stat().st_size for each in left] == [100]
+    memory = Memory.open(path)
+    assert torch.equal(memory.keys, torch.eye(3))
+    memory.save(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_memory_does_not_change_when_its_file_is_cut_short(tmp_path):
+    path, memory = tmp_path / "m", Memory()
+    memory.write(torch.ones(2048, 64))
+    memory.save(path)
+    opened = Memory.open(path)
+    os.truncate(path, 0)
+    assert float(opened.keys.sum()) == 2048 * 64
 
 
 def header(described: object, data: bytes = b"") -> bytes:
@@ -158,6 +248,15 @@ HOSTILE = {
         bytes(4),
     ),
     "an unknown type": header({"__metadata__": METADATA, "key": {**ONE, "dtype": "F99"}}, bytes(4)),
+    "a name twice": header(
+        b'{"__metadata__": %s, "key": %s, "key": %s}'
+        % tuple(json.dumps(part).encode() for part in (METADATA, ONE, ONE)),
+        bytes(4),
+    ),
+    "metadata twice": header(
+        b'{"__metadata__": {"format": "regard.memory", "version": "1", "format": "regard.memory"}}'
+    ),
+    "unknown metadata": header({"__metadata__": {**METADATA, "sha257": "0"}}),
     "a hole": header({"__metadata__": METADATA, "key": ONE}, bytes(40)),
 }
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 import regard
+from regard import tensor_files
 from regard.cli.main import main
 from regard.explorer.stored import open_file
 
@@ -97,3 +99,65 @@ def test_no_file_and_no_tensors_are_one_line(tmp_path, capsys, monkeypatch):
         error = capsys.readouterr().err
         assert f"{asked}: {said}" in error or said in error
         assert "--watch" not in error
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "said"),
+    [
+        ((1 << 20, 1, 1), (1, 1 << 20, 1), "1,099,511,627,776 weights"),
+        ((4096, 1, 512), (2, 4096, 512), "8,589,934,592 numbers"),
+    ],
+)
+def test_shapes_that_expand_are_refused_before_anything_is_computed(tmp_path, query, key, said):
+    path, _ = saved(tmp_path / "a.safetensors", torch.ones(query), torch.ones(key))
+    assert path.stat().st_size < 1 << 25
+    with pytest.raises(regard.errors.DataError, match=said) as fault:
+        open_file(path)
+    assert str(path) in str(fault.value)
+
+
+def test_keys_that_all_heads_share_are_not_copied(tmp_path):
+    query, key = torch.randn(64, 3, 8), torch.randn(1, 5, 8)
+    path, _ = saved(tmp_path / "a.safetensors", query, key)
+    (one,) = open_file(path).attentions
+    assert one.shape == (64, 3, 5)
+    expected = regard.look(query, key.expand(64, 5, 8))
+    torch.testing.assert_close(one.look.weights(), expected.weights())
+    torch.testing.assert_close(one.look[7].weights(), expected[7].weights())
+
+
+def test_the_file_is_named_when_memory_runs_out(tmp_path, monkeypatch):
+    path, _ = saved(tmp_path / "a.safetensors")
+
+    def load(content: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(tensor_files, "load", load)
+    with pytest.raises(regard.errors.RegardError, match=rf"out of memory while reading {path}"):
+        open_file(path)
+
+
+def test_a_file_that_is_cut_short_while_it_is_shown_changes_nothing(tmp_path):
+    path, tensors = saved(tmp_path / "a.safetensors", torch.randn(4, 512, 8))
+    (one,) = open_file(path).attentions
+    os.truncate(path, 8)
+    assert path.stat().st_size == 8
+    expected = regard.look(tensors["query"], tensors["key"].repeat_interleave(2, 0))
+    torch.testing.assert_close(one.look.weights(), expected.weights())  # SIGBUS where it is mapped
+
+
+@pytest.mark.parametrize("name", ["pipe.safetensors", "PIPE.SAFETENSORS"])
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(regard.errors.DataError, match=f"{name}: cannot be read: not an ordinary"):
+        open_file(tmp_path / name)
+
+
+def test_a_name_that_stands_twice_is_refused(tmp_path):
+    path, _ = saved(tmp_path / "a.safetensors", torch.zeros(1, 1, 1), torch.zeros(1, 1, 1))
+    content = path.read_bytes()
+    spoilt = content.replace(b'"query"', b'"key"  ')
+    assert spoilt != content
+    path.write_bytes(spoilt)
+    with pytest.raises(regard.errors.DataError, match="a name stands twice"):
+        open_file(path)

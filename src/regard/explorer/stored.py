@@ -2,18 +2,24 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from regard import tensor_files
 from regard.attention import masks
 from regard.attention.attend import look
-from regard.errors import DataError, one_line, raised_as
+from regard.errors import DataError, memory_named, raised_as
 from regard.explorer.contract import Attention, Kind, Scene, Sequence
+from regard.tensor_files import TensorFileError
 
 NAMES = ("query", "key")
+# Weights that one query of every head has: the measures of heads compute so many at once.
+MOST_WEIGHTS = 1 << 25
+# Numbers of the keys when each is repeated for the heads that share it.
+MOST_NUMBERS = 1 << 30
 
 
 def open_file(path: str | os.PathLike[str]) -> Scene:
@@ -23,9 +29,15 @@ def open_file(path: str | os.PathLike[str]) -> Scene:
     heads. Its metadata may have `tokens`, a JSON list with a string for each key, and `mask`, which can be "causal".
 
     Raises:
-        DataError: the file cannot be read, or its tensors or metadata do not fit.
+        DataError: the file cannot be read, its tensors or metadata do not fit, or its shapes are too large together.
+        TrainingError: memory ran out.
     """
     path = Path(path)
+    with memory_named(f"while reading {path}", "the number of heads, tokens or channels in it"):
+        return _scene(path)
+
+
+def _scene(path: Path) -> Scene:
     query, key, metadata = _read(path)
     (heads, queries, _), (own, keys, _) = query.shape, key.shape
     mask = metadata.get("mask", "")
@@ -34,7 +46,8 @@ def open_file(path: str | os.PathLike[str]) -> Scene:
     if mask and queries > keys:
         raise DataError(f"{path}: a causal mask needs at least {queries} keys, there are {keys}")
     rule = masks.causal(align="end") if mask else None
-    made = look(query, key.repeat_interleave(heads // own, 0), mask=rule)
+    shared = key if own == 1 else key.repeat_interleave(heads // own, 0)
+    made = look(query, shared, mask=rule)
     tokens = _tokens(path, metadata.get("tokens"), keys)
     if queries == keys:
         sides = [Sequence("tokens", tokens)]
@@ -45,20 +58,20 @@ def open_file(path: str | os.PathLike[str]) -> Scene:
     return Scene(path.name, sides, [Attention(path.stem, kind, made, 0, len(sides) - 1)])
 
 
-def _read(path: Path) -> tuple[Tensor, Tensor, dict[str, str]]:
+def _read(path: Path) -> tuple[Tensor, Tensor, Mapping[str, str]]:
     """The queries and keys, each (heads, tokens, width) in float32, and the metadata."""
     try:
-        with raised_as(DataError, f"{path}: cannot be read"), safe_open(path, "pt") as opened:
-            missing = sorted(set(NAMES) - set(opened.keys()))
-            if missing:
-                raise DataError(
-                    f'{path}: there is no tensor "{missing[0]}":'
-                    ' expected "query" and "key", each (heads, tokens, width)'
-                )
-            query, key = (opened.get_tensor(name) for name in NAMES)
-            metadata = dict(opened.metadata() or {})
-    except SafetensorError as fault:
-        raise DataError(f"{path}: not a safetensors file: {one_line(fault)}") from None
+        with raised_as(DataError, f"{path}: cannot be read"):
+            tensors, metadata = tensor_files.read(path)
+    except TensorFileError as fault:
+        raise DataError(f"{path}: not a safetensors file: {fault}") from None
+    missing = sorted(set(NAMES) - tensors.keys())
+    if missing:
+        raise DataError(
+            f'{path}: there is no tensor "{missing[0]}":'
+            ' expected "query" and "key", each (heads, tokens, width)'
+        )
+    query, key = (tensors[name] for name in NAMES)
     shapes = f"query has shape {list(query.shape)} and key {list(key.shape)}"
     if min(query.ndim, key.ndim) < 2 or 0 in (*query.shape, *key.shape):
         raise DataError(f"{path}: {shapes}: expected (heads, tokens, width), none of them 0")
@@ -66,6 +79,17 @@ def _read(path: Path) -> tuple[Tensor, Tensor, dict[str, str]]:
     if query.shape[-1] != key.shape[-1] or len(query) % len(key):
         raise DataError(
             f"{path}: {shapes}: expected one width, and heads that are a multiple of the key heads"
+        )
+    heads, (own, keys, width) = len(query), key.shape
+    if heads * keys > MOST_WEIGHTS:
+        raise DataError(
+            f"{path}: {shapes}: one query of {heads:,} heads has {heads * keys:,} weights; "
+            f"at most {MOST_WEIGHTS:,} are shown: save fewer heads or keys"
+        )
+    if own > 1 and heads * keys * width > MOST_NUMBERS:
+        raise DataError(
+            f"{path}: {shapes}: the keys of {heads:,} heads have {heads * keys * width:,} numbers; "
+            f"at most {MOST_NUMBERS:,} are read: save fewer heads or keys"
         )
     if not (query.is_floating_point() and key.is_floating_point()):
         raise DataError(f"{path}: query is {query.dtype} and key {key.dtype}: expected floats")

@@ -1,24 +1,22 @@
 """Reading and writing safetensors files, with checks before any tensor is used."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from regard import files
-from regard.errors import CheckpointError, CorruptedError, ModelError, one_line, raised_as
+from regard import files, tensor_files
+from regard.errors import CheckpointError, CorruptedError, ModelError, raised_as
+from regard.tensor_files import PickledError, TensorFileError
 from regard.translation import checksums
 
-_LONGEST_HEADER, _MOST_TENSORS = 10_000_000, 20_000
 _SMALL = 2**27  # bytes
 # The matrix NAME of whole numbers is stored beside the scales of its rows, NAME.scale.
 _SCALES = ".scale"
-_FAULTS = (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, TypeError)
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -75,7 +73,9 @@ def load(
         CheckpointError: it is not a whole safetensors file, or has another checksum; names the file.
     """
     with raised_as(CheckpointError, f"{path}: cannot be read"), files.opened(path) as file:
-        shapes = _shapes(path, file)
+        with _named(path):
+            entries = tensor_files.header(file).entries
+        shapes = {name: entry.shape for name, entry in entries.items()}
         scaled = {name: name + _SCALES for name in shapes if name + _SCALES in shapes}
         for name, scales in scaled.items():
             if shapes[scales] != shapes[name][:1]:
@@ -91,44 +91,22 @@ def load(
         file.seek(0)
         content = file.read()
     checksums.compare(content, checksum, path)
-    try:
-        tensors = safetensors.torch.load(content)
-        for name, scales in scaled.items():
-            tensors[name] = tensors[name].float() * tensors.pop(scales)[:, None]
-    except _FAULTS as fault:
-        raise _corrupted(path, one_line(fault)) from None
+    with _named(path):
+        tensors = tensor_files.load(content)
+    for name, scales in scaled.items():
+        tensors[name] = tensors[name].float() * tensors.pop(scales)[:, None]
     return tensors
 
 
-def check_header(path: Path) -> None:
-    """Refuse a file whose header is not that of a safetensors file. Raises `CheckpointError`."""
-    with raised_as(CheckpointError, f"{path}: cannot be read"), files.opened(path) as file:
-        _shapes(path, file)
-
-
-def _shapes(path: Path, file: BinaryIO) -> Shapes:
-    """The shape of each tensor, read from the header alone; safetensors checks that the tensors fill the file."""
-    start = file.read(8)
-    length = int.from_bytes(start, "little")
-    if not 2 <= length <= min(_LONGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
-        # A header may begin with the bytes of a pickle, so this is checked only when its length is wrong.
-        if start[:4] == b"PK\x03\x04" or start[:1] == b"\x80":
-            raise CheckpointError(
-                f"{path}: a pickle or zip archive under the name of weights: refusing to unpickle; "
-                "only safetensors files are read"
-            )
-        raise _corrupted(path, "its header does not fit the file")
-    header = file.read(length)
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Raise a `CheckpointError` that names a file which is not a whole safetensors file."""
     try:
-        with safetensors.safe_open(path, "pt") as opened:
-            names = list(opened.keys())
-            if header.count(b'"data_offsets"') != len(names):
-                raise ValueError("a name stands twice in its header")
-            if len(names) > _MOST_TENSORS:
-                raise ValueError(f"its header names {len(names)} tensors")
-            return {name: tuple(opened.get_slice(name).get_shape()) for name in names}
-    except _FAULTS as fault:
-        raise _corrupted(path, one_line(fault)) from None
+        yield
+    except PickledError as fault:
+        raise CheckpointError(f"{path}: {fault}") from None
+    except TensorFileError as fault:
+        raise _corrupted(path, str(fault)) from None
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:

@@ -2,29 +2,31 @@
 
 Tensors ``key`` and ``value`` (absent where values are the keys), ``payloads`` (the bytes of a JSON
 list in UTF-8: the header that the format has for text ends at 100 MB), ``score.*`` (parameters).
-Metadata: ``format``, ``version``, and ``score``, ``normaliser`` and ``encoder`` as JSON.
+Metadata: ``format``, ``version``, ``score``, ``normaliser`` and ``encoder`` as JSON, and ``sha256``
+of all the rest. Files of earlier versions have no ``sha256``: they open without this check.
 """
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from regard import files
+from regard import files, tensor_files
 from regard.attention.memory.ngrams import CharacterNgrams
 from regard.attention.normalisers import NAMES
 from regard.attention.scores.named import PLAIN, build
 
 FORMAT, VERSION = "regard.memory", "1"
-LARGEST_HEADER = 1 << 20
+CHECKSUM = "sha256"
 PARTS: dict[str, dict[str, Any]] = {
     part: {kind.__name__: kind for kind in kinds}
     for part, kinds in {
@@ -69,6 +71,7 @@ def write_memory(path: str | os.PathLike[str], contents: Contents) -> None:
     metadata = {"format": FORMAT, "version": VERSION}
     for part in PARTS:
         metadata[part] = json.dumps(_describe(part, getattr(contents, part)))
+    metadata[CHECKSUM] = _checksum(kept, metadata)
     with files.replacing(path) as unfinished:
         try:
             save_file(kept, unfinished, metadata)
@@ -82,20 +85,18 @@ def read_memory(
     """Read and check a file; ``score``, ``normaliser`` and ``encoder`` go before the saved ones.
 
     Raises:
-        MemoryFileError: If anything in it is not as `write_memory` leaves it.
+        MemoryFileError: If anything in it is not as `write_memory` leaves it, or has changed since.
         OSError: If it cannot be read.
     """
     source = Path(path)
     with _blaming(source):
-        _check_header(source)
-        with safe_open(str(source), framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                _refuse("not a memory that was saved by Regard")
-            if metadata.get("version") != VERSION:
-                _refuse(f"format version {metadata.get('version')}, this Regard reads {VERSION}")
-            # A copy, because the file is mapped: it may change under our hands later.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        if source.exists() and not source.is_file() and not source.is_dir():
+            _refuse("not a regular file")
+        tensors, metadata = tensor_files.read(source)
+        _check_metadata(metadata)
+        checksum = metadata.get(CHECKSUM)
+        if checksum is not None and checksum != _checksum(tensors, metadata):
+            _refuse("damaged: its checksum is not that of its contents")
         given = {"score": score, "normaliser": normaliser, "encoder": encoder}
         parts = {name: _part(name, metadata.get(name), given[name]) for name in PARTS}
         for name, tensor in tensors.items():
@@ -133,7 +134,7 @@ def _blaming(source: Path) -> Iterator[None]:
         yield
     except MemoryFileError as problem:
         raise MemoryFileError(f"{source}: {problem}") from None
-    except (SafetensorError, RuntimeError, TypeError, ValueError, RecursionError) as problem:
+    except (RuntimeError, TypeError, ValueError, RecursionError) as problem:
         raise MemoryFileError(f"{source}: damaged, or not a memory: {problem}") from problem
 
 
@@ -141,18 +142,24 @@ def _refuse(reason: str) -> NoReturn:
     raise MemoryFileError(reason)
 
 
-def _check_header(source: Path) -> None:
-    """Refuse what would cost much before the format's own reader sees it."""
-    if source.exists() and not source.is_file() and not source.is_dir():
-        _refuse("not a regular file")
-    with open(source, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        start = file.read(8)
-        if len(start) < 8:
-            _refuse(f"truncated: {size} bytes")
-        length = int.from_bytes(start, "little")
-        if length > min(size - 8, LARGEST_HEADER):
-            _refuse(f"a header of {length} bytes in a file of {size}: truncated, or not a memory")
+def _check_metadata(metadata: Mapping[str, str]) -> None:
+    if metadata.get("format") != FORMAT:
+        _refuse("not a memory that was saved by Regard")
+    if metadata.get("version") != VERSION:
+        _refuse(f"format version {metadata.get('version')}, this Regard reads {VERSION}")
+    # A flipped bit in the name of the checksum would otherwise leave the file unchecked.
+    for name in metadata.keys() - {"format", "version", CHECKSUM, *PARTS}:
+        _refuse(f"unknown metadata {name!r}: damaged, or saved by a newer Regard")
+
+
+def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """The sha256 of the contents of a file, in whichever order the file has them."""
+    described = {name: text for name, text in metadata.items() if name != CHECKSUM}
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _check_entries(key: Tensor | None, value: Tensor | None) -> None:

@@ -94,7 +94,7 @@ def destination(path: Path | None) -> Iterator[TextIO]:
         return
     with (
         files.replacing(path) as unfinished,
-        open(unfinished, "x", encoding="utf-8", errors="backslashreplace", newline="\n") as out,
+        open(unfinished, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as out,
     ):
         yield out
 

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from torch import Tensor
 
 from regard.attention.shapes import ShapeError
-from regard.errors import RegardError
+from regard.errors import RegardError, memory_named
 from regard.explorer import page, scenes, translating
 from regard.explorer.contract import DEEP, Attention, Scene, pack
 from regard.explorer.server import fields
@@ -57,7 +57,12 @@ class Explorer:
         if self.scene is None:
             raise Refused(404, "this server was started with models alone")
         given = self.scene
-        return await self._binary(request, lambda check: pack(given, self.runs.add(Run(given))))
+
+        def call(check: Callable[[], None]) -> bytes:
+            with memory_named(f"while drawing {given.title}", "the number of its heads or tokens"):
+                return pack(given, self.runs.add(Run(given)))
+
+        return await self._binary(request, call)
 
     async def script(self, request: Request) -> Response:
         return Response(page.part("explorer.js"), media_type="text/javascript")

@@ -6,15 +6,16 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import safetensors
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from regard.errors import DataError, one_line
-from regard.translation import weights
+from regard import files, tensor_files
+from regard.errors import DataError, one_line, raised_as
 from regard.translation.text.corpora import BOM, opened, raw_lines
 
 _WIDEST, _MOST = 10_000, 1_000_000_000
 _LONGEST_LINE = 2**20
+# The types of vectors in safetensors files.
+_FLOATS: dict[str, DTypeLike] = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
 
 
 @dataclass
@@ -99,26 +100,30 @@ def _take(line: bytes, found: Vectors, known: dict[bytes, str], where: str) -> N
 
 
 def _from_tensors(path: Path, wanted: frozenset[str]) -> Vectors:
-    weights.check_header(path)
     try:
-        with safetensors.safe_open(path, framework="np") as file:
-            if set(file.keys()) != {"words", "vectors"}:
+        with raised_as(DataError, f"{path}: cannot be read"), files.opened(path) as file:
+            entries = tensor_files.header(file).entries
+            if entries.keys() != {"words", "vectors"}:
                 raise DataError(f"{path}: expected two tensors, `words` and `vectors`")
-            vectors, letters = file.get_slice("vectors"), file.get_slice("words")
-            shape = vectors.get_shape()
+            vectors, letters = entries["vectors"], entries["words"]
+            shape = vectors.shape
             if len(shape) != 2 or not 1 <= shape[1] <= _WIDEST or not 0 < shape[0] <= _MOST:
                 raise DataError(f"{path}: `vectors` has shape {shape}, expected words x width")
-            if vectors.get_dtype() not in ("F16", "F32", "F64") or letters.get_dtype() != "U8":
+            if vectors.dtype not in _FLOATS or letters.dtype != "U8":
                 raise DataError(f"{path}: expected floating-point `vectors` and bytes of `words`")
-            words = bytes(file.get_tensor("words")).decode("utf-8").split("\n")
+            file.seek(letters.offset)
+            words = file.read(letters.size).decode("utf-8").split("\n")
             if len(words) != shape[0]:
                 raise DataError(f"{path}: {len(words)} words and {shape[0]} vectors")
             found = Vectors(shape[1], read=shape[0])
+            size = vectors.size // shape[0]
             for row, word in enumerate(words):
                 if word in wanted:
-                    found.add(word, vectors[row], f"{path}: vector {row}")
+                    file.seek(vectors.offset + row * size)
+                    numbers = np.frombuffer(file.read(size), _FLOATS[vectors.dtype])
+                    found.add(word, numbers.reshape(shape[1]), f"{path}: vector {row}")
     except UnicodeDecodeError as fault:
         raise DataError(f"{path}: byte {fault.start + 1} of `words` is not UTF-8") from None
-    except (safetensors.SafetensorError, ValueError, TypeError) as fault:
+    except ValueError as fault:  # also where the file is cut short while it is read
         raise DataError(f"{path}: corrupted or truncated: {one_line(fault)}") from None
     return found
