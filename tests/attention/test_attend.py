@@ -317,3 +317,13 @@ def test_compiling_to_one_graph(kernel: str) -> None:
         got = compiled(*tensors, mask=mask)
         assert torch.allclose(got, regard.attend(*tensors, mask=mask), atol=1e-6)
         assert compiled(*tensors, dropout=0.5).shape == (2, 5, 8)
+
+
+def test_a_causal_bias_of_torch_is_refused_for_it_holds_no_numbers():
+    from torch.nn.attention.bias import causal_lower_right
+
+    x = torch.ones(3, 4)
+    with pytest.raises(TypeError, match=r"bias is a CausalBias .* pass mask=regard.masks.causal"):
+        regard.attend(x, x, x, bias=causal_lower_right(3, 3))
+    with pytest.raises(TypeError, match="bias is a CausalBias"):
+        regard.look(x, x, bias=causal_lower_right(3, 3))

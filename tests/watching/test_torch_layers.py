@@ -155,3 +155,23 @@ def test_a_layer_written_over_its_input_is_refused_and_with_a_copy_seen(x):
                 with pytest.raises(regard.WatchError, match="copy=True"):
                     seen["self"].entropy()
     torch.testing.assert_close(seen["self"].weights(), expected, **CLOSE)
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("others", [{}, {"attn_mask": LATER}])
+def test_an_unbatched_attention_with_padding_can_be_read(x, gradients, others):
+    model, how = attention(), {"key_padding_mask": PADDED[1], "average_attn_weights": False}
+    with torch.set_grad_enabled(gradients), regard.watch(model) as seen:
+        _, expected = model(x[1], x[1], x[1], **how, **others)
+    torch.testing.assert_close(seen["self"].weights()[0], expected, **CLOSE)
+    assert len(seen.table()) == HEADS
+
+
+def test_padding_of_nested_tensors_reads_nothing(x):
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 8, batch_first=True)
+    model = nn.TransformerEncoder(layer, 1, enable_nested_tensor=True).eval()
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(x, src_key_padding_mask=PADDED)
+    read = seen["layer.0.self"].weights().sum(-1)
+    expected = (~PADDED).float()[:, None].expand_as(read)
+    torch.testing.assert_close(read, expected, **CLOSE)

@@ -28,6 +28,7 @@ from regard.watching.masks import (
     narrowed,
     with_positions,
 )
+from regard.watching.plain import plain
 
 RowIndex = slice | Iterable[int]
 
@@ -68,6 +69,15 @@ class CapturedCall:
     rows: Tensor | None = None  # the numbers of the kept queries; None for all
     kept_places: Tensor | None = None  # the positions of those among the keys
 
+    def __post_init__(self) -> None:
+        for name in ("query", "key", "bias", "mask"):
+            tensor = getattr(self, name)
+            if isinstance(tensor, Tensor):
+                read = plain(name, tensor)
+                read = read if read.ndim > 1 else torch.atleast_2d(read)
+                if read is not tensor:
+                    object.__setattr__(self, name, read)
+
     def captured(self) -> CapturedCall:
         return self
 
@@ -105,6 +115,7 @@ class CapturedCall:
         if heads != own and own != 1:
             key = key.repeat_interleave(heads // own, -3)
         joint = torch.promote_types(query.dtype, key.dtype)
+        joint = torch.float32 if joint.itemsize == 1 else joint  # of float8 torch has no products
         query, key = query.to(joint), key.to(joint)
         if isinstance(getattr(score, "score", score), FlexScore):
             query, key = with_positions(query, self.rows), with_positions(key)

@@ -10,11 +10,13 @@ from regard.attention.looks import Look, StoredLook
 from regard.watching import functions, running, torch_layers
 from regard.watching.captured import CapturedCall
 from regard.watching.errors import WatchError
+from regard.watching.plain import plain
 from regard.watching.running import Edit
 
 
 def reading(call: CapturedCall, value: Tensor, edit: Edit) -> tuple[Tensor, Tensor]:
     """The reading with edited weights, and those weights; value is (*batch, key_heads, keys, width)."""
+    value = plain("value", value)
     weights = _headed(edit, call.look().weights())
     heads, own = (x.shape[-3] if x.ndim > 2 else 1 for x in (weights, value))
     if heads != own and own != 1:
@@ -27,7 +29,8 @@ def fused(
     _: Any, edit: Edit, query: Tensor, key: Tensor, value: Tensor, *more: Any, **how: Any
 ) -> Tensor:
     """F.scaled_dot_product_attention."""
-    return reading(functions.fused_call(query, key, value, *more, **how), value, edit)[0]
+    call = functions.fused_call(query, key, value, *more, **how)
+    return reading(call.captured(), value, edit)[0]
 
 
 def flex(

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from regard.attention.kernels.request import ask
 from regard.attention.looks.entries import ChangedScore, merge
-from regard.attention.masks import MaskLike, causal
+from regard.attention.masks import MaskLike, as_mask, causal
 from regard.attention.normalisers import Normaliser
 from regard.attention.scores import ScaledDot, Score
 from regard.watching import running
 from regard.watching.captured import CapturedCall
-from regard.watching.masks import FlexMask, FlexScore
+from regard.watching.errors import WatchError
+from regard.watching.masks import FlexMask, FlexScore, Ragged, padded
+from regard.watching.plain import check
+from regard.watching.torch_layers import Captured, DeferredCall
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -31,15 +35,41 @@ def fused_call(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> CapturedCall:
+) -> Captured:
     """F.scaled_dot_product_attention. In its boolean masks True = may be read.
 
     Its causal mask is aligned at the first key, for any lengths.
     """
     mask: MaskLike | None = causal(align="start") if is_causal else None
-    if attn_mask is not None and not attn_mask.is_floating_point():
-        mask, attn_mask = attn_mask, None
-    return CapturedCall(query, key, score=ScaledDot(scale), bias=attn_mask, mask=mask)
+    if query.is_nested and key.is_nested:
+        return DeferredCall(_ragged, {"query": query, "key": key, "mask": mask, "scale": scale})
+    readable, bias = mask_of(attn_mask, query.shape[-2], key.shape[-2])
+    mask = readable if mask is None else mask
+    return CapturedCall(query, key, score=ScaledDot(scale), bias=bias, mask=mask)
+
+
+def mask_of(mask: Tensor | None, queries: int, keys: int) -> tuple[MaskLike | None, Tensor | None]:
+    """The `attn_mask` of scaled_dot_product_attention as (mask, None) or (None, bias)."""
+    if isinstance(mask, CausalBias):
+        if mask.variant is CausalVariant.UPPER_LEFT:  # torch reads no lengths of this one
+            return causal(align="start"), None
+        lengths = mask.seq_len_q, mask.seq_len_kv
+        if lengths != (queries, keys):
+            raise WatchError(
+                f"its mask is causal_lower_right{lengths} for {queries} queries and {keys} keys"
+            )
+        return causal(align="end"), None
+    if mask is None or mask.is_floating_point():
+        return None, mask
+    return mask, None
+
+
+def _ragged(query: Tensor, key: Tensor, mask: MaskLike | None, scale: float | None) -> CapturedCall:
+    """scaled_dot_product_attention of nested tensors, which takes no mask beside the causal one."""
+    (query, queries), (key, keys) = padded(query), padded(key)
+    lengths: MaskLike = Ragged(queries, keys)
+    mask = lengths if mask is None else as_mask(mask) & lengths
+    return CapturedCall(query, key, score=ScaledDot(scale), mask=mask)
 
 
 def flex_call(
@@ -67,6 +97,8 @@ def regard_call(
     query: Tensor, key: Tensor, value: Tensor | None = None, **how: Any
 ) -> CapturedCall:
     """`regard.attend` and `regard.read`. Grouped heads become heads with fewer key heads."""
+    for name, each in (("query", query), ("key", key)):
+        check(name, each)
     request = ask(query, key, value, **how)
     if query.ndim == key.ndim > 4 and key.shape[-3] == 1 and key.shape[-4] == query.shape[-4]:
         merged = merge(replace(request, key=key[..., :0, :]), request.batch())  # copies no keys

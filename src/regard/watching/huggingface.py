@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.attention.masks import MaskLike, causal
 from regard.attention.scores import ScaledDot, Score, SoftCap
-from regard.watching import edited, running
+from regard.watching import edited, functions, running
 from regard.watching.captured import CapturedCall
 from regard.watching.masks import FlexMask
 
@@ -112,8 +112,8 @@ def _sdpa(
     readable: MaskLike | None = None
     if mask is None and query.shape[-2] > 1 and is_causal:
         key, readable = key[..., : query.shape[-2], :], causal(align="start")
-    elif mask is not None and mask.dtype == torch.bool:
-        mask, readable = None, mask
+    else:
+        readable, mask = functions.mask_of(mask, query.shape[-2], key.shape[-2])
     bias = _bias(mask, how.get("position_bias"), key.shape[-2])
     return CapturedCall(query, key, score=ScaledDot(how.get("scaling")), bias=bias, mask=readable)
 

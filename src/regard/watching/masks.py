@@ -27,6 +27,25 @@ class SelectedQueries(Mask):
         return self.mask.window(self.rows.to(rows.device)[rows], columns, whole)
 
 
+@dataclass(frozen=True, eq=False)
+class Ragged(Mask):
+    """Sequences of several lengths, padded: no query of the padding reads, and no key of it is read."""
+
+    queries: Tensor  # the lengths by batch entry
+    keys: Tensor
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        entries = (-1, *(1,) * (len(frame.batch) + 1))
+        queries, keys = (each.to(rows.device).view(entries) for each in (self.queries, self.keys))
+        return (rows[:, None] < queries) & (columns < keys)
+
+
+def padded(nested: Tensor) -> tuple[Tensor, Tensor]:
+    """The sequences of a nested tensor (batch, ..., length, width), padded with 0, and their lengths."""
+    lengths = [entry.shape[-2] for entry in nested.unbind()]
+    return torch.nested.to_padded_tensor(nested, 0.0), torch.tensor(lengths, device=nested.device)
+
+
 def is_shut(bias: Tensor) -> Tensor:
     """Where a bias is so low that it masks its key."""
     return bias <= SHUT * torch.finfo(bias.dtype).min

@@ -139,5 +139,6 @@ def _reads_another(call: Record, reads_two: bool | None) -> bool:
 
 def storages(tensors: Iterable[Tensor]) -> dict[tuple[int, int], int]:
     """The bytes of each storage of the tensors, by its address and size."""
-    memories = (tensor.untyped_storage() for tensor in tensors if not tensor.is_nested)
+    strided = (tensor.values() if tensor.is_nested else tensor for tensor in tensors)
+    memories = (tensor.untyped_storage() for tensor in strided)
     return {(memory.data_ptr(), memory.nbytes()): memory.nbytes() for memory in memories}

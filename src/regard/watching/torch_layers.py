@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.masks import padding
 from regard.attention.masks.mask import MaskLike
 from regard.loops.availability import transformed
 from regard.watching import running
 from regard.watching.captured import CapturedCall
+from regard.watching.masks import Ragged, padded
+from regard.watching.plain import check
 
 KEYS = 1  # torch's mask_type of a mask (batch, keys); with 0 and 2 it has queries too
 
@@ -33,6 +34,11 @@ class DeferredCall:
     held: dict[str, Any]
     crossing: bool = False  # whether the keys come from another sequence
     within: str = ""  # the submodule that this attention belongs to
+
+    def __post_init__(self) -> None:
+        for name, each in self.held.items():
+            if isinstance(each, Tensor) and not each.is_nested:
+                check(name, each)
 
     def tensors(self) -> list[Tensor]:
         return [each for each in self.held.values() if isinstance(each, Tensor)]
@@ -87,8 +93,8 @@ def _fast(
         readable = ~mask.bool()
         readable = readable[:, None, None] if mask_type == KEYS else readable
     if states.is_nested:
-        readable = padding([len(entry) for entry in states.unbind()])
-        states = torch.nested.to_padded_tensor(states, 0.0)
+        states, lengths = padded(states)
+        readable = Ragged(lengths, lengths)
     if norm_weight is not None:
         states = F.layer_norm(states, (states.shape[-1],), norm_weight, norm_bias, eps)
     both = 2 * len(weight) // 3

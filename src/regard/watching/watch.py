@@ -139,7 +139,9 @@ class Watch(ModelObserver):
             return
         module = self._called[path] = stack[-1].module
         asked = arguments[0] if isinstance(arguments, tuple) and arguments else None
-        if isinstance(module, nn.Embedding) and isinstance(asked, Tensor) and asked.ndim == 2:
+        if not (isinstance(module, nn.Embedding) and isinstance(asked, Tensor)):
+            return
+        if asked.ndim == 2 and not asked.is_nested:
             self._seen.tokens.append(EmbeddingCall(path, module.num_embeddings, asked))
 
     def attention_computed(self, stack: Stack, capture: Capture) -> None:

@@ -169,9 +169,20 @@ def _plane(name: str, plane: Tensor, batch: Shape, queries: int, keys: int) -> T
     """The mask or bias with at least two axes, known to broadcast over the scores."""
     if name == "bias" and not plane.dtype.is_floating_point:
         raise TypeError(f"bias holds {_names({plane.dtype})}: pass numbers; booleans are a mask")
+    if type(plane) is not Tensor and isinstance(plane, _causal_bias()):
+        raise TypeError(
+            f"{name} is a CausalBias of torch, which holds no numbers: "
+            "pass mask=regard.masks.causal(align=...)"
+        )
     check_plane(name, plane.shape, queries, keys)
     if plane.ndim < 2:
         return plane.reshape(1, -1)
     if plane.ndim > 2:
         broadcast(batch, plane.shape[:-2])
     return plane
+
+
+def _causal_bias() -> type[Tensor]:
+    from torch.nn.attention.bias import CausalBias  # 5 ms, and no plain tensor needs it
+
+    return CausalBias
