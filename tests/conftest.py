@@ -87,11 +87,3 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip("real corpora: REGARD_DATA names a folder that does not exist")
     return folder
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if torch.cuda.is_available():
-        return
-    for item in items:
-        if item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.skip(reason="no CUDA device"))

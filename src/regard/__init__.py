@@ -7,18 +7,29 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import named, programs
-    from regard.attention import kernels, looks, masks, normalisers, positions, scores
+    from regard import (
+        edits,
+        kernels,
+        looks,
+        masks,
+        memory,
+        named,
+        normalisers,
+        positions,
+        programs,
+        scores,
+    )
     from regard.attention.attend import attend, look, read
     from regard.attention.blocks import TransformerBlock
     from regard.attention.heads import MultiHeadAttention
     from regard.attention.kernels.choose import explain, kernel
     from regard.attention.looks import Look
-    from regard.attention.memory import CharacterNgrams, Memory
+    from regard.attention.memory import CharacterNgrams, HeadMemory, Memory
     from regard.attention.shapes import ShapeError
     from regard.costs import cost
+    from regard.translation.translator import Translator
     from regard.viewing.plot import plot
-    from regard.watching import Seen, WatchError, change, declare, edits, watch
+    from regard.watching import Seen, WatchError, change, declare, watch
 
 try:
     __version__ = metadata.version("regard")
@@ -27,12 +38,14 @@ except metadata.PackageNotFoundError:  # read from a checkout that was never ins
 
 __all__ = [
     "CharacterNgrams",
+    "HeadMemory",
     "Look",
     "Memory",
     "MultiHeadAttention",
     "Seen",
     "ShapeError",
     "TransformerBlock",
+    "Translator",
     "WatchError",
     "__version__",
     "attend",
@@ -46,6 +59,7 @@ __all__ = [
     "look",
     "looks",
     "masks",
+    "memory",
     "named",
     "normalisers",
     "plot",
@@ -58,44 +72,39 @@ __all__ = [
 
 _NAMES = {
     "CharacterNgrams": "regard.attention.memory",
-    "attend": "regard.attention.attend",
-    "look": "regard.attention.attend",
-    "read": "regard.attention.attend",
-    "explain": "regard.attention.kernels.choose",
-    "kernel": "regard.attention.kernels.choose",
+    "HeadMemory": "regard.attention.memory",
     "Look": "regard.attention.looks",
     "Memory": "regard.attention.memory",
     "MultiHeadAttention": "regard.attention.heads",
+    "Seen": "regard.watching",
     "ShapeError": "regard.attention.shapes",
     "TransformerBlock": "regard.attention.blocks",
-    "cost": "regard.costs.counting",
-    "Seen": "regard.watching",
+    "Translator": "regard.translation.translator",
     "WatchError": "regard.watching",
+    "attend": "regard.attention.attend",
     "change": "regard.watching",
+    "cost": "regard.costs.counting",
     "declare": "regard.watching",
-    "watch": "regard.watching",
+    "explain": "regard.attention.kernels.choose",
+    "kernel": "regard.attention.kernels.choose",
+    "look": "regard.attention.attend",
     "plot": "regard.viewing.plot",
+    "read": "regard.attention.attend",
+    "watch": "regard.watching",
 }
-_MODULES = {
-    name: f"regard.attention.{name}"
-    for name in ("scores", "normalisers", "masks", "positions", "kernels", "looks")
-} | {
-    "edits": "regard.watching.edits",
-    "named": "regard.named",
-    "programs": "regard.programs",
-}
+_MODULES = set(__all__) - set(_NAMES) - {"__version__"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is first used, so that `import regard` alone loads no torch."""
     if name in _NAMES:
-        found = getattr(importlib.import_module(_NAMES[name]), name)
+        public = getattr(importlib.import_module(_NAMES[name]), name)
     elif name in _MODULES:
-        found = importlib.import_module(_MODULES[name])
+        public = importlib.import_module(f"regard.{name}")
     else:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = public
+    return public
 
 
 def __dir__() -> list[str]:

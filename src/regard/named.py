@@ -36,6 +36,8 @@ from torch import Tensor
 from regard.attention import attend as plain
 from regard.attention.shapes import ShapeError
 
+__all__ = ["Axes", "Named", "along", "apply", "attend", "dot", "weights"]
+
 Axes = str | Sequence[str]
 Method = Callable[["Named", Any], "Named"]
 _OWN = "queries keys d_query d_key d_value".split()  # the others are batch axes

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from regard.watching.errors import WatchError
 
+__all__ = ["Cell", "Edit", "Hard", "Heads", "Scale", "Temperature"]
+
 Heads = int | Iterable[int] | None
 
 

@@ -182,7 +182,7 @@ def explain(
 
     Example:
         >>> import torch
-        >>> from regard.attention.normalisers import Sparsemax
+        >>> from regard.normalisers import Sparsemax
         >>> explain(torch.ones(1, 2), torch.ones(3, 2), normaliser=Sparsemax()).kernel
         'reference'
     """

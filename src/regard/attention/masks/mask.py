@@ -57,7 +57,7 @@ class Mask(ABC):
         """The whole mask, which broadcasts to (*batch, queries, keys).
 
         Example:
-            >>> from regard.attention.masks import causal
+            >>> from regard.masks import causal
             >>> causal(align="start").dense((), 2, 3)
             tensor([[ True, False, False],
                     [ True,  True, False]])

@@ -70,7 +70,7 @@ class Memory(nn.Module):
             new parameter: write first, hand the parameters to an optimiser afterwards.
 
     Example:
-        >>> from regard.attention.memory import CharacterNgrams
+        >>> from regard.memory import CharacterNgrams
         >>> memory = Memory(encoder=CharacterNgrams(), normaliser="hard")
         >>> memory.write(["Subject", "Pronoun"], ["Professor Perry", "he"])
         >>> memory["Subject"], memory["the subjects"]
@@ -186,7 +186,7 @@ class Memory(nn.Module):
         """The ``k`` entries with the largest weights (all, where there are fewer).
 
         Example:
-            >>> from regard.attention.memory import CharacterNgrams
+            >>> from regard.memory import CharacterNgrams
             >>> memory = Memory(encoder=CharacterNgrams())
             >>> memory.write(["Sender", "Subject"], payloads=[{"line": 1}, {"line": 2}])
             >>> weights, payloads = memory.find("subject", 1)

@@ -73,7 +73,7 @@ class SoftCap(nn.Module):
 
     Example:
         >>> import torch
-        >>> from regard.attention.scores import Dot
+        >>> from regard.scores import Dot
         >>> SoftCap(Dot(), 2.0)(torch.tensor([[100.0]]), torch.tensor([[100.0]]))
         tensor([[2.]])
     """

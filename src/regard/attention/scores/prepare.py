@@ -29,7 +29,7 @@ def unchanged(score: object, kind: type, *methods: str) -> bool:
     register them, do not count.
 
     Example:
-        >>> from regard.attention.scores import Dot
+        >>> from regard.scores import Dot
         >>> unchanged(Dot(), Dot, "__call__")
         True
     """
