@@ -253,6 +253,51 @@ def test_a_shell_completes_names(monkeypatch):
     assert printed.stdout.split() == ["dates"]
 
 
+def parameters() -> Iterator[tuple[str, typer.core.TyperArgument]]:
+    """Each command line's parameters, with its name."""
+
+    def below(command, name):
+        for one in command.params:
+            yield f"{name} {one.name}", one
+        for word, each in getattr(command, "commands", {}).items():
+            yield from below(each, f"{name} {word}".strip())
+
+    yield from below(typer.main.get_command(app), "")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "incomplete", "completed"),
+    [
+        ("cost what", "gpt-2", {"gpt-2", "gpt-2-xl"}),
+        ("cost what", "summed", {"summed-heads"}),
+        ("cost what", "dat", {"dates"}),
+        ("cost what", "es-en-t", {"es-en-tiny"}),
+        ("programs run name", "hist", {"histogram"}),
+        ("programs compile name", "rev", {"reverse"}),
+        ("explore shown", "es-en-r", {"es-en-recurrent"}),
+        ("evaluate baseline", "en-f", {"en-fr"}),
+        ("align reverse_model", "en-", {"en-es", "en-fr"}),
+        ("config keys table", "sea", {"search"}),
+    ],
+)
+def test_a_parameter_completes_its_names(parameter, incomplete, completed):
+    one = dict(parameters())[parameter]
+    context = typer.Context(typer.main.get_command(app), resilient_parsing=True)
+    assert {each.value for each in one.shell_complete(context, incomplete)} == completed
+
+
+def test_every_parameter_that_takes_a_name_of_ours_completes_it():
+    # --device names a device, --tag a text of the user's.
+    named = {
+        name: one._custom_shell_complete is not None
+        for name, one in parameters()
+        if re.search("NAME|CONFIG|MODEL|TABLE", one.metavar or "")
+        if not name.endswith((" device", " tag"))
+    }
+    assert len(named) > 10
+    assert all(named.values()), [name for name, completes in named.items() if not completes]
+
+
 def test_chunks_are_bounded_in_lines_and_characters():
     assert list(streams.chunks("abcde", 2)) == [["a", "b"], ["c", "d"], ["e"]]
     long = "x" * streams.CHARACTERS

@@ -16,6 +16,7 @@ from regard.costs import Cost, cost
 from regard.costs.architectures import Heads, Stack, attended, stack
 from regard.costs.measuring import StackModel, built
 from regard.costs.parts import added
+from regard.errors import ConfigurationError
 from regard.translation.models.recurrent.model import RecurrentModel
 from regard.translation.models.transformer.model import Transformer
 from regard.translation.settings.recurrent import RecurrentSettings
@@ -160,12 +161,25 @@ def test_a_stack_has_the_parameters_and_products_of_its_formula(layers, heads, s
 
 
 @pytest.mark.parametrize("kind", ["single-head", "multi-head", "summed-heads"])
-def test_the_three_attentions_have_the_products_of_their_formulas(kind):
-    sizes = Heads(kind, 8, 1 if kind == "single-head" else 4)
+@pytest.mark.parametrize("value_width", [None, 8, 5])
+def test_the_three_attentions_have_the_products_of_their_formulas(kind, value_width):
+    sizes = Heads(kind, 8, 1 if kind == "single-head" else 4, value_width)
     model, run = built(sizes, (0, 0), QUERIES, KEYS, 1)
     found = Cost("", added(attended(sizes, (0, 0), QUERIES, KEYS)), QUERIES, KEYS)
     assert found.parameters == sum(each.numel() for each in model.parameters())
     assert torchs_count(run) == found.multiply_adds
+
+
+@pytest.mark.parametrize(("name", "merge"), [("multi-head", "concat"), ("summed-heads", "sum")])
+def test_a_kind_of_heads_costs_what_the_module_costs(name, merge):
+    module = MultiHeadAttention(64, 4, merge=merge)
+    sizes = {"queries": 10, "keys": 20}
+    by_name = cost(name, width=64, heads=4, **sizes)
+    assert by_name.parameters == sum(each.numel() for each in module.parameters())
+    built_with = cost(module, **sizes)
+    for part in ("W_Q", "W_K", "scores", "W_V", "values", "W_O"):
+        assert by_name[part].parameters == built_with[part].parameters, part
+        assert by_name[part].multiply_adds == built_with[part].multiply_adds, part
 
 
 def test_the_attentions_differ_by_their_formulas():
@@ -176,10 +190,24 @@ def test_the_attentions_differ_by_their_formulas():
     )
     assert one.parameters == 0
     assert many.parameters == 4 * 64**2
-    assert summed.parameters == (3 * 4 + 1) * 64**2
+    assert summed.parameters == (3 + 4) * 64**2  # values of the full width, short queries and keys
     assert one["scores"].multiply_adds == many["scores"].multiply_adds == 10 * 20 * 64
-    assert summed["scores"].multiply_adds == 4 * 10 * 20 * 64
+    assert summed["scores"].multiply_adds == 10 * 20 * 64
+    assert summed["values"].multiply_adds == 4 * many["values"].multiply_adds == 4 * 10 * 20 * 64
     assert 4 * one.memory.scores == many.memory.scores == summed.memory.scores
+
+
+def test_values_may_be_of_another_width_than_queries_and_keys():
+    one = cost("single-head", width=64, value_width=512, queries=10, keys=20)
+    assert one["scores"].multiply_adds == 10 * 20 * 64
+    assert one["values"].multiply_adds == 10 * 20 * 512
+    assert one["values"].cache == 20 * (64 + 512)
+    with pytest.raises(ConfigurationError, match="value_width are sizes of single-head"):
+        cost("gpt-3", value_width=4)
+    with pytest.raises(ConfigurationError, match="value_width is 0: pass a whole number"):
+        cost("single-head", value_width=0)
+    with pytest.raises(ConfigurationError, match="5 heads do not divide the width 64"):
+        cost("summed-heads", width=64, heads=5)
 
 
 def test_numbers_grow_with_their_lengths_and_batches():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from regard.cli import shipped
 from regard.cli.options import corpora
 from regard.cli.options.model import ModelOptions
 from regard.cli.output import report
@@ -77,7 +78,9 @@ class AlignOptions:
     target: Annotated[str | None, typer.Argument(metavar="TARGET")] = None
     text: bool = False
     model: ModelOptions
-    reverse_model: Annotated[str | None, typer.Option(metavar="NAME|DIR")] = None
+    reverse_model: Annotated[
+        str | None, typer.Option(metavar="NAME|DIR", autocompletion=shipped.complete_model)
+    ] = None
     links: LinkOptions
     format: report.Format = "text"
     out: Path | None = None

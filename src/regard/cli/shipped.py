@@ -1,6 +1,7 @@
-"""The configurations and models in the package, found by name without importing torch."""
+"""What is in the package, found by name without importing torch: configurations, models, programs, costs of papers."""
 
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from regard.errors import ConfigurationError
@@ -46,11 +47,39 @@ def configuration(name_or_file: str) -> Path:
     )
 
 
-def complete_configuration(incomplete: str) -> list[str]:
-    """Names that a shell may complete to."""
-    return [name for name in configurations() if name.startswith(incomplete)]
+def programs() -> Iterable[str]:
+    """The names of the shipped programs."""
+    from regard.programs import PROGRAMS
+
+    return PROGRAMS
 
 
-def complete_model(incomplete: str) -> list[str]:
-    """Names that a shell may complete to."""
-    return [name for name in models() if name.startswith(incomplete)]
+def counted() -> list[str]:
+    """The names that `regard cost` counts."""
+    from regard.costs.counting import KINDS
+    from regard.costs.papers import PAPERS
+
+    return [*PAPERS, *KINDS, *configurations(), *models()]
+
+
+def tables() -> list[str]:
+    """The names of the tables of a configuration."""
+    from regard.translation.settings.reference import reference
+
+    return sorted({each.header[1:].partition("]")[0] for each in reference()[1:]})
+
+
+def _completer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What a shell may complete a name to."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete
+
+
+complete_configuration = _completer(configurations)
+complete_counted = _completer(counted)
+complete_model = _completer(models)
+complete_program = _completer(programs)
+complete_table = _completer(tables)

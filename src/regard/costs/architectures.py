@@ -11,30 +11,37 @@ from regard.translation.settings.transformer import TransformerSettings
 
 @dataclass(frozen=True)
 class Heads:
-    """One attention over vectors of one width.
+    """One attention.
 
     Args:
-        kind: "single-head": softmax(Q K^T / sqrt(d)) V, without projections; "multi-head": projected heads
-            of width / heads side by side; "summed-heads": heads of the full width, added.
-        width: of queries, keys and values.
+        kind: "single-head": softmax(Q K^T / sqrt(d)) V, without projections; "multi-head" and "summed-heads":
+            a `MultiHeadAttention` with merge="concat" or "sum".
+        width: of queries and keys.
         heads: how many; 1 for a single head.
+        value_width: of values; that of queries and keys by default.
     """
 
     kind: Literal["single-head", "multi-head", "summed-heads"]
     width: int
     heads: int = 1
+    value_width: int | None = None
+
+    @property
+    def d_value(self) -> int:
+        return self.width if self.value_width is None else self.value_width
 
     @property
     def options(self) -> dict[str, Any]:
         """Those of a `MultiHeadAttention`, besides width and heads."""
-        return {"d_head": self.width, "merge": "sum"} if self.kind == "summed-heads" else {}
+        merge = "sum" if self.kind == "summed-heads" else "concat"
+        return {"d_value": self.d_value, "merge": merge}
 
 
 def attended(sizes: Heads, _words: tuple[int, int], queries: int, keys: int) -> Parts:
     """One attention of `queries` over `keys`, which are kept."""
-    width = sizes.width
+    width, d_value = sizes.width, sizes.d_value
     if sizes.kind == "single-head":
-        return read(queries, keys, 1, width, width, cache=2 * keys * width)
+        return read(queries, keys, 1, width, d_value, cache=keys * (width + d_value))
     return attention(queries, keys, width, sizes.heads, cached=True, **sizes.options)
 
 

@@ -30,6 +30,7 @@ def cost(
     number_bytes: int = 4,
     width: int | None = None,
     heads: int | None = None,
+    value_width: int | None = None,
     changes: tuple[str, ...] = (),
 ) -> Cost:
     """Parameters, multiply-adds and bytes of one forward pass, by part.
@@ -48,8 +49,9 @@ def cost(
         keys: tokens that are read: of the source, or of the text. As many as queries by default.
         batch: sequences.
         number_bytes: bytes of a number: 4 for float32, 2 for half precisions.
-        width: of the three attentions; 512 by default.
+        width: of the queries and keys of the three attentions; 512 by default.
         heads: of "multi-head" and "summed-heads"; 8 by default.
+        value_width: of the values of the three attentions; `width` by default.
         changes: "key=value" for a configuration.
 
     Raises:
@@ -66,16 +68,17 @@ def cost(
         if inputs:
             raise ConfigurationError(f"inputs are for modules: leave them out for {what}")
         name = str(what) if isinstance(what, str | os.PathLike) else type(what).__name__
-        model = find(what, width=width, heads=heads, changes=changes)
+        model = find(what, width=width, heads=heads, value_width=value_width, changes=changes)
         return of_model(model, name, queries, keys, batch, number_bytes)
     kind, formula = type(what).__name__, None if inputs else built_module(what)
     lengths = () if formula else (queries, keys, None if batch == 1 else batch)
-    if changes or any(size is not None for size in (width, heads, *lengths)):
+    sizes = (width, heads, value_width)
+    if changes or any(size is not None for size in (*sizes, *lengths)):
         raise ConfigurationError(
             f"queries, keys, batch and sizes of a {kind} are those of the inputs of its call: leave"
             " them out, and pass the inputs"
             if formula is None
-            else f"width, heads and changes of a {kind} are its own: leave them out"
+            else f"width, heads, value_width and changes of a {kind} are its own: leave them out"
         )
     if formula is not None:
         return of_model(formula, kind, queries, keys, batch, number_bytes)
@@ -131,7 +134,12 @@ def built_module(module: "nn.Module") -> Model | None:
 
 
 def find(
-    what: Any, *, width: int | None = None, heads: int | None = None, changes: tuple[str, ...] = ()
+    what: Any,
+    *,
+    width: int | None = None,
+    heads: int | None = None,
+    value_width: int | None = None,
+    changes: tuple[str, ...] = (),
 ) -> Model:
     """The model of a name, a configuration, its file, or a run folder.
 
@@ -147,8 +155,10 @@ def find(
             " Configuration or a module"
         )
     name = "a configuration" if isinstance(what, Configuration) else os.fspath(what)
-    if name not in KINDS and (width, heads) != (None, None):
-        raise ConfigurationError(f"{name}: width and heads are sizes of {', '.join(KINDS)}")
+    if name not in KINDS and any(size is not None for size in (width, heads, value_width)):
+        raise ConfigurationError(
+            f"{name}: width, heads and value_width are sizes of {', '.join(KINDS)}"
+        )
     if not isinstance(what, Configuration) and name not in (*KINDS, *PAPERS):
         shipped = {path.stem: path for path in CONFIGURATIONS.glob("*.toml")}
         path = Path(name) if os.path.isfile(name) else shipped.get(name)
@@ -162,20 +172,22 @@ def find(
         size = what.tokenizer.vocabulary_size
         return Model(name, min(50, what.data.longest), what.model, (size, size))
     if name in KINDS:
-        return _attention(name, 512 if width is None else width, heads)
+        return _attention(name, 512 if width is None else width, heads, value_width)
     return PAPERS[name] if name in PAPERS else _run(name)
 
 
-def _attention(kind: str, width: int, heads: int | None) -> Model:
+def _attention(kind: str, width: int, heads: int | None, value_width: int | None) -> Model:
     single = kind == "single-head"
     if single and heads not in (None, 1):
         raise ConfigurationError(f"heads is {heads!r}: single-head has 1, multi-head has several")
     heads = (1 if single else 8) if heads is None else heads
-    _check(65_536, width=width, heads=heads)
-    if kind == "multi-head" and width % heads:
+    value_width = width if value_width is None else value_width
+    _check(65_536, width=width, heads=heads, value_width=value_width)
+    if width % heads:
         raise ConfigurationError(f"{heads} heads do not divide the width {width}: pass a divisor")
-    sizes = Heads(kind, width, heads)  # type: ignore[arg-type]  # one of KINDS
-    return Model(f"one attention of width {width:,}", 512, sizes)
+    sizes = Heads(kind, width, heads, value_width)  # type: ignore[arg-type]  # one of KINDS
+    values = "" if value_width == width else f", values of width {value_width:,}"
+    return Model(f"one attention of width {width:,}{values}", 512, sizes)
 
 
 def _check(most: int, **numbers: Any) -> None:

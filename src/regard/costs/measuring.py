@@ -92,10 +92,11 @@ def built(
     model: nn.Module
     if isinstance(sizes, Heads):
         query, key = torch.randn(batch, queries, sizes.width), torch.randn(batch, keys, sizes.width)
+        value = key if sizes.d_value == sizes.width else torch.randn(batch, keys, sizes.d_value)
         if sizes.kind == "single-head":
-            return nn.Identity(), lambda: attend(query, key, key)
+            return nn.Identity(), lambda: attend(query, key, value)
         model = MultiHeadAttention(sizes.width, sizes.heads, **sizes.options)
-        return model, lambda: model(query, key)
+        return model, lambda: model(query, key, value)
     target = torch.randint(5, words[1], (batch, queries))
     if isinstance(sizes, Stack):
         if queries != keys:

@@ -40,7 +40,9 @@ def show(
 
 
 def keys(
-    table: Annotated[str | None, typer.Argument(metavar="TABLE")] = None,
+    table: Annotated[
+        str | None, typer.Argument(metavar="TABLE", autocompletion=shipped.complete_table)
+    ] = None,
     format: Literal["text", "markdown"] = "text",
 ) -> None:
     """Explain every key: its values, its default and its meaning.
@@ -62,8 +64,8 @@ def keys(
         if table is None or each.header.startswith((f"[{table}]", f"[{table}."))
     ]
     if not tables:
-        known = sorted({each.header[1:].partition("]")[0] for each in reference.reference()[1:]})
-        raise ConfigurationError(f"{table}: no such table; known are {', '.join(known)}")
+        known = ", ".join(shipped.tables())
+        raise ConfigurationError(f"{table}: no such table; known are {known}")
     for each in tables:
         report.say(f"{each.header}: {each.meaning}")
         for key in each.keys:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import watching
+from regard.cli import shipped, watching
 from regard.cli.options.checks import check_picture, check_writable, exclude, given, option
 from regard.cli.output import costs, drawing, report
 
@@ -29,8 +29,9 @@ class Sizes:
         keys: Tokens that are read: of the source, or of the text. [default: as many]
         batch: Sequences.
         half: Numbers of two bytes, not four.
-        width: Width of single-head, multi-head and summed-heads. [default: 512]
+        width: Width of the queries and keys of single-head, multi-head and summed-heads. [default: 512]
         heads: Heads of multi-head and summed-heads. [default: 8]
+        value_width: Width of the values of single-head, multi-head and summed-heads. [default: the same]
         set: Change a key of a configuration.
     """
 
@@ -40,12 +41,18 @@ class Sizes:
     half: bool = False
     width: int | None = None
     heads: int | None = None
+    value_width: int | None = None
     set: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None
 
 
 def cost(
     *,
-    what: Annotated[str, typer.Argument(metavar="CONFIG|NAME|DIR|MODULE:CALL")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONFIG|NAME|DIR|MODULE:CALL", autocompletion=shipped.complete_counted
+        ),
+    ],
     sizes: Sizes,
     measure: bool = False,
     out: Path | None = None,
@@ -108,7 +115,8 @@ def _of_name(name: str, sizes: Sizes) -> tuple[Cost, Model]:
     from regard.costs.counting import find, of_model
 
     changes = tuple(sizes.set or ())
-    model = find(name, width=sizes.width, heads=sizes.heads, changes=changes)
+    named = {"width": sizes.width, "heads": sizes.heads, "value_width": sizes.value_width}
+    model = find(name, **named, changes=changes)
     number_bytes = 2 if sizes.half else 4
     return of_model(model, name, sizes.queries, sizes.keys, sizes.batch, number_bytes), model
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import files
-from regard.cli import aligning, evaluating
+from regard.cli import aligning, evaluating, shipped
 from regard.cli.evaluating import System, TestSet
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_writable
@@ -21,7 +21,9 @@ def evaluate(
     hypotheses: Path | None = None,
     test: TestSet,
     out: Path | None = None,
-    baseline: Annotated[str | None, typer.Option(metavar="FILE|NAME|DIR")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="FILE|NAME|DIR", autocompletion=shipped.complete_model)
+    ] = None,
     resamples: int = 1000,
     seed: int = 12345,
     alignments: Annotated[Path | None, typer.Option(metavar="GOLD")] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli import aligning, computing, watching
+from regard.cli import aligning, computing, shipped, watching
 from regard.cli.options import corpora
 from regard.cli.options.model import DEFAULT_MODEL, Device
 from regard.cli.output import report, streams
@@ -23,7 +23,10 @@ PAIRS = 1000  # sentences with gold links that are listed
 
 def explore(
     *,
-    shown: Annotated[list[str] | None, typer.Argument(metavar="MODEL|MODULE:CALL|FILE")] = None,
+    shown: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODEL|MODULE:CALL|FILE", autocompletion=shipped.complete_model),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
     open_: bool = False,
     device: Device = "cpu",

@@ -6,11 +6,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from regard.cli import computing
+from regard.cli import computing, shipped
 from regard.cli.group import add, group
 from regard.cli.options.checks import check_parent, check_whole
 from regard.cli.output import report, streams
 from regard.errors import ConfigurationError, DataError
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME|MODULE:NAME", autocompletion=shipped.complete_program)
+]
 
 
 def list_(*, length: int = 8) -> None:
@@ -44,7 +48,7 @@ def list_(*, length: int = 8) -> None:
 
 def run(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME|MODULE:NAME")],
+    name: Name,
     text: Annotated[str, typer.Argument(metavar="TEXT")],
     layer: int | None = None,
     head: int | None = None,
@@ -81,7 +85,7 @@ def run(
 
 def compile_(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME|MODULE:NAME")],
+    name: Name,
     out: Annotated[Path, typer.Option(metavar="DIR")],
     length: int = 8,
     alphabet: str | None = None,
