@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from tests.journeys.commands import run_here
 
 from regard.cli import computing
+from regard.errors import DataError
 from regard.explorer.contract import pack
-from regard.programs import PROGRAMS
+from regard.programs import PROGRAMS, open_folder
 
 MODULE = """
 from regard.programs import program, indices, tokens, width, select
@@ -103,6 +105,36 @@ def test_a_compiled_program_is_a_folder_that_look_and_explore_open(tmp_path):
         ["begin", "a", "b", "c", "a", "b"],
     )
     assert pack(scene)
+
+
+@pytest.mark.parametrize("name", ["sort", "dyck-2"])
+def test_heads_that_a_program_does_not_use_are_not_shown(tmp_path, name):
+    run_here("programs", "compile", name, "--out", name, "--length", "5")
+    compiled = open_folder(name)
+    used = {f"layer.{n}.self": len(heads) for n, heads in enumerate(compiled.heads) if heads}
+    assert sum(used.values()) < compiled.model.sizes.layers * compiled.model.sizes.heads
+    scene = computing.scene(name)
+    assert {each.name: each.shape[0] for each in scene.attentions} == used
+    for attention in scene.attentions:
+        number = int(attention.name.split(".")[1])
+        whole = compiled.looks(compiled.example)[number].weights()[0]
+        assert torch.equal(attention.look.weights(), whole[: used[attention.name]])
+    text = "".join(map(str, compiled.example[:4]))
+    run_here("look", "--model", name, text, "--out", "pictures")
+    assert {each.stem for each in (tmp_path / "pictures").iterdir()} == set(used)
+    result = run_here("look", "--model", name, text, "--out", "one.html", "--head", "5")
+    assert result.code == 2
+    assert result.last.startswith("error: --head 5")
+
+
+def test_a_program_without_attention_has_nothing_to_explore():
+    run_here("programs", "compile", "own_programs:ones", "--out", "ones", "--length", "3")
+    result = run_here("look", "--model", "ones", "010", "--out", "page.html")
+    assert result.last == (
+        "error: ones: no attention is used: the program works on each position alone"
+    )
+    with pytest.raises(DataError, match="no attention is used"):
+        computing.scene("ones")
 
 
 def test_a_program_is_compiled_over_another_alphabet():

@@ -13,10 +13,12 @@ from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.explorer import Scene
+    from regard.explorer.contract import Kind
     from regard.programs import Compiled, Program
     from regard.viewing.alignment import Alignment
 
 BEGINNING = "begin"  # the place before the first token, which unused attention goes to
+UNUSED = "no attention is used: the program works on each position alone"
 
 
 def program(name: str) -> Program:
@@ -62,7 +64,7 @@ def draw(
     """Print the attention of the heads that the program uses, or of one layer or head."""
     layers = _heads(compiled, given)
     if not layers:
-        report.say("no attention is used: the program works on each position alone")
+        report.say(UNUSED)
         return
     for heads in drawing.choose(layers, layer, head).values():
         for alignment in heads.values():
@@ -95,17 +97,48 @@ def look(
     if out is None:
         print()
         draw(compiled, given, layer, head, theme)
-    else:
-        seen, words = watching.watched(_watchable(compiled, given), folder, layer, head)
-        watching.save(seen, words, folder, compiled.name, out, theme or "light")
+        return
+    shown = _scene(compiled, given, layer, head)
+    if watching.is_page(out):
+        from regard.explorer import write
+
+        write(out, shown)
+        report.say(f"wrote {out}")
+        return
+    out.mkdir(exist_ok=True)
+    for attention in shown.attentions:
+        watching.draw(attention.name, attention.look, out, theme or "light")
 
 
 def scene(folder: str) -> Scene:
     """The scene of a compiled program and its example, for `regard explore`."""
-    compiled, given = _opened(folder, None)
-    seen, words = watching.watched(_watchable(compiled, given), folder)
-    found: Scene = seen.scene(title=compiled.name, **words)
-    return found
+    return _scene(*_opened(folder, None))
+
+
+def _scene(
+    compiled: Compiled, given: Sequence[Any], layer: int | None = None, head: int | None = None
+) -> Scene:
+    """The scene of the heads that the program uses, or of one layer or head of them.
+
+    Raises:
+        DataError: it uses none.
+    """
+    from regard.explorer import Attention, Scene
+    from regard.explorer import Sequence as Tokens
+
+    used = {n: range(len(names)) for n, names in enumerate(compiled.heads) if names}
+    if not used:
+        raise DataError(f"{compiled.name}: {UNUSED}")
+    words = [BEGINNING, *map(str, given)]
+    tokens = Tokens("tokens", words, ids=compiled.ids(given)[0].tolist())
+    looks, attentions = compiled.looks(given), []
+    for n, chosen in drawing.choose(used, layer, head).items():
+        heads = list(chosen)
+        if heads:
+            look = looks[n][0, heads[0] : heads[-1] + 1]
+            kind: Kind = "self" if compiled.model.mask is None else "causal"
+            attentions.append(Attention(f"layer.{n}.self", kind, look, 0, 0, heads))
+    return Scene(compiled.name, [tokens], attentions, type(compiled.model).__name__)
 
 
 def _opened(folder: str, text: str | None) -> tuple[Compiled, list[Any]]:
@@ -116,8 +149,3 @@ def _opened(folder: str, text: str | None) -> tuple[Compiled, list[Any]]:
     if not given:
         raise DataError("TEXT is empty: there is nothing to look at")
     return compiled, given
-
-
-def _watchable(compiled: Compiled, given: Sequence[Any]) -> tuple[Any, ...]:
-    """What MODULE:CALL of a watch returns: the model, its input and the words."""
-    return compiled.model, compiled.ids(given), [BEGINNING, *map(str, given)]

@@ -19,6 +19,7 @@ from regard.errors import ConfigurationError, DataError, RegardError
 if TYPE_CHECKING:
     from torch import nn
 
+    from regard.attention.looks import Look
     from regard.watching import Seen
 
 PANELS, SIDE = 16, 128
@@ -72,24 +73,28 @@ def save(
 
     A picture is of an attention's first batch entry, with 16 heads on each.
     """
-    if _is_page(out):
+    if is_page(out):
         with running(what):
             seen.page(out, title=title, **words)
         report.say(f"wrote {out}")
         return
     out.mkdir(exist_ok=True)
-    for name in seen:
-        *batch, _, _ = seen[name].shape
-        headed = seen[name].caption.headed
-        heads = batch[-1] if headed else 1
-        for first in range(0, heads, PANELS):
-            some = range(first, min(first + PANELS, heads))
-            look = seen.of_heads(name, some) if heads > PANELS else seen[name]
-            entry = (0,) * (len(batch) - headed)
-            ending = f"-heads-{some.start}-{some.stop - 1}" if heads > PANELS else ""
-            path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
-            drawing.save(look.plot(SIDE, SIDE, entry=entry, theme=theme), path)
-            report.say(f"wrote {path}")
+    for name, look in seen.items():
+        batch = len(look.shape) - 2 - look.caption.headed
+        draw(name, look[(0,) * batch] if batch else look, out, theme)
+
+
+def draw(name: str, look: Look, out: Path, theme: str) -> None:
+    """Write pictures of a look ([heads,] queries, keys) into a folder, 16 heads on each."""
+    *headed, _, _ = look.shape
+    heads = headed[0] if headed else 1
+    for first in range(0, heads, PANELS):
+        last = min(first + PANELS, heads)
+        some = look[first:last] if heads > PANELS else look
+        ending = f"-heads-{first}-{last - 1}" if heads > PANELS else ""
+        path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
+        drawing.save(some.plot(SIDE, SIDE, theme=theme), path)
+        report.say(f"wrote {path}")
 
 
 def is_call(name: str) -> bool:
@@ -156,7 +161,7 @@ def function(asked: str, what: str) -> Callable[[], Any]:
     return cast("Callable[[], Any]", found)
 
 
-def _is_page(out: Path) -> bool:
+def is_page(out: Path) -> bool:
     return out.suffix.lower() == ".html"
 
 
@@ -164,7 +169,7 @@ def check(out: Path) -> None:
     """Raises `RegardError` where neither a page nor a folder of pictures can be put there."""
     from regard.viewing import figures
 
-    if _is_page(out):
+    if is_page(out):
         check_writable(out)
         return
     if out.suffix.lower().removeprefix(".") in figures.FORMATS and not out.is_dir():

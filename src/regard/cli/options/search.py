@@ -68,7 +68,7 @@ class SamplingOptions:
 
     Attributes:
         sample: Draw words by chance instead of the likeliest.
-        temperature: Of --sample: below 1 bolder, above 1 more even.
+        temperature: Of --sample: below 1 keeps to the likeliest words, above 1 draws unlikely words more often.
         top_k: Of --sample: among so many words.
         top_p: Of --sample: among the fewest words of this probability.
         seed: Of --sample: the same seed draws the same words.
