@@ -478,6 +478,24 @@ def test_a_second_trainer_hears_who_the_first_one_is(model, corpus):
             check_refused(run(*command, "--data", corpus), model, f"process {os.getpid()}")
 
 
+def test_commands_that_write_into_a_run_folder_are_refused_while_another_does(
+    model, corpus, tmp_path
+):
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text(2 * '{"src": ["El"], "tgt": ["The"], "sure": [[0, 0]]}\n', encoding="utf-8")
+    before = {path: path.read_bytes() for path in model.glob("*") if path.is_file()}
+    with Run.open(model).locked():
+        for command in (
+            ["shortlist", "--model", model, "--data", corpus],
+            ["doubts", "--model", model, "--data", corpus],
+            ["align", "--model", model, "--choose", gold],
+        ):
+            check_refused(run(*command), model, f"process {os.getpid()} is writing to it")
+        assert run("align", "--model", model, "--choose", gold, "--no-store").code == 0
+    after = {path: path.read_bytes() for path in model.glob("*") if path.is_file()}
+    assert after == before
+
+
 def test_two_trainings_that_start_together_never_write_into_each_other(
     corpus, tmp_path, monkeypatch
 ):
@@ -494,7 +512,7 @@ def test_two_trainings_that_start_together_never_write_into_each_other(
     monkeypatch.setattr(Run, "create", late)
     first = run(*command)
     number, *second = json.loads(told.read_text(encoding="utf-8"))
-    check_refused(Result(*second), folder, f"process {number} is training in it")
+    check_refused(Result(*second), folder, f"process {number} is writing to it")
     assert first.code == 0, first
     assert not (folder / ".lock").exists()
     assert run("translate", "--model", folder, "El gato").code == 0

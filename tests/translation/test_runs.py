@@ -21,7 +21,7 @@ from regard.errors import CheckpointError, ModelError, RegardError, TrainingErro
 from regard.translation import checksums, opening, weights
 from regard.translation.checksums import SUMS
 from regard.translation.runs import Run
-from regard.translation.runs.layout import MODEL, UNSEEN
+from regard.translation.runs.layout import MODEL, UNSEEN, folder_sums
 from regard.translation.settings import toml
 from regard.translation.text.tokenizer import Tokenizer
 
@@ -401,7 +401,7 @@ def test_a_second_trainer_hears_who_the_first_is(tmp_path):
         while not lock.exists() or not lock.read_text():
             time.sleep(0.01)
         with (
-            pytest.raises(TrainingError, match=f"process {process} is training in it"),
+            pytest.raises(TrainingError, match=f"process {process} is writing to it"),
             run.locked(),
         ):
             pass
@@ -412,6 +412,39 @@ def test_a_second_trainer_hears_who_the_first_is(tmp_path):
     with run.locked():  # a lock dies with its process
         assert lock.read_text().strip() == str(os.getpid())
     assert not lock.exists()
+
+
+def test_a_second_writer_is_refused_and_no_checksum_is_lost(tmp_path, monkeypatch):
+    run, write, refused = trainer(tmp_path).run, files.write, []
+
+    def late(path, content):
+        """Another writer comes between the table of checksums that the first one read, and its last."""
+        if Path(path).name == "alignment.toml":
+            with pytest.raises(TrainingError, match=f"process {os.getpid()} is writing") as fault:
+                Run.open(run.folder).keep("doubts.json", b"{}")
+            refused.append(fault)
+        return write(path, content)
+
+    monkeypatch.setattr(files, "write", late)
+    run.keep("alignment.toml", b"one")
+    assert len(refused) == 1
+    run.keep("doubts.json", b"two")
+    sums = folder_sums(run.folder)
+    assert {"alignment.toml", "doubts.json"} <= sums.keys()
+    for name, expected in sums.items():
+        assert checksums.of(run.folder / name) == expected
+    assert not (run.folder / ".lock").exists()
+
+
+def test_all_writes_under_one_lock_are_made(tmp_path):
+    with trainer(tmp_path).run.locked() as run:
+        run.keep("alignment.toml", b"one")
+        run.publish({"a": torch.ones(1)}, "card")
+        assert run.lock.held()
+        with run.locked() as again:
+            assert again is run
+        assert run.lock.held()
+    assert {"alignment.toml", MODEL} <= folder_sums(run.folder).keys()
 
 
 def test_a_lock_that_leads_elsewhere_or_cannot_be_had_is_no_other_trainer(tmp_path, monkeypatch):

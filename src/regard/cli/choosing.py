@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,28 +22,35 @@ def choose(path: Path, options: AlignOptions) -> None:
     from regard.translation.aligning import choice as choices
     from regard.translation.aligning.selection import choose as search
     from regard.translation.aligning.word_attention import word_attentions
+    from regard.translation.opening import find
+    from regard.translation.runs import Run
     from regard.translation.runs.layout import ALIGNMENT
 
     source, target = options.source, options.target
     lines = None if source is None else Path(source), None if target is None else Path(target)
     gold = aligning.read_gold(path, flip=options.flip, limit=options.limit, lines=lines)
     pairs = aligning.gold_words(gold, path)
-    translator = options.model.open()
-    place = translator.run.folder / ALIGNMENT
+    run = Run.open(find(options.model.model))
+    place = run.folder / ALIGNMENT
     if options.store:
         check_writable(place)
-    found = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)
-    if options.format == "json":
-        print(report.as_json(_as_object(found, len(gold))))
-    else:
-        report.say(
-            f"{len(gold)} sentences of {path.name}; alignment error rates in percent, the less the better\n\n"
-            + _text(found)
-        )
-    if options.store:
-        kept = choices.StoredChoice(found.best.choice, path.name, len(gold), found.best.scores.aer)
-        choices.keep(translator.run, kept)
-        report.note(f"wrote {place}")
+    # Locked from before the model is read, so that the choice is that of the weights it names.
+    with run.locked() if options.store else nullcontext(run) as run:
+        translator = options.model.open()
+        found = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)
+        if options.format == "json":
+            print(report.as_json(_as_object(found, len(gold))))
+        else:
+            report.say(
+                f"{len(gold)} sentences of {path.name}; alignment error rates in percent, the less the better\n\n"
+                + _text(found)
+            )
+        if options.store:
+            best = found.best
+            choices.keep(
+                run, choices.StoredChoice(best.choice, path.name, len(gold), best.scores.aer)
+            )
+            report.note(f"wrote {place}")
 
 
 def _text(found: Chosen) -> str:

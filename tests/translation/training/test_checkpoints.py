@@ -9,12 +9,13 @@ import shutil
 
 import pytest
 import torch
-from tests.translation.tiny import stop_at, trainer
+from tests.translation.tiny import resumed, stop_at, trainer
 
 from regard.errors import CheckpointError, TrainingError
 from regard.translation import checksums, weights
 from regard.translation.runs import Run
 from regard.translation.training import checkpoints
+from regard.translation.training.preparation import prepare_resumed
 
 
 @pytest.fixture(scope="module")
@@ -294,3 +295,61 @@ def test_the_mean_of_checkpoints(tmp_path):
     mean = checkpoints.mean([tmp_path / "1", tmp_path / "2"], model)["weight"]
     assert mean.tolist() == [[2.5, 2.5]]
     assert mean.dtype == torch.float32
+
+
+def test_a_checkpoint_of_another_training_is_not_resumed_from(tmp_path):
+    run = stop_at(trainer(tmp_path), 3).run
+    other = stop_at(trainer(tmp_path, "seed=2", run="other"), 5).run
+    foreign = shutil.copytree(other.newest_checkpoint(), run.folder / "checkpoints" / "step-5")
+    assert run.newest_checkpoint() == foreign
+    told = r"step-5: is of a training with another configuration \(seed: 2 there, 1 in config\.toml"
+    with pytest.raises(CheckpointError, match=told):
+        resumed(tmp_path)
+    with pytest.raises(CheckpointError, match=told):
+        run.model(run.tokenizers())
+    shutil.rmtree(foreign)
+    assert resumed(tmp_path).progress.step == 3
+
+
+def test_a_checkpoint_of_another_training_is_not_averaged(tmp_path):
+    made = stop_at(trainer(tmp_path, "training.keep_best=2"), 8)
+    kept = dict(made.run.checkpoints())
+    assert {4, 8} <= kept.keys()
+    other = stop_at(trainer(tmp_path, "seed=2", run="other"), 4).run
+    shutil.rmtree(kept[4])
+    shutil.copytree(other.newest_checkpoint(), kept[4])
+    with pytest.raises(CheckpointError, match="step-4: is of a training with another"):
+        made.best_weights()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [("heads = 2", "heads = 4", "model.heads: 2 there, 4"), ("seed = 1", "seed = 7", "seed: 1")],
+)
+def test_a_configuration_that_was_edited_does_not_resume(tmp_path, old, new, told):
+    run = stop_at(trainer(tmp_path), 3).run
+    path, sums = run.folder / "config.toml", run.folder / "checksums.json"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    table = json.loads(sums.read_text())
+    del table["config.toml"]
+    sums.write_text(json.dumps(table))
+    edited = Run.open(run.folder).configuration
+    assert edited != run.configuration
+    with pytest.raises(CheckpointError, match=told):
+        prepare_resumed(run.folder)
+    with pytest.raises(CheckpointError, match=told):
+        Run.open(run.folder).model(run.tokenizers())
+
+
+def test_keys_that_are_free_and_checkpoints_of_earlier_versions_resume(tmp_path):
+    run = stop_at(trainer(tmp_path), 3).run
+    assert resumed(tmp_path, "training.max_steps=20", "training.save_every=3").progress.step == 3
+    folder = run.newest_checkpoint()
+    path = folder / checkpoints.PROGRESS
+    table = json.loads(path.read_text())
+    assert "seed = 1" in table.pop("configuration")
+    path.write_text(json.dumps(table))
+    checksums.sign(folder, FILES)
+    assert resumed(tmp_path).progress.step == 3

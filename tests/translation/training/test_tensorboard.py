@@ -17,7 +17,7 @@ def test_the_event_files_hold_the_metrics_once(tmp_path):
     accumulated = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     changes = ("training.save_every=100", "training.tensorboard=true")
     made = stop_at(trainer(tmp_path, *changes), 5)
-    reports = Reports(made.run, True, None, made.observer, made.progress.step)
+    reports = Reports(made.run, True, made.observer, made.progress.step)
     for _ in range(2):  # steps 6 and 7 are made and reported, and then there is a kill
         update = made._step()
         reports.stepped(made.progress, update.rate, update.norm, made.schedule.steps)

@@ -41,22 +41,23 @@ def doubts(
     from regard.translation.training.data import read_data
     from regard.translation.words import KnownWords
 
-    (run,), _ = open_runs(model)
-    section = run.configuration.data
+    (opened,), _ = open_runs(model)
+    section = opened.configuration.data
     if not section.training or not section.validation:
         raise ConfigurationError(
             f"{model}: doubts are learnt from training and validation files, and it names none"
         )
     for name in (DOUBTS, WORDS):
-        check_writable(run.folder / name)
-    folder = corpora.folder(section.paired_names, data, run.folder)
-    found = read_data(section, folder, run.configuration.seed)
-    own = by_people(found.train)
-    KnownWords.learn(own).keep(run)
-    learnt = Doubts.learn(own, found.valid)
-    translator = open_translator(model, device, section.target_languages[0])
-    learnt = calibrate(translator, learnt, found.valid)
-    learnt.keep(run)
+        check_writable(opened.folder / name)
+    folder = corpora.folder(section.paired_names, data, opened.folder)
+    with opened.locked() as run:  # from before the model is read until its doubts are written
+        found = read_data(section, folder, run.configuration.seed)
+        own = by_people(found.train)
+        KnownWords.learn(own).keep(run)
+        learnt = Doubts.learn(own, found.valid)
+        translator = open_translator(model, device, section.target_languages[0])
+        learnt = calibrate(translator, learnt, found.valid)
+        learnt.keep(run)
     low = "too few lines to tell" if learnt.confidence is None else f"{learnt.confidence:.4f}"
     report.say(
         f"learnt from {len(own):,} training pairs and {len(found.valid):,} validation pairs\n"

@@ -62,15 +62,16 @@ def shortlist(
     from regard.translation.shortlist.making import make
     from regard.translation.text.corpora import read_pairs
 
-    (run,), tokenizers = open_runs(model)
-    check_writable(run.folder / SHORTLIST)
-    if named:
-        pairs = [pair for one in corpus.corpora(files) for pair in read_pairs(one).pairs]
-    else:
-        pairs = _learnt_from(run, data)
-    with memory_named("while learning which words translate which", "the number of pairs"):
-        made = make(pairs, tokenizers, each, always, report.tracked(ROUNDS, "learning"))
-    path = made.shortlist.keep(run, tokenizers)
+    (opened,), tokenizers = open_runs(model)
+    check_writable(opened.folder / SHORTLIST)
+    with opened.locked() as run:
+        if named:
+            pairs = [pair for one in corpus.corpora(files) for pair in read_pairs(one).pairs]
+        else:
+            pairs = _learnt_from(run, data)
+        with memory_named("while learning which words translate which", "the number of pairs"):
+            made = make(pairs, tokenizers, each, always, report.tracked(ROUNDS, "learning"))
+        path = made.shortlist.keep(run, tokenizers)
     report.say(
         f"learnt from {made.learnt:,} sentence pairs, left out {made.left_out:,}; of {made.measured:,} others\n"
         f"{100 * made.coverage.words:.1f}% of the target's word pieces are on their sentence's list, all of them in "

@@ -190,12 +190,13 @@ def _prepare(
     lock = reporter = None
     if processes.first:
         # Locked before anything is read or written, so that two trainings never write the same run.
-        lock = stack.enter_context(Run(plan.folder, plan.configuration).locked())
+        lock = stack.enter_context(Run(plan.folder, plan.configuration).locked()).lock
         reporter = stack.enter_context(progress.reporter(plan.folder))
     given: dict[str, Any] = {
         "data": plan.data,
         "observer": reporter or reporting.Observer(),
         "processes": processes,
+        "lock": lock,
     }
     if plan.options.resume:
         trainer = preparation.prepare_resumed(
@@ -213,7 +214,6 @@ def _prepare(
             synthesise=None if reporter is None else _synthesiser(plan, reporter),
             **given,
         )
-    trainer.lock = lock
     return trainer, reporter
 
 

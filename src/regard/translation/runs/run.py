@@ -6,14 +6,22 @@ import importlib
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
+from pydantic import BaseModel, TypeAdapter
 
 from regard import files
-from regard.errors import ConfigurationError, CorruptedError, ModelError, TrainingError, raised_as
+from regard.errors import (
+    CheckpointError,
+    ConfigurationError,
+    CorruptedError,
+    ModelError,
+    TrainingError,
+    raised_as,
+)
 from regard.translation import checksums, weights
 from regard.translation.checksums import SUMS
 from regard.translation.models.building import SkipInitialisation, build
@@ -25,6 +33,7 @@ from regard.translation.runs.layout import (
     CONFIGURATION,
     DOUBTS,
     MODEL,
+    PROGRESS,
     SHORTLIST,
     UNSEEN,
     WORDS,
@@ -44,12 +53,27 @@ FOREIGN, _OPENING = "config.json", "regard.interop.huggingface.opening"
 Numbers = Literal["float32", "float16", "int8"]
 
 
+class _Trained(BaseModel):
+    """The part of progress.json that says how a checkpoint was trained."""
+
+    configuration: str | None = None
+
+
+_TRAINED = TypeAdapter(_Trained)
+
+
 @dataclass(frozen=True)
 class Run:
-    """The folder of a translator: its configuration, tokenizers, checkpoints and model."""
+    """The folder of a translator: its configuration, tokenizers, checkpoints and model.
+
+    Attributes:
+        lock: the lock on the folder, where this process holds it. All that is written into the folder is written
+            under it: checksums.json is read, changed and written, and one of two writers would lose its entry.
+    """
 
     folder: Path
     configuration: Configuration
+    lock: files.Lock | None = field(default=None, kw_only=True, compare=False)
 
     @classmethod
     def open(cls, folder: Path) -> Run:
@@ -130,6 +154,7 @@ class Run:
 
     def checkpoint_model(self, checkpoint: Path, tokenizers: Tokenizers) -> TranslationModel:
         """The model of one of its checkpoints, ready for use."""
+        self.check_trained(checkpoint)
         return self._load(checkpoint, checkpoint_sums(checkpoint), tokenizers)
 
     def _load(self, folder: Path, sums: dict[str, str], tokenizers: Tokenizers) -> TranslationModel:
@@ -145,6 +170,32 @@ class Run:
             model = build(*sizes)
         weights.load_into(model, tensors, path)
         return model.eval()
+
+    def check_trained(self, checkpoint: Path) -> None:
+        """Raise `CheckpointError` where a checkpoint is of a training with another configuration.
+
+        Keys that may change on --resume, and those of [search], may differ. Checkpoints of earlier versions do not say
+        their configuration.
+        """
+        path = checkpoint / PROGRESS
+        sums = checkpoint_sums(checkpoint)
+        content = checksums.content(path, sums[PROGRESS], toml.LARGEST_FILE)
+        stored = checksums.parsed(
+            _TRAINED, content, path, "the progress of a training"
+        ).configuration
+        if stored is None:
+            return
+        trained = toml.parse(stored, str(path))
+        changed = [
+            f"{key}: {before!r} there, {now!r} in {CONFIGURATION}"
+            for key, before, now in toml.differences(trained, self.configuration, free=False)
+            if not key.startswith("search.")
+        ]
+        if changed:
+            raise CheckpointError(
+                f"{checkpoint}: is of a training with another configuration ({'; '.join(changed)}): "
+                f"put the old {CONFIGURATION} back, or remove this checkpoint"
+            )
 
     def directed(self, tokenizers: Tokenizers, to: str | None) -> Tokenizers:
         """The tokenizers for sentences to be translated into a language; None where the run has only one.
@@ -174,7 +225,7 @@ class Run:
 
     def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
         """Put weights and card in the run folder for use."""
-        with _written():
+        with self.locked(), _written():
             unsigned = set(self._signed) - folder_sums(self.folder).keys()
             sums = {name: checksums.of(self.folder / name) for name in unsigned}
             self._keep(MODEL, weights.dump(tensors), sums)
@@ -192,11 +243,17 @@ class Run:
         return toml.differences(before, self.configuration, free=True)
 
     def keep(self, name: str, content: bytes) -> Path:
-        """Write a file of the model, and its checksum where the folder has checksums. Raises `OSError`."""
-        if (self.folder / SUMS).exists():
-            self._keep(name, content, {})
-        else:
-            files.write(self.folder / name, content)
+        """Write a file of the model, and its checksum where the folder has checksums.
+
+        Raises:
+            TrainingError: another process writes to the folder, or it cannot be written or locked.
+            OSError: the file cannot be written.
+        """
+        with self.locked():
+            if (self.folder / SUMS).exists():
+                self._keep(name, content, {})
+            else:
+                files.write(self.folder / name, content)
         return self.folder / name
 
     def _keep(self, name: str, content: bytes, others: dict[str, str]) -> None:
@@ -241,22 +298,27 @@ class Run:
             weights.save(tensors, unfinished / MODEL)
             checksums.sign(unfinished, [MODEL, *names])
 
-    def check_there(self, step: int, lock: files.Lock | None) -> None:
+    def check_there(self, step: int) -> None:
         """Raise `TrainingError` when the run folder was removed, or replaced by that of another training."""
         whole = os.path.isfile(self.folder / CONFIGURATION)
-        if not whole or (lock is not None and not lock.held()):
+        if not whole or (self.lock is not None and not self.lock.held()):
             raise TrainingError(
                 f"{self.folder}: the run folder or its {CONFIGURATION} was removed or replaced during the "
                 f"training, which ends at step {step}: nothing more is written there"
             )
 
     @contextmanager
-    def locked(self) -> Iterator[files.Lock]:
-        """Keep other trainers out of the folder; made where there is none, and removed if nothing was put there.
+    def locked(self) -> Iterator[Self]:
+        """This run with the lock on its folder, so that no other process writes into it.
+
+        The folder is made where there is none, and removed if nothing was put there.
 
         Raises:
-            TrainingError: another process trains in it, or it cannot be written or locked.
+            TrainingError: another process writes to it, or it cannot be written or locked.
         """
+        if self.lock is not None:
+            yield self
+            return
         _check_writable(self.folder)
         path = self.folder / ".lock"
         made = [each for each in (self.folder, *self.folder.parents) if not os.path.exists(each)]
@@ -265,11 +327,11 @@ class Run:
                 with raised_as(TrainingError, f"{path}: cannot be locked"):
                     self.folder.mkdir(parents=True, exist_ok=True)
                     lock = stack.enter_context(files.locked(path))
-                yield lock
+                yield replace(self, lock=lock)
         except files.HeldError as fault:
             raise TrainingError(
-                f"{self.folder}: process {fault.holder} is training in it: "
-                "wait for it or choose another --run"
+                f"{self.folder}: process {fault.holder} is writing to it: "
+                "wait until it ends, or choose another run folder"
             ) from None
         finally:
             for folder in made:

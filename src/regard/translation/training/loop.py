@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from regard.errors import DataError, TrainingError, memory_named
-from regard.files import Lock
 from regard.translation import weights
 from regard.translation.models.building import build
 from regard.translation.runs import Run, Tokenizers
@@ -34,9 +33,6 @@ class Trainer:
 
     Of several processes each has its own trainer. All make the same steps, each on its part of every batch; the
     first process validates, writes and reports.
-
-    Attributes:
-        lock: the lock on the run folder, if this process holds it; with it, a replaced folder is noticed.
     """
 
     def __init__(
@@ -46,7 +42,6 @@ class Trainer:
         self.configuration = configuration = run.configuration
         self.settings = settings = configuration.training
         self.device = processes.device
-        self.lock: Lock | None = None
         self.progress = Progress()
         if settings.threads:
             torch.set_num_threads(settings.threads)
@@ -100,7 +95,7 @@ class Trainer:
         progress, settings, watch = self.progress, self.settings, self._begin()
         saved = progress.step or -1
         stopped, total = False, self.schedule.steps
-        reports = Reports(self.run, self.processes.first, self.lock, self.observer, progress.step)
+        reports = Reports(self.run, self.processes.first, self.observer, progress.step)
         with closing(reports):
             while not stopped and (progress.unvalidated or not self.over):
                 if not progress.unvalidated:  # else the validation that was stopped comes first
@@ -138,6 +133,8 @@ class Trainer:
         if not best:
             return own, f"the weights of step {self.progress.step}"
         steps = [step for _, step in best]
+        for step in steps:
+            self.run.check_trained(kept[step])
         single = checkpoints.mean([kept[steps[0]]], model), f"the weights of step {steps[0]}"
         if not self.settings.average or len(steps) < 2:
             return single
@@ -172,7 +169,7 @@ class Trainer:
         """Write a checkpoint of this step, and remove those that are neither the newest nor among the best."""
         self._learner.gather()
         if self.processes.first:
-            self.run.check_there(self.progress.step, self.lock)
+            self.run.check_there(self.progress.step)
             checkpoints.save(self.run, self.progress, self.model, self.optimiser)
             self._prune()
         return self.progress.step

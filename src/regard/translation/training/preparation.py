@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from regard.errors import CheckpointError, ConfigurationError, TrainingError, raised_as
+from regard.files import Lock
 from regard.translation import weights
 from regard.translation.doubts import Doubts
 from regard.translation.models.protocol import TranslationModel
@@ -47,6 +48,7 @@ def prepare(
     processes: Processes | None = None,
     start: Run | None = None,
     synthesise: Synthesise | None = None,
+    lock: Lock | None = None,
 ) -> Trainer:
     """A trainer for a new run in `folder`. Data and configuration are checked before anything is written.
 
@@ -54,6 +56,7 @@ def prepare(
         data: the folder that the paths of the corpora are relative to.
         start: a run whose published weights and tokenizers the training starts from.
         synthesise: makes the synthetic pairs of the configuration in the run folder, from those that people wrote.
+        lock: the lock on `folder`, if this process holds it; with it, a replaced folder is noticed.
     """
     observer, processes = observer or Observer(), processes or Processes()
     if processes.first:
@@ -71,7 +74,7 @@ def prepare(
                 "--from and [pretrained]: both set the embeddings: give one of them"
             )
         configuration = _fitted(configuration, start)
-    run = Run(folder, configuration)
+    run = Run(folder, configuration, lock=lock)
     sums = file_sums(corpus_files(configuration.data, data)) if processes.first else {}
     found = read_data(configuration.data, data, configuration.seed)
     observer.note(
@@ -101,21 +104,22 @@ def prepare(
     elif vectors is not None:
         pretrained.set_embeddings(trainer.model, vectors, tokenizers, found.train, data, observer)
     if processes.first:
-        if start is not None or vectors is not None:
-            # A training that is killed before its next checkpoint is resumed from this one.
-            checkpoints.save(run, trainer.progress, trainer.model, trainer.optimiser)
-        keep_sums(run, sums)
-        unseen = trainer.epochs.unseen()
-        if start is not None:
-            unseen &= tokenizers.unseen
-        Run.create(folder, configuration, replace(tokenizers, unseen=unseen))
-        if configuration.data.generated is None:
-            with raised_as(TrainingError, f"{folder}: cannot be written"):
-                own = by_people(found.train)
-                Doubts.learn(own, found.valid).keep(run)
-                words = KnownWords.learn(own)
-                old = None if start is None else KnownWords.open(start)
-                (words if old is None else old.joined(words)).keep(run)
+        with run.locked() as run:
+            if start is not None or vectors is not None:
+                # A training that is killed before its next checkpoint is resumed from this one.
+                checkpoints.save(run, trainer.progress, trainer.model, trainer.optimiser)
+            keep_sums(run, sums)
+            unseen = trainer.epochs.unseen()
+            if start is not None:
+                unseen &= tokenizers.unseen
+            Run.create(folder, configuration, replace(tokenizers, unseen=unseen))
+            if configuration.data.generated is None:
+                with raised_as(TrainingError, f"{folder}: cannot be written"):
+                    own = by_people(found.train)
+                    Doubts.learn(own, found.valid).keep(run)
+                    words = KnownWords.learn(own)
+                    old = None if start is None else KnownWords.open(start)
+                    (words if old is None else old.joined(words)).keep(run)
     return trainer
 
 
@@ -126,9 +130,13 @@ def prepare_resumed(
     data: Path | None = None,
     observer: Observer | None = None,
     processes: Processes | None = None,
+    lock: Lock | None = None,
 ) -> Trainer:
-    """A trainer that continues the run in `folder`; `configuration` may change the keys that are free to change."""
-    run = Run.open(folder)
+    """A trainer that continues the run in `folder`; `configuration` may change the keys that are free to change.
+
+    `lock` is the lock on `folder`, if this process holds it.
+    """
+    run = replace(Run.open(folder), lock=lock)
     if configuration is not None:
         changed = [
             f"{key}: {old!r} in the run folder, {new!r} asked for"
@@ -139,7 +147,7 @@ def prepare_resumed(
                 f"{folder}: a resumed training keeps its configuration; these differ: "
                 + "; ".join(changed)
             )
-        run = Run(folder, configuration)
+        run = replace(run, configuration=configuration)
     observer = observer or Observer()
     section = run.configuration.data
     check_made(section, folder)

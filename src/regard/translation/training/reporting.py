@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from regard import files
 from regard.errors import ConfigurationError, TrainingError, raised_as
-from regard.files import Lock
 from regard.translation.runs import Run
 from regard.translation.runs.layout import METRICS
 from regard.translation.training.progress import Progress
@@ -98,13 +97,10 @@ class Reports:
     """Passes the reports of a training on to an observer and, if it `writes`, writes them into its run folder.
 
     Scalars of steps later than the last one that was made, from before an interruption, are hidden.
-    `lock` is that of the run folder, of the process that holds it.
     """
 
-    def __init__(
-        self, run: Run, writes: bool, lock: Lock | None, observer: Observer, step: int
-    ) -> None:
-        self._run, self._writes, self._lock, self._observer = run, writes, lock, observer
+    def __init__(self, run: Run, writes: bool, observer: Observer, step: int) -> None:
+        self._run, self._writes, self._observer = run, writes, observer
         self._scalars: Any = None
         if writes and run.configuration.training.tensorboard:
             self._scalars = scalar_writer(run, step)
@@ -141,7 +137,7 @@ class Reports:
     def _write(self, kind: str, event: Stepped | Validated) -> None:
         if not self._writes:
             return
-        self._run.check_there(event.step, self._lock)
+        self._run.check_there(event.step)
         line = {"kind": kind, "step": event.step, **asdict(event)}
         line.pop("samples", None)
         path = self._run.folder / METRICS
