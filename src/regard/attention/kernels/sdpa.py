@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from regard.attention.kernels.dots import factors, opened, refuse
 from regard.attention.kernels.request import Request
+from regard.attention.kernels.tiled import Plan, plan_for, read_tiles
 from regard.attention.masks.positions import Band
 from regard.attention.products import product_dtype
 from regard.attention.shapes import Shape, broadcast
@@ -31,6 +32,9 @@ class Sdpa:
         query, key, scale = factors(request)
         batch, open_, nothing = request.frame.batch, None, None
         triangle = request.mask is not None and _is_triangle(request)
+        plan = None if triangle or request.mask is None else plan_for(request)
+        if plan is not None:
+            return _tiled(plan, request, query, key, value, scale)
         if not triangle and (request.mask is not None or request.bias is not None):
             # On a CPU torch reads zeros where there is nothing to read; elsewhere it may divide by 0.
             open_, nothing = opened(request, product_dtype(query), blank=not query.is_cpu)
@@ -48,6 +52,17 @@ class Sdpa:
         if len(batch) != 2:
             reading = reading.reshape(*batch, request.queries, value.shape[-1])
         return reading if nothing is None else reading.masked_fill(nothing, 0.0)
+
+
+def _tiled(
+    plan: Plan, request: Request, query: Tensor, key: Tensor, value: Tensor, scale: float
+) -> Tensor:
+    batch, kind, d_value = request.frame.batch, product_dtype(query), value.shape[-1]
+    if len(batch) == 1:  # it stays the first of two axes: the tiles may differ along it
+        batch, (query, key, value) = (*batch, 1), (t.unsqueeze(-3) for t in (query, key, value))
+    query, key, value = (_flat(tensor.to(kind), batch) for tensor in (query, key, value))
+    reading = read_tiles(plan, query, key, value, scale)
+    return reading.reshape(*request.frame.batch, request.queries, d_value)
 
 
 def _is_triangle(request: Request) -> bool:

@@ -51,6 +51,21 @@ class Mask(ABC):
         """The masks that `&` joined."""
         return [self]
 
+    def rules(self, rows: range, columns: range, frame: Frame) -> list[Mask]:
+        """The masks, joined by `&`, that forbid some of these keys to some of these queries."""
+        return [] if covers(self.reach(rows, frame).every, columns) else [self]
+
+    def breaks(self, frame: Frame) -> list[int]:
+        """The positions of queries, in their order, at which other keys begin to be read."""
+        return []
+
+    def entries(self, frame: Frame) -> list[Mask] | None:
+        """A mask for each entry of the first batch axis, or one for all; None where neither will do.
+
+        The masks have no batch axes of their own.
+        """
+        return None
+
     def dense(
         self, batch: Shape, queries: int, keys: int, device: torch.device | str | None = None
     ) -> Bool[Tensor, "... queries keys"]:
@@ -199,6 +214,21 @@ class Joined(Mask):
     left: Mask
     right: Mask
 
+    def breaks(self, frame: Frame) -> list[int]:
+        return sorted({*self.left.breaks(frame), *self.right.breaks(frame)})
+
+    def entries(self, frame: Frame) -> list[Mask] | None:
+        left, right = self.left.entries(frame), self.right.entries(frame)
+        if left is None or right is None:
+            return None
+        most = max(len(left), len(right))
+        if (len(left), len(right)) == (1, 1):
+            return [self]
+        pairs = zip(
+            *(side * (most if len(side) == 1 else 1) for side in (left, right)), strict=True
+        )
+        return [type(self)(*pair) for pair in pairs]
+
 
 class Both(Joined):
     """The keys that both masks allow."""
@@ -213,6 +243,9 @@ class Both(Joined):
     def parts(self) -> list[Mask]:
         return self.left.parts() + self.right.parts()
 
+    def rules(self, rows: range, columns: range, frame: Frame) -> list[Mask]:
+        return self.left.rules(rows, columns, frame) + self.right.rules(rows, columns, frame)
+
 
 class Either(Joined):
     """The keys that at least one of the masks allows."""
@@ -220,12 +253,43 @@ class Either(Joined):
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         return self.left.window(rows, columns, frame) | self.right.window(rows, columns, frame)
 
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
+        return Reach(_hull(left.some, right.some), _union(left.every, right.every))
+
+    def rules(self, rows: range, columns: range, frame: Frame) -> list[Mask]:
+        left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
+        if covers(right.every, overlap(left.some, columns)):
+            return self.right.rules(rows, columns, frame)
+        if covers(left.every, overlap(right.some, columns)):
+            return self.left.rules(rows, columns, frame)
+        return super().rules(rows, columns, frame)
+
 
 def overlap(left: range, right: range) -> range:
     """The positions in both of two runs of them."""
     start = max(left.start, right.start)
     stop = min(left.stop, right.stop)
     return range(start, stop) if start < stop else range(0)
+
+
+def covers(outer: range, inner: range) -> bool:
+    """Whether all positions of the second run are in the first."""
+    return not inner or (outer.start <= inner.start and inner.stop <= outer.stop)
+
+
+def _hull(left: range, right: range) -> range:
+    """The shortest run that holds two others."""
+    if not left or not right:
+        return left or right
+    return range(min(left.start, right.start), max(left.stop, right.stop))
+
+
+def _union(left: range, right: range) -> range:
+    """Two runs that meet as one; else the longer one."""
+    if left and right and max(left.start, right.start) <= min(left.stop, right.stop):
+        return _hull(left, right)
+    return max(left, right, key=len)
 
 
 def pick(tensor: Tensor, axis: int, index: Tensor) -> Tensor:

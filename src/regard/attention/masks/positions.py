@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask, SpanMask
+from regard.attention.masks.mask import Mask, Reach, SpanMask, overlap
 from regard.attention.shapes import Frame
 
 Align = Literal["start", "end"]
@@ -36,6 +36,20 @@ class Band(SpanMask):
         if self.after is not None:
             high = here + max(-furthest, min(self.after, furthest)) + 1
         return low, high
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        """The same as from `spans`, without tensors: this is called for every tile of a mask."""
+        keys, shift = range(frame.keys), frame.keys - frame.queries if self.align == "end" else 0
+        first, last = rows.start + shift, rows.stop - 1 + shift
+        before = FURTHEST if self.before is None else self.before
+        after = FURTHEST if self.after is None else self.after
+        return Reach(
+            overlap(range(first - before, last + after + 1), keys),
+            overlap(range(last - before, first + after + 1), keys),
+        )
+
+    def entries(self, frame: Frame) -> list[Mask]:
+        return [self]
 
     def within(self, rows: range, columns: range, frame: Frame) -> Band:
         """The same rule for some of the queries and some of the keys, with positions counted from the first."""

@@ -1,5 +1,6 @@
 """Masks of sequences of unequal lengths: padded, or side by side on one axis."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -23,6 +24,11 @@ class Padding(SpanMask):
         lengths = self.lengths.to(frame.device, torch.int64)
         lengths = lead(lengths, 0, frame, "lengths")[..., None]
         return torch.zeros_like(lengths), lengths
+
+    def entries(self, frame: Frame) -> list[Mask] | None:
+        lead(self.lengths, 0, frame, "lengths")  # checks the shape
+        each = _entries(self.lengths, 0, frame)
+        return None if each is None else [Padding(lengths) for lengths in each]
 
 
 def padding(lengths: Int[Tensor, "*batch"] | Sequence[Any] | int) -> Mask:
@@ -84,6 +90,30 @@ class Documents(Mask):
         alone = bool((asked == only).all() and (stored[..., some.start : some.stop] == only).all())
         return Reach(some, some if alone else range(0))
 
+    def breaks(self, frame: Frame) -> list[int]:
+        differ = self.query_ids[..., 1:] != self.query_ids[..., :-1]
+        breaks: list[int] = (differ.nonzero()[:, -1].unique() + 1).tolist()
+        return breaks
+
+    def entries(self, frame: Frame) -> list[Mask] | None:
+        self.ids(frame)  # checks the lengths
+        queries, keys = (_entries(ids, 1, frame) for ids in (self.query_ids, self.key_ids))
+        if queries is None or keys is None:
+            return None
+        most = max(len(queries), len(keys))
+        both = (side * (most if len(side) == 1 else 1) for side in (queries, keys))
+        return [Documents(*ids) for ids in zip(*both, strict=True)]
+
+
+def _entries(tensor: Tensor, own: int, frame: Frame) -> list[Tensor] | None:
+    """The tensor for each entry of the first batch axis, or one for all; None where other axes count."""
+    batch = tensor.shape[: tensor.ndim - own]
+    if math.prod(batch[1:]) > 1:
+        return None
+    rows = tensor.reshape(-1, *tensor.shape[tensor.ndim - own :]).to(frame.device)
+    same = rows.shape[0] > 0 and bool((rows == rows[:1]).all())
+    return [rows[0]] if same else list(rows)
+
 
 def documents(
     query_ids: Int[Tensor, "*batch queries"], key_ids: Int[Tensor, "*other keys"] | None = None
@@ -131,6 +161,13 @@ class Packed(SpanMask):
         starts = ends - torch.tensor(self.key_lengths, dtype=torch.int64)
         low, high = (side.repeat_interleave(counts).to(frame.device) for side in (starts, ends))
         return (low, high) if rows is None else (low[rows], high[rows])
+
+    def breaks(self, frame: Frame) -> list[int]:
+        return sorted({*accumulate(self.lengths)} - {0, frame.queries})
+
+    def entries(self, frame: Frame) -> list[Mask]:
+        self._check(frame)
+        return [self]
 
     def sections(self) -> list[SentenceSpan]:
         """The sentences: blocks on the diagonal, outside of which nothing may be read."""

@@ -1,0 +1,227 @@
+"""Fused attention over the tiles of a mask: what they cover, what is read, gradients and memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.agreement.comparing import TOLERANCE, compare
+from tests.attention.kernels.live import Live
+from torch import Tensor
+
+import regard
+from regard.attention import masks
+from regard.attention.kernels import sdpa, tiled
+from regard.attention.masks import tiles as division
+from regard.attention.masks.tiles import tiles
+from regard.attention.shapes import Frame
+
+CAUSAL = masks.causal(align="start")
+CPU = torch.device("cpu")
+BOUNDS = st.one_of(st.none(), st.integers(-3, 6))
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiled, "AREA", 1)
+    monkeypatch.setattr(division, "STRIP", 3)
+    monkeypatch.setattr(division, "FEW", 1)
+
+
+@st.composite
+def rules(draw: st.DrawFn, frame: Frame, joined: bool = True) -> masks.Mask:
+    kinds = ["band", "padding", "documents", "packed", "both", "either"]
+    kind = draw(st.sampled_from(kinds if joined else kinds[:3]))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    lead = frame.batch[:1] if draw(st.booleans()) else ()
+    if kind == "band":
+        return masks.band(draw(BOUNDS), draw(BOUNDS), align=draw(st.sampled_from(["start", "end"])))
+    if kind == "padding":
+        return masks.padding(torch.randint(0, frame.keys + 1, lead, generator=generator))
+    if kind == "documents":
+        ids = [
+            torch.randint(3, (*lead, n), generator=generator) for n in (frame.queries, frame.keys)
+        ]
+        return masks.documents(
+            *(each.sort(-1).values if draw(st.booleans()) else each for each in ids)
+        )
+    if kind == "packed":
+        rows, columns = draw(st.integers(0, frame.queries)), draw(st.integers(0, frame.keys))
+        return masks.packed([rows, frame.queries - rows], [columns, frame.keys - columns])
+    left, right = draw(rules(frame, joined=False)), draw(rules(frame, joined=False))
+    return left & right if kind == "both" else left | right
+
+
+@st.composite
+def framed(draw: st.DrawFn) -> tuple[Frame, masks.Mask]:
+    batch = draw(st.sampled_from([(), (3,), (2, 3), (2, 2, 3)]))
+    frame = Frame(batch, draw(st.integers(1, 17)), draw(st.integers(1, 17)), CPU)
+    return frame, draw(rules(frame))
+
+
+@given(framed())
+@settings(max_examples=150)
+def test_every_pair_that_may_be_read_is_in_one_tile_and_no_other_is(
+    pair: tuple[Frame, masks.Mask],
+) -> None:
+    frame, mask = pair
+    entries = mask.entries(frame)
+    assert entries is not None
+    dense = mask.dense(frame.batch, frame.queries, frame.keys)
+    expected = dense.expand(*frame.batch, -1, -1).reshape(-1, frame.queries, frame.keys)
+    for i, entry in enumerate(entries):
+        count = torch.zeros(frame.queries, frame.keys)
+        until = 0
+        for tile in tiles(entry, frame):
+            assert min(len(tile.rows), len(tile.columns)) > 0
+            part = torch.ones(len(tile.rows), len(tile.columns), dtype=torch.bool)
+            part = part.tril() if tile.triangle else part
+            part = part if tile.window is None else tile.window
+            count[tile.rows.start : tile.rows.stop, tile.columns.start : tile.columns.stop] += part
+            assert (
+                tile.rows.start >= until or tile.rows.stop == until
+            )  # the same queries, or later ones
+            until = tile.rows.stop
+        at = i * len(expected) // len(entries)
+        assert torch.equal(count, expected[at].float())
+
+
+def draw_tensors(frame: Frame, width: int, d_value: int, dtype: torch.dtype) -> list[Tensor]:
+    torch.manual_seed(frame.queries)
+    sizes = ((frame.queries, width), (frame.keys, width), (frame.keys, d_value))
+    return [torch.randn(*frame.batch, *size, dtype=dtype).requires_grad_() for size in sizes]
+
+
+@given(framed(), st.sampled_from([(4, 4), (4, 7), (7, 4)]))
+@settings(max_examples=100)
+def test_readings_and_gradients_are_those_of_the_reference(
+    pair: tuple[Frame, masks.Mask], widths: tuple[int, int]
+) -> None:
+    frame, mask = pair
+    tensors = draw_tensors(frame, *widths, torch.float64)
+    with regard.kernel("reference"):
+        dense = mask.dense(frame.batch, frame.queries, frame.keys)
+        exact = regard.attend(*tensors, mask=dense)
+    with regard.kernel("sdpa"):
+        reading = regard.attend(*tensors, mask=mask)
+    compare("reading", reading, exact, 1e-12)
+    expected = torch.autograd.grad(exact.sin().sum(), tensors)
+    if not reading.requires_grad:  # packed sentences without keys: there is nothing to read
+        assert not any(gradient.any() for gradient in expected)
+        return
+    for got, gradient in zip(
+        torch.autograd.grad(reading.sin().sum(), tensors), expected, strict=True
+    ):
+        compare("gradient", got, gradient, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_half_precisions(dtype: torch.dtype, autocast: bool) -> None:
+    frame, mask = Frame((2, 2), 14, 11, CPU), masks.band(4, 1) & masks.padding([9, 5])
+    tensors = draw_tensors(frame, 4, 4, torch.float32 if autocast else dtype)
+    doubles = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    with regard.kernel("reference"):
+        exact = regard.attend(*doubles, mask=mask)
+    with (
+        regard.kernel("sdpa"),
+        torch.autocast("cpu", dtype, enabled=autocast and dtype != torch.float32),
+    ):
+        reading = regard.attend(*tensors, mask=mask)
+    compare("reading", reading, exact, TOLERANCE[dtype])
+    expected = torch.autograd.grad(exact.sin().sum(), doubles)
+    for got, gradient in zip(
+        torch.autograd.grad(reading.sin().sum(), tensors), expected, strict=True
+    ):
+        compare("gradient", got, gradient, 3 * TOLERANCE[dtype])
+
+
+def test_keys_that_the_heads_share_are_read_as_they_are() -> None:
+    torch.manual_seed(0)
+    query = torch.randn(2, 2, 3, 9, 4, dtype=torch.float64)
+    key, value = torch.randn(2, 2, 2, 1, 9, 4, dtype=torch.float64)
+    mask = CAUSAL & masks.padding([9, 4])
+    with regard.kernel("reference"):
+        exact = regard.attend(query, key, value, mask=mask)
+    with regard.kernel("sdpa"):
+        compare("reading", regard.attend(query, key, value, mask=mask), exact, 1e-12)
+
+
+def test_nan_in_padding_reaches_neither_reading_nor_gradients() -> None:
+    tensors = draw_tensors(Frame((2, 1), 8, 8, CPU), 4, 4, torch.float64)
+    with torch.no_grad():
+        tensors[1][1, :, 5:], tensors[2][1, :, 5:] = torch.nan, torch.inf
+    with regard.kernel("sdpa"):
+        reading = regard.attend(*tensors, mask=CAUSAL & masks.padding([8, 5]))
+    gradients = torch.autograd.grad(reading.sum(), tensors)
+    assert all(each.isfinite().all() for each in (reading, *gradients))
+
+
+def test_changed_lengths_do_not_change_gradients() -> None:
+    tensors, lengths = (
+        draw_tensors(Frame((2, 1), 8, 8, CPU), 4, 4, torch.float64),
+        torch.tensor([8, 3]),
+    )
+    with regard.kernel("sdpa"):
+        expected = torch.autograd.grad(
+            regard.attend(*tensors, mask=masks.band(2, 2) & masks.padding(lengths)).sum(), tensors
+        )
+        reading = regard.attend(*tensors, mask=masks.band(2, 2) & masks.padding(lengths))
+    lengths.fill_(8)
+    for got, exact in zip(torch.autograd.grad(reading.sum(), tensors), expected, strict=True):
+        assert torch.equal(got, exact)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        masks.padding([1, 2, 3]) & CAUSAL,
+        masks.documents(torch.tensor([[[0, 0, 1]], [[0, 1, 1]]])),
+        masks.as_mask(lambda query, key: key <= query),
+    ],
+    ids=["more entries", "heads", "function"],
+)
+def test_masks_without_tiles_are_read_as_before(mask: masks.Mask) -> None:
+    query = torch.randn(1, 2, 3, 4, dtype=torch.float64)
+    if isinstance(mask, masks.Positional):
+        assert mask.entries(Frame((1, 2), 3, 3, CPU)) is None
+    with regard.kernel("reference"):
+        exact = regard.attend(query, query, query, mask=mask.dense((1, 2), 3, 3))
+    with regard.kernel("sdpa"):
+        compare("reading", regard.attend(query, query, query, mask=mask), exact, 1e-12)
+
+
+MASKS = {
+    "window": lambda n: masks.band(16, 0),
+    "causal and padding": lambda n: CAUSAL & masks.padding([n - 1, n // 2]),
+    "prefix": lambda n: CAUSAL | masks.padding([n // 4, n // 8]),
+    "documents": lambda n: masks.documents(torch.arange(n) // 50),
+    "causal documents": lambda n: CAUSAL & masks.documents(torch.arange(n) // 300),
+    "padding": lambda n: masks.padding([n, n // 3]),
+}
+
+
+@pytest.mark.parametrize("name", list(MASKS))
+def test_memory_grows_with_the_length(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(division, "STRIP", 32)
+
+    def peak(length: int) -> int:
+        query, key, value = draw_tensors(Frame((2, 1), length, length, CPU), 4, 4, torch.float32)
+        with Live() as live:
+            reading = regard.attend(query, key, value, mask=MASKS[name](length))
+            torch.autograd.grad(reading.sum(), (query, key, value))
+        return live.peak
+
+    assert peak(2048) <= 4.5 * peak(512)
+
+
+def test_short_rows_and_triangles_keep_the_single_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiled, "AREA", 1 << 16)
+    short, long = torch.ones(1, 1, 20, 4), torch.ones(1, 1, 300, 4)
+    monkeypatch.setattr(sdpa, "read_tiles", None)
+    with regard.kernel("sdpa"):
+        regard.attend(short, short, short, mask=masks.band(2, 2))
+        regard.attend(long, long, long, mask=CAUSAL)
+        with pytest.raises(TypeError, match="not callable"):
+            regard.attend(long, long, long, mask=masks.band(2, 2))
