@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import regard
 from regard.attention.looks import StoredLook
+from regard.attention.shapes import ShapeError
 from regard.viewing.alignment import Alignment, by_head, mean
 
 piece = st.sampled_from(["▁", "▁a", "b", "▁c", "d", "<0xE2>", "<0x82>", "<0xAC>", "</s>", "▁的"])
@@ -103,3 +104,11 @@ def test_a_mean_masks_what_every_head_masks() -> None:
     both = mean([one, two]).readable
     assert both is not None
     assert both.tolist() == [[True, True, False]]
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys"), [("ab", "xy"), ("abc", "xyz"), ("a", "xyz"), ("", "")]
+)
+def test_words_are_as_many_as_rows_and_columns(queries: str, keys: str) -> None:
+    with pytest.raises(ShapeError, match="pass a word for each row and each column"):
+        Alignment(np.zeros((2, 3)), list(queries), list(keys))

@@ -105,8 +105,17 @@ def test_words_name_queries_and_keys() -> None:
     axes = look.plot(queries=["the", "cat"], keys=["el", "gato", "مرحبا"]).axes[0]
     assert ticks(axes.yaxis) == ["the", "cat"]
     assert ticks(axes.xaxis) == ["el", "gato", "مرحبا"]
-    with pytest.raises(ShapeError, match="1 words for the query axis"):
-        look.plot(queries=["the"])
+    part = look.plot(queries=["the", "cat"], rows=[1]).axes[0]
+    assert ticks(part.yaxis) == ["cat"]
+
+
+@pytest.mark.parametrize("rows", [None, [0], []])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_words_are_as_many_as_queries_or_keys(count: int, rows: list[int] | None) -> None:
+    look = regard.look(torch.zeros(2, 4), torch.zeros(2, 4))
+    for kind, axis in (("query", "queries"), ("key", "keys")):
+        with pytest.raises(ShapeError, match=f"{count} words for 2: pass one for each {kind}"):
+            look.plot(rows=rows, **{axis: ["word"] * count})
 
 
 def test_masked_cells_are_hatched_and_zeros_are_not() -> None:

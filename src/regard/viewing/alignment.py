@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from regard.attention.shapes import ShapeError
 from regard.viewing import pieces
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Alignment:
         readable: (queries, keys), which keys each query may read; None if no key is masked.
 
     Raises:
+        ShapeError: there is not a word for each row or column.
         ValueError: a weight is not a finite number.
 
     >>> Alignment(np.eye(2), ["a", "b"], ["x", "y"]).weights.shape
@@ -44,6 +46,12 @@ class Alignment:
 
     def __post_init__(self) -> None:
         self.weights = _array(self.weights)
+        words = len(self.queries), len(self.keys)
+        if self.weights.shape != words:
+            raise ShapeError(
+                f"the weights have shape {list(self.weights.shape)}, for {words[0]} queries and {words[1]} keys: "
+                "pass a word for each row and each column"
+            )
         for row, column in np.argwhere(~np.isfinite(self.weights)):
             weight = self.weights[row, column]
             raise ValueError(f"weight [{row}, {column}] is {weight}: expected a finite number")

@@ -89,7 +89,12 @@ def plot(
     drawn = np.ma.masked_array(cells, shut)
     places = look.caption.places
     own = down if places is None else places.to(down.device)[down]
-    sides = _Side("query", down, own, queries), _Side("key", across, across, keys)
+    for kind, words, count in zip(("query", "key"), (queries, keys), look.shape[-2:], strict=True):
+        if words is not None and len(words) != count:
+            raise ShapeError(
+                f"{len(words)} words for {count}: pass one for each {kind} of the look"
+            )
+    sides = _Side(down, own, queries), _Side(across, across, keys)
     wide = min(left[-1] if left else 1, ACROSS)
     tall = ceil(len(cells) / wide)
     low = float(cells.min())
@@ -125,15 +130,11 @@ class _Side:
     The middle of a cell is at its position: the `ends` of the axis are half a cell further.
     """
 
-    def __init__(self, kind: str, window: Tensor, own: Tensor, words: Sequence[str] | None) -> None:
+    def __init__(self, window: Tensor, own: Tensor, words: Sequence[str] | None) -> None:
         """For the queries or keys of a window: indices in the look, positions, and words if given."""
         count, first = max(1, len(window)), 0
         self.marks: list[str] | None = None
         if words is not None:
-            if len(window) and int(window.max()) >= len(words):
-                raise ShapeError(
-                    f"{len(words)} words for the {kind} axis: pass one for each {kind}"
-                )
             self.marks = [canvas.label(words[place]) for place in window.tolist()]
         elif not bool((own.diff() == 1).all()):
             self.marks = [str(place) for place in own.tolist()]

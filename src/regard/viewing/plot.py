@@ -47,7 +47,7 @@ def plot(
 
     Raises:
         ValueError: the translation has no such look, or no such theme exists.
-        ShapeError: there are more than 16 panels, or a query or key has no word.
+        ShapeError: there are more than 16 panels, or not a word for each query or key.
         TypeError: `shown` is neither a look nor a translation, or an argument is for the other.
 
     >>> import torch, regard

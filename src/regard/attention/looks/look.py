@@ -136,7 +136,7 @@ class Look(Statistics):
                 "light" or "dark".
 
         Raises:
-            ShapeError: there are more than 16 panels, or none.
+            ShapeError: there are more than 16 panels, or none, or not a word for each query or key.
         """
         return import_module(PLOTTER).plot(self, height, width, **how)
 
