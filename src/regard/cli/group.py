@@ -10,7 +10,8 @@ from inspect import Parameter
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+
+from regard.cli import once
 
 # Longer than any first sentence.
 _WHOLE = 10_000
@@ -18,7 +19,7 @@ _SECTION = re.compile(r"^(Args|Attributes|Examples):\n((?: .*\n*|\n)*)", re.MULT
 _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
-class Group(TyperGroup):
+class Group(once.Group):
     """Typer's own list cuts sentences off to fit one line; these continue on the next."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -49,10 +50,11 @@ def add(app: typer.Typer, *commands: Callable[..., None]) -> None:
     """Add functions to a group: the section "Examples" of a docstring is printed below its options."""
     for command in commands:
         examples = _sections(command).get("Examples", "").rstrip()
-        epilog = f"\b\nExamples:\n{re.sub('^    ', '  ', examples, flags=re.MULTILINE)}"
+        shown = re.sub("^    ", "  ", examples, flags=re.MULTILINE)
+        epilog = f"\b\nExamples:\n{shown}" if examples else None
         # A name such as list_ is not to hide Python's own.
         name = command.__name__.rstrip("_").replace("_", "-")
-        app.command(name, epilog=epilog if examples else None)(grouped(command))
+        app.command(name, cls=once.Command, epilog=epilog)(grouped(command))
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -11,7 +11,7 @@ from regard.cli.output import report
 from regard.errors import ConfigurationError
 
 
-def list_shipped() -> None:
+def list_() -> None:
     """List the shipped configurations."""
     report.say(shipped.listed())
 
@@ -83,5 +83,4 @@ Examples:
   regard config show my.toml --full
   regard config keys training""",
 )
-app.command("list")(list_shipped)
-add(app, show, keys)
+add(app, list_, show, keys)
