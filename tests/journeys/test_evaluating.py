@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 
 import pytest
@@ -183,3 +184,41 @@ def test_links_are_scored_against_sure_and_possible_ones(trained, tmp_path):
     check_refused(wrong, "links has 2 lines, gold 1")
     check_refused(run("evaluate", "--alignments", "gold", "--tsv", "x"), "--alignments", code=2)
     check_refused(run("evaluate", "--hypotheses", "links", "--flip"), "--flip", code=2)
+
+
+def test_several_references_are_scored_together(tmp_path):
+    for name, lines in {
+        "ours": "a cat\nthe dog\n",
+        "one": "a cat\nno dog\n",
+        "two": "x\nthe dog\n",
+    }.items():
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    both = ["--hypotheses", "ours", "--target", "one", "--target", "two"]
+    result = run("evaluate", *both)
+    assert result.lines[0] == "2 sentence pairs, 2 references each, 0 with an empty side; ours"
+    assert "nrefs:2|" in result.lines[1]
+    assert result.lines[-1] == "exact match 100.00"
+    again = run("evaluate", *both[:-2], "--target", "two", "--target", "one", "--format", "json")
+    assert json.loads(again.out)["exact"] == 100
+    (tmp_path / "three").write_text("x\n", encoding="utf-8")
+    refused = run("evaluate", *both, "--target", "three")
+    check_refused(refused, "three has 1 lines, the first --target 2")
+
+
+def test_chinese_is_cut_as_asked_for_and_a_note_asks_for_it(tmp_path):
+    (tmp_path / "zh").write_text("我喜欢猫。\n今天天气很好。\n", encoding="utf-8")
+    same = ["evaluate", "--hypotheses", "zh", "--target", "zh"]
+    plain = run(*same)
+    assert "tok:13a" in plain.lines[1]
+    assert plain.last == (
+        "note: the references are Chinese: BLEU with the tokenizer 13a misjudges them: "
+        "add --tokenize zh"
+    )
+    for chosen in (["--tokenize", "zh"], ["--to", "zh"]):
+        result = run(*same, *chosen, "--baseline", "zh", "--resamples", "2")
+        assert result.err == ""
+        assert result.lines[1].startswith("BLEU 100.00  ")
+        assert "|tok:zh|" in result.lines[1]
+        assert re.search(r"BLEU +100.00 \(100.00", result.out)
+    refused = run("evaluate", "--alignments", "zh", "--tokenize", "zh")
+    check_refused(refused, "--alignments scores word links", code=2)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_columns, given, option
@@ -28,6 +28,19 @@ if TYPE_CHECKING:
     from regard.translation.text.corpora import Pair
     from regard.translation.translator import Translator
 
+# Those of sacreBLEU.
+Tokenizer = Literal[
+    "13a",
+    "intl",
+    "char",
+    "zh",
+    "ja-mecab",
+    "ko-mecab",
+    "flores101",
+    "flores200",
+    "spBLEU-1K",
+    "none",
+]
 _TITLES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
@@ -37,7 +50,7 @@ class TestSet:
 
     Attributes:
         source: Sentences, one a line.
-        target: Their translations, line for line.
+        target: Their translations, line for line; several times: several references of each.
         tsv: Both, in columns.
         source_column: Column of --tsv, from 0. [default: as in the training]
         target_column: Column of --tsv, from 0. [default: as in the training]
@@ -47,7 +60,7 @@ class TestSet:
     __test__ = False  # pytest takes it for a test otherwise
 
     source: Path | None = None
-    target: Path | None = None
+    target: list[Path] | None = None
     tsv: Path | None = None
     source_column: int | None = None
     target_column: int | None = None
@@ -55,22 +68,22 @@ class TestSet:
 
     def check(self, *, translated: bool) -> None:
         """Raises `ConfigurationError` unless the test set is named in one way; `translated` ones need no sources."""
-        parallel = self.source is not None or self.target is not None
+        parallel = self.source is not None or bool(self.target)
         if [parallel, self.tsv is not None, self.generated].count(True) != 1:
             raise ConfigurationError("give --source and --target, or --tsv, or --generated")
         if translated and self.generated:
             raise ConfigurationError("--generated needs a model: give --target with --hypotheses")
-        if parallel and (self.target is None or (self.source is None and not translated)):
+        if parallel and (not self.target or (self.source is None and not translated)):
             raise ConfigurationError("--source and --target belong together: give both")
         check_columns(self.source_column or 0, self.target_column or 0)
 
     def files(self) -> list[Pair] | None:
-        """The pairs of --source and --target; None where they are named otherwise."""
+        """The pairs of --source and the first --target; None where they are named otherwise."""
         from regard.translation.text.corpora import Pair, Parallel, read_aligned
 
-        source, target = corpora.found(self.source), corpora.found(self.target)
-        if target is None:
+        if not self.target:
             return None
+        source, target = corpora.found(self.source), corpora.found(self.target[0])
         if source is None:
             pairs = [Pair("", line) for line in _lines(target)]
             return _usable(pairs, str(target), sources=False)
@@ -99,6 +112,14 @@ class TestSet:
         target = columns[1] if self.target_column is None else self.target_column
         path = corpora.found(self.tsv)
         return _usable(read_aligned(Tsv(path, source, target)), str(path))
+
+    def references(self, pairs: Sequence[Pair]) -> list[list[str]]:
+        """The targets of the pairs, and those of each further --target."""
+        further = map(corpora.found, (self.target or [])[1:])
+        return [
+            [pair.target for pair in pairs],
+            *(translations_in(path, len(pairs), "the first --target") for path in further),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +169,12 @@ class System:
                     f"{name} is for translating: --hypotheses are translated already"
                 )
 
+    def language(self, translator: Translator | None) -> str | None:
+        """The language of the translations; None where neither --to nor a model names it."""
+        if self.to is not None or translator is None:
+            return self.to
+        return translator.run.configuration.data.target_languages[0]
+
     def described(self, translator: Translator) -> str:
         """The search in words: the beam, each setting that was given, and what is translated at a time."""
         said = [f"{len(self.names)} models"] if len(self.names) > 1 else []
@@ -162,11 +189,11 @@ class System:
         return ", ".join(said)
 
 
-def translations_in(path: Path, count: int) -> list[str]:
-    """The lines of a file of translations. Raises `DataError` unless there are as many as references."""
+def translations_in(path: Path, count: int, others: str = "the references") -> list[str]:
+    """The lines of a file of translations. Raises `DataError` unless there are as many as of `others`."""
     texts = _lines(path)
     if len(texts) != count:
-        raise DataError(f"{path} has {len(texts)} lines, the references {count}")
+        raise DataError(f"{path} has {len(texts)} lines, {others} {count}")
     return texts
 
 
@@ -202,6 +229,25 @@ def translate(
         texts.append(translation.text)
         doubts.add([translation])
     return texts, doubts
+
+
+def tokenizer_of(name: Tokenizer | None, language: str | None, references: Iterable[str]) -> str:
+    """The tokenizer of BLEU: the one asked for, or that of the language where it is known.
+
+    A note says where the script of the references asks for another one.
+    """
+    from regard.translation.evaluation import segmenting
+
+    if name is None:
+        usual = segmenting.USUAL if language is None else segmenting.of_language(language)
+        if (why := segmenting.objection(usual)) is not None:
+            report.note(f"BLEU uses the tokenizer {segmenting.plain(usual)}: {why}")
+            return segmenting.plain(usual)
+        name = cast(Tokenizer, usual)
+    segmenting.check(name)
+    if (told := segmenting.note(name, references)) is not None:
+        report.note(told)
+    return name
 
 
 def compared(found: Significance, baseline: str) -> str:

@@ -56,9 +56,44 @@ def test_as_text_there_is_a_line_for_each_measure_with_its_signature():
         ((["a"], ["a", "b"], {}), DataError, "1 translations for 2 references"),
         (([], [], {}), DataError, "nothing to compare"),
         ((["a"], ["a"], {"measures": ["blue"]}), ConfigurationError, "no measure 'blue'"),
+        (
+            (["a"], ["a"], {"tokenizer": "words"}),
+            ConfigurationError,
+            "no tokenizer 'words': use 13a, ",
+        ),
     ],
 )
 def test_mistakes_are_told(arguments: tuple, error: type[Exception], told: str):
     ours, given, settings = arguments
     with pytest.raises(error, match=told):
         measure(ours, given, **settings)
+
+
+OTHERS = ["A cat sat on the mat.", "He doesn't go home.", "no", "It is raining again , now"]
+
+
+def test_several_references_are_those_of_sacrebleu():
+    scores = measure(OURS, GIVEN, OTHERS)
+    both = [GIVEN, OTHERS]
+    assert scores.bleu == sacrebleu.corpus_bleu(OURS, both).score
+    assert scores.chrf == sacrebleu.corpus_chrf(OURS, both).score
+    assert scores.ter == sacrebleu.corpus_ter(OURS, both).score
+    assert scores.exact == 50.0  # the third equals its first reference, the fourth its second
+    assert scores.bleu > max(measure(OURS, one).bleu for one in both)
+    assert scores.signatures["bleu"].startswith("nrefs:2|")
+
+
+CHINESE = ["我喜欢猫。", "今天天气很好。"]
+
+
+def test_the_tokenizer_is_sacrebleu_s_and_its_signature_says_so():
+    assert measure(CHINESE, CHINESE).bleu == 0
+    scores = measure(CHINESE, CHINESE, tokenizer="zh")
+    assert scores.bleu == pytest.approx(100)
+    assert "|tok:zh|" in scores.signatures["bleu"]
+    worse = ["我喜欢狗。", "今天很好。"]
+    assert measure(worse, CHINESE, tokenizer="zh").bleu == (
+        sacrebleu.corpus_bleu(worse, [CHINESE], tokenize="zh").score
+    )
+    # One of five characters is another, two of seven are missing: each is a word for TER.
+    assert measure(worse, CHINESE, tokenizer="zh", measures=["ter"]).ter == pytest.approx(25.0)

@@ -8,6 +8,7 @@ import pytest
 
 from regard.errors import ConfigurationError, DataError
 from regard.translation.evaluation import significance
+from regard.translation.evaluation.scores import measure
 from regard.translation.evaluation.significance import compare
 
 COLOURS, SIZES = "red blue".split(), "big small tiny".split()
@@ -76,3 +77,14 @@ def test_mistakes_are_told(arguments: tuple, settings: dict, error: type, told: 
 def test_what_would_take_all_the_memory_is_refused():
     with pytest.raises(ConfigurationError, match="use at most 298"):
         significance.check(1000, 1, 100_000)
+
+
+def test_several_references_and_a_tokenizer_are_those_of_the_scores():
+    ours, theirs, one, two = ["我喜欢狗。"], ["我喜欢。"], ["我喜欢猫。"], ["我爱狗。"]
+    found = compare(ours, theirs, one, two, measures=["bleu"], resamples=5, tokenizer="zh")
+    score = measure(ours, one, two, measures=["bleu"], tokenizer="zh").bleu
+    assert found.differences["bleu"].score == pytest.approx(score)
+    assert "nrefs:2|" in found.signatures["bleu"]
+    assert "|tok:zh|" in found.signatures["bleu"]
+    with pytest.raises(DataError, match="1 translations, 1 of the baseline and 2 references"):
+        compare(ours, theirs, one, two * 2)

@@ -1,6 +1,7 @@
 """`regard evaluate`: scores on a test set, with the signatures that let others repeat them."""
 
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,7 @@ def evaluate(
     ] = None,
     resamples: int = 1000,
     seed: int = 12345,
+    tokenize: Annotated[evaluating.Tokenizer | None, typer.Option(metavar="NAME")] = None,
     alignments: Annotated[Path | None, typer.Option(metavar="GOLD")] = None,
     flip: bool = False,
     format: report.Format = "text",
@@ -42,6 +44,8 @@ def evaluate(
             is the difference significant?
         resamples: With --baseline: test sets drawn.
         seed: With --baseline: of the draws.
+        tokenize: BLEU's tokenizer: 13a, intl, char, zh, ja-mecab, ko-mecab, flores101, flores200,
+            spBLEU-1K or none. [default: that of the target language, or 13a]
         alignments: Score word links instead: AER, precision, recall.
         flip: The gold's source is the model's target.
         format: For people, or JSON.
@@ -53,6 +57,8 @@ def evaluate(
         regard evaluate --model runs/mine --tsv valid.tsv --length-penalty 1.5
         regard evaluate --model runs/mine --tsv test.tsv --baseline es-en
         regard evaluate --model runs/one --model runs/two --tsv test.tsv
+        regard evaluate --hypotheses translations.txt --target one.en --target two.en
+        regard evaluate --hypotheses translations.txt --target test.zh --tokenize zh
         regard evaluate --hypotheses translations.txt --target test.en --baseline others.txt
         regard evaluate --model es-en --alignments gold.jsonl --flip
         regard evaluate --model runs/dates --generated
@@ -65,7 +71,14 @@ def evaluate(
                 "--alignments scores word links: leave out --tsv, --generated, --out, --baseline and "
                 "the options of a search"
             )
-        gold, lines = corpora.found(alignments), (test.source, test.target)
+        if tokenize or len(test.target or ()) > 1:
+            raise ConfigurationError(
+                "--alignments scores word links: leave out --tokenize, and give --target once"
+            )
+        gold, lines = (
+            corpora.found(alignments),
+            (test.source, test.target[0] if test.target else None),
+        )
         aligning.score_links(gold, system.only("--alignments"), hypotheses, lines, flip, format)
         return
     if flip:
@@ -82,30 +95,43 @@ def evaluate(
     from regard.translation.evaluation.scores import measure
 
     significance.check(resamples, seed)
-    doubts = None
-    if hypotheses is not None:
-        pairs = test.pairs()
+    doubts = translator = None
+    pairs = test.files()
+    if hypotheses is None:
+        translator = system.open()
+    if pairs is None:
+        pairs = test.pairs(translator)
+    references = test.references(pairs)
+    tokenizer = evaluating.tokenizer_of(
+        tokenize, system.language(translator), chain.from_iterable(references)
+    )
+    if translator is None:
+        assert hypotheses is not None
         texts, how = evaluating.translations_in(hypotheses, len(pairs)), str(hypotheses)
     else:
-        read = test.files()
-        translator = system.open()
-        pairs = test.pairs(translator) if read is None else read
         texts, doubts = evaluating.translate(translator, pairs, system)
         how = system.described(translator)
     if out is not None:
         files.write(out, "".join(f"{text}\n" for text in texts).encode())
     if doubts is not None:
         doubts.say()
-    references = [pair.target for pair in pairs]
-    scores = measure(texts, references)
+    scores = measure(texts, *references, tokenizer=tokenizer)
     found = None
     if baseline is not None:
-        significance.check(resamples, seed, len(references))
+        significance.check(resamples, seed, len(pairs))
         others = evaluating.translations_of(baseline, pairs, system)
-        found = significance.compare(texts, others, references, resamples=resamples, seed=seed)
-    empty = sum(not pair.target or (hypotheses is None and not pair.source) for pair in pairs)
+        found = significance.compare(
+            texts, others, *references, resamples=resamples, seed=seed, tokenizer=tokenizer
+        )
+    empty = sum(
+        not any(given) or (hypotheses is None and not pair.source)
+        for pair, *given in zip(pairs, *references, strict=True)
+    )
     if format == "text":
-        report.say(f"{len(pairs)} sentence pairs, {empty} with an empty side; {how}\n{scores}")
+        each = f", {len(references)} references each" if len(references) > 1 else ""
+        report.say(
+            f"{len(pairs)} sentence pairs{each}, {empty} with an empty side; {how}\n{scores}"
+        )
         if found is not None:
             report.say(evaluating.compared(found, str(baseline)))
         return

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from regard.errors import ConfigurationError, DataError
+from regard.translation.evaluation import segmenting
+from regard.translation.evaluation.segmenting import USUAL
 
 MEASURES = ("bleu", "chrf", "ter", "exact")
 
@@ -39,48 +41,62 @@ class Scores:
 
 
 def measure(
-    translations: Sequence[str], references: Sequence[str], *, measures: Sequence[str] = MEASURES
+    translations: Sequence[str],
+    *references: Sequence[str],
+    measures: Sequence[str] = MEASURES,
+    tokenizer: str = USUAL,
 ) -> Scores:
-    """Compare translations with one reference each.
+    """Compare translations with their references, one set of them or several.
 
     With the defaults these are the scores and signatures of the `sacrebleu` command
     (Post 2018, arXiv 1804.08771).
 
     Args:
         translations: plain text, not tokenised.
+        references: sets of references; a translation is an exact match if it equals one of its references.
         measures: which of "bleu", "chrf", "ter", "exact"; TER takes longest, and ignores case.
+        tokenizer: that of BLEU. With "zh", "ja-mecab" and "char", TER counts Chinese and Japanese characters.
 
     Raises:
         DataError: nothing to compare, or unequal numbers.
-        ConfigurationError: a measure that does not exist.
+        ConfigurationError: a measure or a tokenizer that does not exist, or a tokenizer that cannot be used here.
 
     >>> ours, given = ["a small house", "yes"], ["a small house", "no"]
     >>> scores = measure(ours, given, measures=["chrf", "exact"])
     >>> scores.exact
     50.0
+    >>> measure(ours, given, ["the house", "yes"], measures=["exact"]).exact
+    100.0
     """
-    if len(translations) != len(references):
-        raise DataError(f"{len(translations)} translations for {len(references)} references")
-    if not translations:
+    for some in references:
+        if len(translations) != len(some):
+            raise DataError(f"{len(translations)} translations for {len(some)} references")
+    if not (translations and references):
         raise DataError("nothing to compare: no translations")
     if unknown := [name for name in measures if name not in MEASURES]:
         raise ConfigurationError(f"no measure {unknown[0]!r}: use {', '.join(MEASURES)}")
     found: dict[str, float] = {}
     signatures: dict[str, str] = {}
-    for name, metric in metrics(measures).items():
-        found[name] = float(metric.corpus_score(list(translations), [list(references)]).score)
+    for name, metric in metrics(measures, tokenizer).items():
+        found[name] = float(metric.corpus_score(list(translations), references).score)
         signatures[name] = str(metric.get_signature())
     if "exact" in measures:
-        same = sum(ours == given for ours, given in zip(translations, references, strict=True))
-        found["exact"] = 100.0 * same / len(references)
-    return Scores(sentences=len(references), signatures=signatures, **found)
+        same = sum(ours in given for ours, *given in zip(translations, *references, strict=True))
+        found["exact"] = 100.0 * same / len(translations)
+    return Scores(sentences=len(translations), signatures=signatures, **found)
 
 
-def metrics(measures: Sequence[str]) -> dict[str, Any]:
-    """sacreBLEU's metrics of these names; "exact" is not one of them."""
+def metrics(measures: Sequence[str], tokenizer: str = USUAL) -> dict[str, Any]:
+    """sacreBLEU's metrics of these names; "exact" is not one of them. Raises `ConfigurationError`."""
     from sacrebleu.metrics.bleu import BLEU  # not needed to translate
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    kinds: dict[str, Any] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+    segmenting.check(tokenizer)
+    asian = tokenizer in ("zh", "ja-mecab", "char")
+    kinds: dict[str, Any] = {
+        "bleu": lambda: BLEU(tokenize=tokenizer),
+        "chrf": CHRF,
+        "ter": lambda: TER(normalized=asian, asian_support=asian),
+    }
     return {name: kind() for name, kind in kinds.items() if name in measures}

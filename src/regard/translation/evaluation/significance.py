@@ -8,6 +8,7 @@ from typing import Any
 
 from regard.errors import ConfigurationError, DataError
 from regard.translation.evaluation.scores import metrics
+from regard.translation.evaluation.segmenting import USUAL
 
 PAIRED = ("bleu", "chrf", "ter")
 RESAMPLES, SEED = 1000, 12345
@@ -50,31 +51,34 @@ class Significance:
 def compare(
     translations: Sequence[str],
     baseline: Sequence[str],
-    references: Sequence[str],
-    *,
+    *references: Sequence[str],
     measures: Sequence[str] = PAIRED,
     resamples: int = RESAMPLES,
     seed: int = SEED,
+    tokenizer: str = USUAL,
 ) -> Significance:
     """Paired bootstrap resampling, sacreBLEU's own (Koehn 2004, "Statistical significance tests for
     machine translation evaluation"; Post 2018, arXiv 1804.08771).
 
     Args:
+        references: sets of references.
         measures: which of "bleu", "chrf", "ter".
         resamples: test sets drawn; a p-value is never below 1 / (resamples + 1).
         seed: 1 or more; sacreBLEU treats 0 as no seed.
+        tokenizer: see `measure`.
 
     Raises:
         DataError: nothing to compare, or unequal numbers.
-        ConfigurationError: a measure that is not paired, or numbers out of range.
+        ConfigurationError: a measure that is not paired, a tokenizer that cannot be used, or numbers out of range.
     """
-    check(resamples, seed, len(references))
-    if not len(translations) == len(baseline) == len(references):
-        raise DataError(
-            f"{len(translations)} translations, {len(baseline)} of the baseline and "
-            f"{len(references)} references"
-        )
-    if not references:
+    check(resamples, seed, len(translations))
+    for some in references:
+        if not len(translations) == len(baseline) == len(some):
+            raise DataError(
+                f"{len(translations)} translations, {len(baseline)} of the baseline and "
+                f"{len(some)} references"
+            )
+    if not (translations and references):
         raise DataError("nothing to compare: no translations")
     if unknown := [name for name in measures if name not in PAIRED]:
         raise ConfigurationError(f"no paired measure {unknown[0]!r}: use {', '.join(PAIRED)}")
@@ -86,9 +90,9 @@ def compare(
         ("baseline", list(baseline)),
         ("system", list(translations)),
     ]
-    for name, metric in metrics(measures).items():
+    for name, metric in metrics(measures, tokenizer).items():
         with _seeded(seed):
-            test = PairedTest(systems, {name: metric}, [list(references)], "bs", resamples)
+            test = PairedTest(systems, {name: metric}, references, "bs", resamples)
             by_name, columns = test()
         ((title, signature),) = by_name.items()
         results: Any = columns[title]

@@ -56,7 +56,8 @@ class Trainer:
             self.model.to(self.device)
         parts = processes.rank, processes.size
         self.epochs = Epochs(data.train, tokenizers, configuration, *parts)
-        self.validation = Validation(data.valid, tokenizers, settings, configuration.seed)
+        language = configuration.data.target_languages[0]
+        self.validation = Validation(data.valid, tokenizers, settings, configuration.seed, language)
         guide = None
         if settings.guide is not None:
             try:

@@ -6,6 +6,7 @@ import numpy as np
 
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.engines import choose, evaluating
+from regard.translation.evaluation import segmenting
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
@@ -25,15 +26,22 @@ class Stopped(Exception):
 
 
 class Validation:
-    """Validates on `pairs`, a fixed random sample of the validation set."""
+    """Validates on `pairs`, a fixed random sample of the validation set; BLEU is that of their `language`."""
 
     def __init__(
-        self, pairs: Sequence[Pair], tokenizers: Tokenizers, settings: TrainingSettings, seed: int
+        self,
+        pairs: Sequence[Pair],
+        tokenizers: Tokenizers,
+        settings: TrainingSettings,
+        seed: int,
+        language: str = "",
     ) -> None:
         random = np.random.default_rng([seed, 0x7A11D])
         rows = np.sort(random.permutation(len(pairs))[: settings.validate_sentences or len(pairs)])
         self.pairs = [pairs[i] for i in rows]
         self._tokenizers = tokenizers
+        # The same on every machine, whatever packages it has.
+        self._words = segmenting.plain(segmenting.of_language(language))
         # The samples are always the same ones, evenly spread over the set.
         shown = min(settings.validate_samples, len(self.pairs))
         self._shown = [n * len(self.pairs) // shown for n in range(shown)]
@@ -72,6 +80,7 @@ class Validation:
             [texts[i] for i in range(len(self.pairs))],
             [pair.target for pair in self.pairs],
             measures=("bleu", "chrf", "exact"),
+            tokenizer=self._words,
         )
         return Quality(
             total / max(1, tokens),

@@ -1,0 +1,66 @@
+"""An option that takes one value is refused where it is given twice, in every command."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+
+from regard.cli.main import app, main
+
+
+def options(group, *path: str):
+    """Each command, with each of its options."""
+    for param in group.params:
+        if param.param_type_name == "option":
+            yield path, param
+    for name, command in getattr(group, "commands", {}).items():
+        yield from options(command, *path, name)
+
+
+ROOT = typer.main.get_command(app)
+EVERY = list(options(ROOT))
+ONCE = [(path, one) for path, one in EVERY if not (one.multiple or one.is_eager)]
+AGAIN = [(path, one) for path, one in EVERY if one.multiple]
+
+
+def names(path, option) -> str:
+    return " ".join([*path, option.opts[0]])
+
+
+@pytest.fixture(autouse=True)
+def made_once(monkeypatch):
+    """The commands are made once, not for each test."""
+    monkeypatch.setattr("typer.main.get_command", lambda _: ROOT)
+
+
+# `main` takes --debug out wherever it stands.
+@pytest.mark.parametrize(
+    ("path", "option"),
+    [pytest.param(*one, id=names(*one)) for one in ONCE if one[1].name != "debug"],
+)
+def test_a_single_valued_option_given_twice_is_refused(path, option, capsys):
+    every = [*option.opts, *option.secondary_opts]
+    for first in every:
+        for second in every:
+            value = [] if option.is_flag else ["1"]
+            assert main([*path, first, *value, second, *value]) == 2
+            error = capsys.readouterr().err.splitlines()[-1]
+            assert error.startswith(f"error: {option.opts[0]}")
+            assert error.endswith("is given 2 times: give it once")
+
+
+def test_the_walk_meets_every_kind_of_option():
+    assert len(ONCE) > 150
+    assert {path[0] for path, _ in ONCE if path} >= {"translate", "evaluate", "data", "config"}
+    assert any(one.is_flag for _, one in ONCE)
+    assert any(one.secondary_opts for _, one in ONCE)
+
+
+def test_an_option_that_collects_values_takes_several(capsys):
+    assert {names(*one) for one in AGAIN} >= {
+        "translate --model",
+        "evaluate --target",
+        "train --set",
+    }
+    assert main(["config", "show", "dates", "--set", "seed=1", "--set", "seed=2"]) == 0
+    assert "seed = 2" in capsys.readouterr().out
