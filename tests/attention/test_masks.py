@@ -128,9 +128,64 @@ def test_a_mask_that_does_not_fit(mask: Any, error: type[Exception], message: st
         regard.attend(query, key, value, mask=mask)
 
 
+@pytest.mark.parametrize("lengths", [[5, 9], torch.tensor([5, 9]), 9])
+@pytest.mark.parametrize("call", [regard.read, regard.attend, regard.look])
+def test_a_length_beyond_the_keys_is_refused(lengths: Any, call: Any) -> None:
+    query, key = torch.ones(2, 4, 3), torch.ones(2, 5, 3)
+    values = () if call is regard.look else (key,)
+    message = "a length is 9, the memory holds 5 keys: pass lengths of at most 5"
+    for mask in (masks.padding(lengths), masks.causal(align="end") & masks.padding(lengths)):
+        with pytest.raises(ShapeError, match=message):
+            call(query, key, *values, mask=mask)
+        with pytest.raises(ShapeError, match=message):
+            mask.dense((2,), 4, 5)
+
+
+@pytest.mark.parametrize("lengths", [[-1, 3], torch.tensor([[2], [-1]]), -1])
+def test_a_negative_length_is_refused(lengths: Any) -> None:
+    with pytest.raises(ValueError, match="a length is -1: pass lengths of at least 0"):
+        masks.padding(lengths)
+
+
+@pytest.mark.parametrize("heads", [1, 3, 7])  # with 7 it would be a length for each head
+@pytest.mark.parametrize("whole", [torch.int64, torch.uint8])
+def test_an_attention_mask_is_not_taken_for_lengths(heads: int, whole: torch.dtype) -> None:
+    attention_mask = (torch.arange(7) < torch.tensor([[7], [4]])).to(whole)
+    query = key = torch.randn(2, heads, 7, 3)
+    with pytest.raises(ShapeError, match=r"0 and 1 alone, for 7 keys: .* attention_mask.sum\(-1\)"):
+        regard.attend(query, key, key, mask=masks.padding(attention_mask))
+    mask = masks.padding(attention_mask.sum(-1))
+    assert torch.equal(mask.dense((2, heads), 7, 7)[:, 0, 0], attention_mask.bool())
+
+
+def test_lengths_of_one_key_for_each_head_are_lengths() -> None:
+    query, key = torch.randn(2, 3, 1, 4), torch.randn(2, 3, 5, 4)
+    lengths = torch.tensor([[1, 0, 1], [1, 1, 1]])
+    weights = regard.look(query, key, mask=masks.padding(lengths)).weights()
+    assert torch.equal(weights[..., 0, 0], lengths.float())
+    first = regard.look(query, key[:, :, :1], mask=masks.padding(lengths)).weights()
+    assert torch.equal(first[..., 0, 0], lengths.float())
+
+
+def test_lengths_that_a_transform_hides_are_not_read() -> None:
+    """Ranges are not checked there: all keys where a length is above them, none where it is below 0."""
+    query, key = torch.randn(3, 4, 2), torch.randn(3, 5, 2)
+
+    def reading(query: Tensor, key: Tensor, length: Tensor) -> Tensor:
+        return regard.attend(query, key, key, mask=masks.padding(length))
+
+    lengths = torch.tensor([9, -1, 2])
+    expected = reading(query, key, torch.tensor([5, 0, 2]))
+    assert torch.allclose(torch.vmap(reading)(query, key, lengths), expected, atol=1e-6)
+    compiled = torch.compile(reading, backend="eager", fullgraph=True)
+    assert torch.allclose(compiled(query, key, lengths), expected, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: masks.band(True, 0),
+        lambda: masks.band(0, False),
         lambda: masks.padding([1.5]),
         lambda: masks.padding(torch.tensor([True, False])),
         lambda: masks.documents(torch.tensor([0.5, 1.0])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -94,6 +95,28 @@ def test_arrays_and_lists_are_no_queries(of: Any) -> None:
         regard.attend(*(of(tensor),) * 3)
     with pytest.raises(TypeError, match=r"value is of type .*: pass a tensor"):
         regard.attend(tensor, tensor, of(tensor))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: scores.ScaledDot(True),
+        lambda: scores.Cosine(False),
+        lambda: scores.SoftCap("dot", True),
+        lambda: normalisers.Softmax(True),
+        lambda: normalisers.Entmax(True),
+    ],
+)
+def test_true_and_false_are_no_numbers(make: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match=r"(scale|cap|temperature|alpha) is (True|False): pass a"):
+        make()
+
+
+@pytest.mark.parametrize("call", [regard.attend, regard.read])
+def test_a_dropout_of_true_is_no_rate(call: Any) -> None:
+    tensor = torch.zeros(1, 3, 3)
+    with pytest.raises(ValueError, match="dropout is True: pass a rate from 0 to 1"):
+        call(tensor, tensor, tensor, dropout=True)
 
 
 @pytest.mark.parametrize("kind", [scores.ScaledDot, scores.Cosine])

@@ -30,6 +30,14 @@ def transformed() -> bool:
     )
 
 
+def has_numbers(tensor: Tensor) -> bool:
+    """Whether Python may read these numbers: of a plain tensor, on a processor, with nothing traced.
+
+    On a GPU reading a number waits for all the work before it.
+    """
+    return tensor.is_cpu and _is_plain(tensor) and not transformed()
+
+
 def in_forward_mode() -> bool:
     """Whether torch.func.jvp, jacfwd or a dual level takes derivatives forwards."""
     return forward_ad._current_level >= 0

@@ -107,17 +107,18 @@ def ask(
         if value.shape[:-2] != batch:
             batch = broadcast(batch, tuple(value.shape[:-2]))
     check_types(query, key, value)
-    if not 0 <= dropout <= 1:
+    if dropout is True or not 0 <= dropout <= 1:
         raise ValueError(f"dropout is {dropout}: pass a rate from 0 to 1")
+    frame = Frame(batch, queries, keys, query.device)
     return Request(
         query=query,
         key=key,
         score=DEFAULT_SCORE if score is None else as_score(score, query.shape[-1], key.shape[-1]),
         bias=None if bias is None else _plane("bias", bias, batch, queries, keys),
-        mask=_mask(mask, batch, queries, keys),
+        mask=_mask(mask, frame),
         normaliser=DEFAULT_NORMALISER if normaliser is None else as_normaliser(normaliser),
         dropout=dropout,
-        frame=Frame(batch, queries, keys, query.device),
+        frame=frame,
     )
 
 
@@ -151,18 +152,20 @@ def _names(types: set[torch.dtype]) -> str:
     return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types))
 
 
-def _mask(mask: MaskLike | None, batch: Shape, queries: int, keys: int) -> Mask | Tensor | None:
+def _mask(mask: MaskLike | None, frame: Frame) -> Mask | Tensor | None:
     if mask is None:
         return None
     if isinstance(mask, str):
-        check_name(mask, queries, keys)
+        check_name(mask, frame.queries, frame.keys)
         return CAUSAL
     if isinstance(mask, Given):
         mask = mask.tensor
     if isinstance(mask, Tensor):
         check_boolean(mask)
-        return _plane("mask", mask, batch, queries, keys)
-    return as_mask(mask)
+        return _plane("mask", mask, frame.batch, frame.queries, frame.keys)
+    rule = as_mask(mask)
+    rule.check(frame)
+    return rule
 
 
 def _plane(name: str, plane: Tensor, batch: Shape, queries: int, keys: int) -> Tensor:

@@ -47,6 +47,9 @@ class Mask(ABC):
         """
         return Reach(range(frame.keys), range(0))
 
+    def check(self, frame: Frame) -> None:  # noqa: B027  (most masks have nothing to check)
+        """Refuse numbers that cannot belong to these lengths; called once for each request."""
+
     def parts(self) -> list[Mask]:
         """The masks that `&` joined."""
         return [self]
@@ -78,6 +81,7 @@ class Mask(ABC):
                     [ True,  True, False]])
         """
         frame = Frame(tuple(batch), queries, keys, torch.device(device or "cpu"))
+        self.check(frame)
         rows = torch.arange(queries, device=frame.device)
         columns = torch.arange(keys, device=frame.device)
         dense = self.window(rows, columns, frame)
@@ -228,6 +232,10 @@ class Joined(Mask):
             *(side * (most if len(side) == 1 else 1) for side in (left, right)), strict=True
         )
         return [type(self)(*pair) for pair in pairs]
+
+    def check(self, frame: Frame) -> None:
+        self.left.check(frame)
+        self.right.check(frame)
 
 
 class Both(Joined):

@@ -104,10 +104,9 @@ def _whole(name: str, count: int | None) -> int | None:
     """A whole number, within what 64 bits hold with room to add a position to it."""
     if count is None:
         return None
-    try:
-        return max(-FURTHEST, min(index(count), FURTHEST))
-    except TypeError:
-        raise TypeError(f"{name} is {count!r}: pass a whole number, or None for no bound") from None
+    if isinstance(count, bool) or not hasattr(count, "__index__"):
+        raise TypeError(f"{name} is {count!r}: pass a whole number, or None for no bound")
+    return max(-FURTHEST, min(index(count), FURTHEST))
 
 
 def _aligned(align: Align) -> Align:

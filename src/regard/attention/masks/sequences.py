@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.attention.masks.mask import Mask, Reach, SpanMask, check_whole, lead, pick
 from regard.attention.shapes import Frame, ShapeError
+from regard.loops.availability import has_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +20,21 @@ class Padding(SpanMask):
     """The first `lengths` keys of each batch entry may be read."""
 
     lengths: Tensor
+
+    def check(self, frame: Frame) -> None:
+        lengths = self.lengths
+        if not lengths.numel() or not has_numbers(lengths):
+            return
+        longest = int(lengths.max())
+        if longest > frame.keys:
+            raise ShapeError(
+                f"a length is {longest}, the memory holds {frame.keys} keys: pass lengths of at most {frame.keys}"
+            )
+        if lengths.ndim > 1 and lengths.shape[-1] == frame.keys > 1 >= longest:
+            raise ShapeError(
+                f"lengths of shape {list(lengths.shape)} hold 0 and 1 alone, for {frame.keys} keys: an attention"
+                " mask has its number of keys as lengths, attention_mask.sum(-1)"
+            )
 
     def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         lengths = self.lengths.to(frame.device, torch.int64)
@@ -36,10 +52,17 @@ def padding(lengths: Int[Tensor, "*batch"] | Sequence[Any] | int) -> Mask:
 
     Args:
         lengths: number of keys of each entry, over the leading batch axes: lengths of shape
-            (batch) serve scores of shape (batch, heads, queries, keys).
+            (batch) serve scores of shape (batch, heads, queries, keys). Of an attention mask of
+            zeros and ones, (batch, keys), they are ``attention_mask.sum(-1)``.
 
     Raises:
         TypeError: lengths that are not whole numbers.
+        ValueError: a length is negative.
+        ShapeError: by what reads under the mask: a length is above the number of keys, or lengths of
+            two axes are an attention mask.
+
+    Lengths on a GPU, and those that a compiler or transform traces, are not read for these checks:
+    there a negative length is 0, and one above the number of keys is all keys.
 
     Example:
         >>> padding([1, 3]).dense((2,), 1, 3)
@@ -49,6 +72,8 @@ def padding(lengths: Int[Tensor, "*batch"] | Sequence[Any] | int) -> Mask:
     """
     lengths = torch.as_tensor(lengths)
     check_whole("lengths", lengths)
+    if lengths.numel() and has_numbers(lengths) and (shortest := int(lengths.min())) < 0:
+        raise ValueError(f"a length is {shortest}: pass lengths of at least 0")
     return Padding(lengths)
 
 

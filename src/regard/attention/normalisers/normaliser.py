@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from regard.attention.numbers import check_number
+
 
 class Normaliser(ABC):
     """Rows of scores -> rows of weights.
@@ -76,11 +78,8 @@ class Softmax(Normaliser):
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.temperature, Tensor):
-            raise TypeError(
-                "temperature is a tensor: pass a number; for one that is learned,"
-                " normaliser=lambda rows: torch.softmax(rows / temperature, -1)"
-            )
+        learned = "normaliser=lambda rows: torch.softmax(rows / temperature, -1)"
+        check_number("temperature", self.temperature, f"for one that is learned, {learned}")
         if not self.temperature > 0:
             raise ValueError(f"temperature is {self.temperature}: pass one above 0, or use Hard()")
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.normalisers.normaliser import Normaliser
+from regard.attention.numbers import check_number
 
 NEAR = 1.1  # an alpha below this is near 1
 
@@ -51,8 +52,7 @@ class Entmax(Normaliser):
     alpha: float = 1.5
 
     def __post_init__(self) -> None:
-        if isinstance(self.alpha, Tensor):
-            raise TypeError("alpha is a tensor: pass a number; no gradient reaches alpha")
+        check_number("alpha", self.alpha, "no gradient reaches alpha")
         if not 1 <= self.alpha < float("inf"):
             raise ValueError(f"alpha is {self.alpha}: pass a number of at least 1")
 

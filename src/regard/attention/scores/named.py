@@ -3,9 +3,10 @@
 from typing import TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.names import named
+from regard.attention.numbers import check_number
 from regard.attention.scores.parametric import Additive, General, Heads
 from regard.attention.scores.score import Cosine, Dot, Keys, Queries, ScaledDot, Score, Scores
 
@@ -80,11 +81,8 @@ class SoftCap(nn.Module):
 
     def __init__(self, score: ScoreLike, cap: float) -> None:
         super().__init__()
-        if isinstance(cap, Tensor):
-            raise TypeError(
-                "cap is a tensor: pass a number; for one that is learned,"
-                " score=lambda query, key: cap * torch.tanh(score(query, key) / cap)"
-            )
+        learned = "score=lambda query, key: cap * torch.tanh(score(query, key) / cap)"
+        check_number("cap", cap, f"for one that is learned, {learned}")
         if not cap > 0:
             raise ValueError(f"cap is {cap}: pass a bound above 0")
         self.score, self.cap = as_score(score), float(cap)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.numbers import check_number
 from regard.attention.products import dots, widen
 from regard.attention.shapes import check_widths
 
@@ -122,8 +123,5 @@ def unit(vectors: Float[Tensor, "*batch length width"]) -> Float[Tensor, "*batch
 
 
 def _check_scale(scale: object) -> None:
-    if isinstance(scale, Tensor):
-        raise TypeError(
-            "scale is a tensor: pass a number; for one that is learned, multiply the query by it"
-            " before a score with scale=1.0"
-        )
+    learned = "multiply the query by it before a score with scale=1.0"
+    check_number("scale", scale, f"for one that is learned, {learned}")
