@@ -40,7 +40,7 @@ def shut(readable: torch.Tensor) -> torch.Tensor:
 
 
 class Fused(torch.nn.Module):
-    """A module that calls fused attention with whatever it is passed."""
+    """A module that calls fused attention with whatever it is passed. Its values are other tensors than the keys."""
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, **how: Any) -> torch.Tensor:
-        return F.scaled_dot_product_attention(query, key, key, **how)
+        return F.scaled_dot_product_attention(query, key, key.clone(), **how)

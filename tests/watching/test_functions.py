@@ -122,7 +122,7 @@ def test_flex_attention_with_a_score_and_a_mask_of_positions(pair):
 
     class Flex(torch.nn.Module):
         def forward(self, query, key, **how):
-            return flex.flex_attention(query, key, key, **how)
+            return flex.flex_attention(query, key, key.clone(), **how)
 
     rows, columns = torch.arange(5)[:, None], torch.arange(6)
     heads = torch.arange(4)[:, None, None]

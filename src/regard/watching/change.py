@@ -163,7 +163,8 @@ class Change(ModelObserver):
 
 def _names(path: str, stack: Stack) -> list[str]:
     """The path of an attention, and its short names."""
-    kinds = ("cross",) if running.crosses(path, stack) else ("self", "causal")
+    crosses = running.crosses(path, stack)
+    kinds = ["self", "causal"] * (not crosses) + ["cross"] * (crosses is not False)
     return [path, *(names.short(path, kind) for kind in kinds)]
 
 

@@ -139,4 +139,5 @@ def declare(
     """
     if running.is_observed():
         how: dict[str, Any] = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
+        running.attention_begins(query, key, None)
         running.report_attention(lambda: regard_call(query, key, **how))

@@ -9,9 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.masks import MaskLike, as_mask, causal
+from regard.attention.scores.prepare import PreparedAdditive, is_additive
 from regard.attention.shapes import broadcast
 from regard.watching.captured import CapturedCall, Selection, is_dot_product
 from regard.watching.errors import WatchError
+from regard.watching.steps import grows
 
 Plane = TypeVar("Plane", MaskLike | None, Tensor | None)
 REWRITTEN = (
@@ -55,22 +57,26 @@ class CachedGeneration:
     @property
     def repeats(self) -> bool:
         """Whether all tokens read the same keys."""
-        return self._grows is False and self._filled is None
+        filled = self._filled
+        return self._grows is False and (filled is None or torch.equal(filled[1], self._latest))
 
     @staticmethod
     def begins(call: CapturedCall) -> bool:
-        """Whether this can be a step of a generation: one query, with a dot product score."""
-        return is_dot_product(call.score) and call.query.ndim > 2 and call.query.shape[-2] == 1
+        """Whether this can be a step: one query, and a score that depends on no other query."""
+        score = getattr(call.score, "score", call.score)
+        alone = is_dot_product(score) or is_additive(score) or isinstance(score, PreparedAdditive)
+        return alone and call.query.ndim > 2 and call.query.shape[-2] == 1
 
     def takes(self, call: CapturedCall) -> bool:
         """Add the call and return True, if it is the next step."""
-        if call.query.shape != self._steps[0].query.shape:
+        first, last = self._steps[0], self._latest
+        if call.query.shape != first.query.shape or not _weighs_alike(call, first):
             return False
-        grows = self._follows(call.key)
-        if grows is None or self._grows not in (None, grows):
+        grown = grows(last, self._new[-1], self._counts[-1], call.key)
+        if grown is None or self._grows not in (None, grown):
             return False
-        self._grows = grows
-        if grows:
+        self._grows = grown
+        if grown:
             self._new.append(call.key[..., -1:, :].clone())
         elif self._filled is None and call.key.data_ptr() == self._latest.data_ptr():
             self._fill(call)
@@ -128,22 +134,6 @@ class CachedGeneration:
         query = torch.cat([step.query for step in steps], -2)
         return replace(steps[0], query=query, key=keys, mask=readable, bias=bias, witness=witness)
 
-    def _follows(self, key: Tensor) -> bool | None:
-        """True if the cache gained a key, False if it is the same, None if it is another one."""
-        last, count, more = self._latest, self._counts[-1], key.shape[-2]
-        if key.shape[:-2] != last.shape[:-2] or key.shape[-1] != last.shape[-1]:
-            return None
-        if more == count + 1:
-            # The last key but one of each entry is the newest key of some entry before.
-            same = key[..., -2:-1, :][:, None] == self._new[-1][None]
-            return True if bool(same.flatten(2).all(-1).any(1).all()) else None
-        if more != count:
-            return None
-        if key.data_ptr() == last.data_ptr() or torch.equal(key, last):
-            return False
-        moved = more > 1 and torch.equal(key[..., :-1, :], last[..., 1:, :])
-        return True if moved else None
-
     def _fill(self, call: CapturedCall) -> None:
         """Copy the cache at the first call that reads it after it was changed in place."""
         if call.key.is_inference() or call.key._version != self._base_version:
@@ -194,6 +184,17 @@ class CachedGeneration:
         return _stacked(masks, True, keys), _stacked(biases, 0.0, keys)
 
 
+def _weighs_alike(one: CapturedCall, other: CapturedCall) -> bool:
+    """Whether two calls have the same score and normaliser."""
+    caps = (getattr(each.score, "cap", None) for each in (one, other))
+    scores = (getattr(each.score, "score", each.score) for each in (one, other))
+    return _equal(*caps) and _equal(*scores) and _equal(one.normaliser, other.normaliser)
+
+
+def _equal(one: object, other: object) -> bool:
+    return one is other or (type(one) is type(other) and one == other)
+
+
 def _since(low: Sequence[int]) -> MaskLike:
     """Each query reads the keys from `low` to its own."""
     rule = causal(align="end")
@@ -208,14 +209,14 @@ def _row(step: CapturedCall, keys: int) -> Tensor:
     blank = step.query.new_empty(*step.query.shape[:-2], keys, 0)
     first = torch.zeros(1, dtype=torch.long, device=step.query.device)
     row = replace(step, key=blank).readable(first)
-    return row[(None,) * (4 - row.ndim)]
+    return row[(None,) * (step.query.ndim - row.ndim)]
 
 
 def _reordered(step: CapturedCall, entries: Tensor) -> CapturedCall:
     """A step with other batch entries."""
 
     def chosen(plane: Plane) -> Plane:
-        if isinstance(plane, Tensor) and plane.ndim > 3 and len(plane) == len(step.query):
+        if isinstance(plane, Tensor) and plane.ndim == step.query.ndim and len(plane) > 1:
             return plane[entries]
         return plane
 

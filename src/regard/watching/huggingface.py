@@ -34,6 +34,9 @@ class Sinks:
 
     sinks: Tensor  # one for each head
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sinks) and self.sinks is other.sinks
+
     def __call__(self, scores: Tensor) -> Tensor:
         sink = self.sinks.reshape(-1, 1, 1).to(scores).expand(*scores.shape[:-1], 1)
         return torch.softmax(torch.cat([scores, sink], -1), -1)[..., :-1]
@@ -73,6 +76,7 @@ def _intercepted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     ) -> Any:
         if not running.is_observed() or others or how.get("cache") is not None:
             return function(module, query, key, value, mask, *others, **how)
+        running.attention_begins(query, key, value)
         edit = running.edit()
         if edit:
             call = capture(module, query, key, mask, how, None)

@@ -36,6 +36,7 @@ def attention(
             observed = not torch.compiler.is_compiling() and running.is_observed()
             if not observed or (when is not None and not when(*arguments, **named)):
                 return original(*arguments, **named)
+            running.attention_begins(*_tensors(arguments, named))
             edit = edited and running.edit()
             if edited and edit:
                 result = edited(original, edit, *arguments, **named)
@@ -48,6 +49,12 @@ def attention(
         return through
 
     return wrapper
+
+
+def _tensors(arguments: tuple[Any, ...], named: dict[str, Any]) -> Iterator[object]:
+    """Query, key and value, the first arguments of an attention function."""
+    positional = (*arguments, None, None, None)
+    return (named.get(name, positional[at]) for at, name in enumerate(("query", "key", "value")))
 
 
 def softmax(original: Function) -> Function:

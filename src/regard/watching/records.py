@@ -63,7 +63,8 @@ class AttentionRecord:
 
     path: str
     crossing: bool = False  # whether the name of its class says that it is a cross attention
-    reads_two: bool | None = None  # whether its projections read two tensors; None without any
+    reads_another: bool | None = None  # whether its keys are of another sequence; None if unknown
+    in_one_memory: bool = False  # whether queries and keys are one tensor
     unbatched: bool = False  # whether its sequences have no batch axis
     calls: list[Record] = field(default_factory=list)
     _kinds: dict[int, str] = field(default_factory=dict)  # by the number of calls
@@ -74,16 +75,34 @@ class AttentionRecord:
         count = len(self.calls)
         if count not in self._kinds:
             crosses = self._crosses()
-            causal = not crosses and any(map(_is_causal, self.calls))
+            causal = not crosses and any(_looks_back(each, each.tokens > 1) for each in self.calls)
             self._kinds = {count: "cross" if crosses else "causal" if causal else "self"}
         return self._kinds[count]
 
     def _crosses(self) -> bool:
         if self.crossing or names.CROSSING.search(self.path):
             return True
-        if self.reads_two is False or not self.calls:
+        if not self.calls:
             return False
-        return _reads_another(self.calls[-1], self.reads_two)
+        last = self.calls[-1]
+        if isinstance(last, CachedGeneration) and last.tokens > 1 < last.shape[-1]:
+            return last.repeats and not self.in_one_memory
+        if self.reads_another is False:
+            return False
+        if self.reads_another:
+            return not _looks_back(last)
+        return not any(map(_looks_back, self.calls)) and self._differs(last)
+
+    def _differs(self, last: Record) -> bool:
+        """Whether the numbers of queries and keys differ, and no cache grows from call to call."""
+        try:
+            call = last.captured()
+        except WatchError:
+            return False
+        queries, keys = call.shape[-2:]
+        if call.rows is not None or queries == keys:
+            return False
+        return queries > 1 or len({each.shape[-1] for each in self.calls}) == 1
 
     @property
     def name(self) -> str:
@@ -96,7 +115,7 @@ class AttentionRecord:
     def keep(self, call: Captured, selection: Selection, group: bool) -> None:
         """Add a call, or a token to the last generation."""
         if isinstance(call, DeferredCall) and call.crossing:
-            self.reads_two = True
+            self.reads_another = True
         if not group or isinstance(call, DeferredCall) or not CachedGeneration.begins(call):
             self.calls.append(RecordedCall(call, selection))
             return
@@ -111,30 +130,16 @@ class AttentionRecord:
         self.calls.append(CachedGeneration(call, prompt, selection))
 
 
-def _is_causal(call: Record) -> bool:
-    try:
-        return call.captured().looks_back() or call.tokens > 1
-    except WatchError:
-        return False
+def _looks_back(call: Record, also: bool = False) -> bool:
+    """Whether a mask hides later keys, or `also`; False if the call cannot be read.
 
-
-def _reads_another(call: Record, reads_two: bool | None) -> bool:
-    """Whether the keys are of another sequence than the queries.
-
-    They are of the same sequence if a mask hides later keys, or if each token adds a key. Otherwise
-    they are of another one if projections read two tensors or, without projections, if the lengths
-    differ.
+    Keys that were overwritten since do not matter.
     """
-    if isinstance(call, CachedGeneration) and call.tokens > 1:
-        return call.repeats
     try:
-        captured = call.captured()
+        seen = call.call if isinstance(call, RecordedCall) else call
+        return seen.captured().looks_back() or also
     except WatchError:
-        return bool(reads_two)
-    queries, keys = captured.query.shape[-2], captured.key.shape[-2]
-    if captured.looks_back():
         return False
-    return bool(reads_two) or (captured.rows is None and queries not in (1, keys))
 
 
 def storages(tensors: Iterable[Tensor]) -> dict[tuple[int, int], int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,23 +21,43 @@ from torch.nn.modules.module import (
 )
 from torch.utils.hooks import RemovableHandle
 
+from regard.loops.availability import transformed
 from regard.watching import names
+from regard.watching.steps import Site, call_site, grows
 
 PROJECTION = re.compile("linear|conv1d|dense", re.IGNORECASE)
 # An input of a projection: its memory and shape, or a name.
 Read = str | tuple[int, tuple[int, ...]]
 
 
+class Step(NamedTuple):
+    """The last call with one query from a place in the code: the number of its attention, the shape
+    of its query, and its key."""
+
+    attention: int
+    crosses: bool | None
+    shape: torch.Size
+    key: Tensor
+
+
 @dataclass(slots=True)
 class RunningModule:
-    """A running module, how many attentions it computed, and the inputs of its projections.
+    """A running module, its attentions, and the inputs of its projections.
 
-    `number` is its number among the calls of modules of its class by its parent.
+    `number` is its number among the calls of modules of its class by its parent. `attention` is the
+    number of its running attention: the steps of a loop are one attention. `crosses` is whether
+    that reads another sequence, as far as its tensors tell, and `in_one_memory` whether its
+    queries and keys are one tensor.
     """
 
     module: nn.Module
     number: int = 0
+    inputs: set[int] = field(default_factory=set)  # where the memory of its arguments begins
+    attention: int = 0
     attentions: int = 0
+    crosses: bool | None = None
+    in_one_memory: bool = False
+    steps: dict[Site, Step] = field(default_factory=dict)
     read: set[Read] = field(default_factory=set)
     children: Counter[str] = field(default_factory=Counter)
 
@@ -87,6 +107,62 @@ def is_observed() -> bool:
     return bool(_stack.get()) and bool(_observers.get()) and not _suppressed.get()
 
 
+def attention_begins(query: object, key: object, value: object) -> None:
+    """Note the number of the attention that begins, and whether its keys are of another sequence."""
+    if _edit.get() is not None:  # the enclosing attention is reported as a whole
+        return
+    stack = _stack.get()
+    frame = stack[-1]
+    frame.attention, frame.crosses = frame.attentions, reads_two(stack)
+    frame.in_one_memory = False
+    if not (_address(query) and _address(key)) or transformed():
+        return
+    assert isinstance(query, Tensor)
+    assert isinstance(key, Tensor)
+    memories = (each.untyped_storage().data_ptr() for each in (query, key))
+    frame.in_one_memory = len(set(memories)) == 1
+    frame.crosses = not frame.in_one_memory and _crosses(stack, query, key, value)
+    if query.ndim < 2 or query.shape[-2] != 1 or key.ndim < 2:
+        return
+    site = call_site()
+    before = frame.steps.get(site)
+    if before is not None and before.shape == query.shape:
+        last = before.key
+        if grows(last, last[..., -1:, :], last.shape[-2], key) is not None:
+            frame.attention, frame.crosses = before.attention, before.crosses
+    frame.steps[site] = Step(frame.attention, frame.crosses, query.shape, key)
+
+
+def _crosses(stack: Stack, query: Tensor, key: Tensor, value: object) -> bool | None:
+    """Whether queries and keys in two memories are of two sequences; None if they do not tell.
+
+    They are of one if they are projections of one tensor. They are of two if one is projected and
+    the other is a tensor that the module was passed. Without projections they are of two if the
+    keys are the values, and the model was passed them and the queries, or the module was passed
+    them for a single query.
+    """
+    sides = {_address(query), _address(key)}
+    projecting = _projecting(stack)
+    if projecting is not None:
+        projected = {each[0] for each in projecting.read}
+        return len(projecting.read) > 1 or bool(sides & (projecting.inputs - projected))
+    if _address(key) != _address(value):
+        return None
+    alone = query.ndim > 1 < key.ndim and query.shape[-2] == 1 < key.shape[-2]
+    crosses = sides <= stack[0].inputs or (alone and _address(key) in stack[-1].inputs)
+    return True if crosses else None
+
+
+def _address(tensor: object) -> int:
+    """Where the memory of a tensor begins; 0 if it has none that can be compared."""
+    if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided or tensor.is_nested:
+        return 0
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:  # a tensor of a transform or trace
+        return 0
+
+
 def report_attention(capture: Callable[[], Any], edited: bool = False) -> None:
     """Report an attention to the watches; `capture()` returns the captured call.
 
@@ -98,7 +174,7 @@ def report_attention(capture: Callable[[], Any], edited: bool = False) -> None:
     for observer in _observers.get():
         if not (edited and observer.edit(stack)):
             observer.attention_computed(stack, capture)
-    stack[-1].attentions += 1
+    stack[-1].attentions = max(stack[-1].attentions, stack[-1].attention + 1)
 
 
 def edit() -> Edit | None:
@@ -112,9 +188,9 @@ def edit() -> Edit | None:
     return lambda weights: functools.reduce(lambda now, each: each(now), edits, weights)
 
 
-def crosses(path: str, stack: Stack) -> bool:
-    """Whether names or projections say that the running module reads another sequence."""
-    return bool(names.CROSSING.search(path)) or named_across(stack) or bool(reads_two(stack))
+def crosses(path: str, stack: Stack) -> bool | None:
+    """Whether names or tensors say that the running attention reads another sequence; None if neither does."""
+    return bool(names.CROSSING.search(path)) or named_across(stack) or stack[-1].crosses
 
 
 def named_across(stack: Stack) -> bool:
@@ -128,8 +204,12 @@ def reads_two(stack: Stack) -> bool | None:
 
     None if neither has projections.
     """
-    read = next((each.read for each in reversed(stack[-2:]) if each.read), None)
-    return None if read is None else len(read) > 1
+    projecting = _projecting(stack)
+    return None if projecting is None else len(projecting.read) > 1
+
+
+def _projecting(stack: Stack) -> RunningModule | None:
+    return next((each for each in reversed(stack[-2:]) if each.read), None)
 
 
 def report_softmax(weights: object, axis: object) -> None:
@@ -180,7 +260,8 @@ def _enter(module: nn.Module, arguments: object) -> None:
     kind = type(module).__name__
     if stack:
         stack[-1].children[kind] += 1
-    stack = (*stack, RunningModule(module, stack[-1].children[kind] if stack else 0))
+    number = stack[-1].children[kind] if stack else 0
+    stack = (*stack, RunningModule(module, number, _inputs(arguments)))
     for observer in _observers.get():
         observer.module_entered(stack, arguments)
     _stack.set(stack)
@@ -194,6 +275,11 @@ def _exit(module: nn.Module, arguments: object, output: object) -> None:
         if stack[depth].module is module:
             _stack.set(stack[:depth])
             return
+
+
+def _inputs(arguments: object) -> set[int]:
+    every = arguments if isinstance(arguments, tuple) else ()
+    return {address for each in every if (address := _address(each))}
 
 
 def _note(frame: RunningModule, arguments: object) -> None:

@@ -63,7 +63,8 @@ def watch(
         memory: the largest number of bytes to keep, or a string such as "500MB". Later calls are
             not kept and are listed in `seen.unseen`. A cache that was replaced is not counted.
         copy: keep copies, for models that change queries or keys in record.
-        group: combine the one-token calls of cached generation into one look.
+        group: combine the one-token calls of cached generation, and the steps of a loop, into one
+            look.
         gradients: keep the graph, so that looks have gradients.
 
     Returns:
@@ -174,11 +175,13 @@ class Watch(ModelObserver):
             call = capture()
             if isinstance(call, DeferredCall) and call.within:
                 path = f"{path}.{call.within}" if path else call.within
-            if stack[-1].attentions:
-                path = f"{path}#{stack[-1].attentions}"
+            if stack[-1].attention:
+                path = f"{path}#{stack[-1].attention}"
             record = self._seen._records.get(path) or AttentionRecord(path)
             record.crossing = record.crossing or running.named_across(stack)
-            record.reads_two = record.reads_two or running.reads_two(stack)
+            record.in_one_memory = stack[-1].in_one_memory
+            if stack[-1].crosses is not None:
+                record.reads_another = record.reads_another or stack[-1].crosses
             record.unbatched = isinstance(call, CapturedCall) and _is_unbatched(stack, call)
             record.keep(call, self._selection, self._group)
         self._seen._records[path] = record
