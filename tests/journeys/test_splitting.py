@@ -51,6 +51,20 @@ def test_a_table_becomes_three_that_share_nothing(table):
         assert ours != Path("other", f"{name}.tsv").read_bytes()
 
 
+def test_sizes_of_a_small_corpus_are_in_proportion_and_a_note_says_so(tmp_path):
+    corpus = tmp_path / "small.tsv"
+    corpus.write_text("".join(f"uno {i}\tone {i}\n" for i in range(2_100)), encoding="utf-8")
+    made = run("data", "split", corpus, "--out", "parts", "--test", "100")
+    assert made.code == 0, made
+    made_sizes = [
+        len(list(read_lines(Path("parts", f"{name}.tsv")))) for name in ("train", "valid")
+    ]
+    assert made_sizes == [1_790, 210]
+    assert "note: --valid is 210, a tenth of 2,100 pairs" in made.err
+    sizes = ("--valid", "5", "--test", "5")
+    assert "note" not in run("data", "split", corpus, "--out", "others", *sizes).err
+
+
 def test_two_files_and_no_test_set(corpus):
     files = ("--source", corpus / "train.es", "--target", corpus / "train.en")
     made = run("data", "split", *files, "--out", "parts", "--valid", "5", "--test", "0")

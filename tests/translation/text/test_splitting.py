@@ -41,6 +41,16 @@ def test_parts_have_no_sentence_in_common_and_leave_out_repetitions_only():
         assert not valid & test
 
 
+@pytest.mark.parametrize(("pairs", "held_out"), [(3, 1), (2_100, 210), (12_000, 1_000)])
+def test_by_default_a_small_corpus_holds_out_a_tenth_and_a_tenth(pairs, held_out):
+    parts = split([Pair(f"s{i}", f"t{i}") for i in range(pairs)])
+    assert [len(part) for part in (parts.train, parts.valid, parts.test)] == [
+        pairs - 2 * held_out,
+        held_out,
+        held_out,
+    ]
+
+
 def test_the_seed_decides_and_the_order_of_the_corpus_stays():
     one, again, other = (split(corpus(), valid=30, test=30, seed=seed) for seed in (1, 1, 2))
     assert one == again

@@ -10,6 +10,8 @@ from regard.errors import DataError
 from regard.translation.text.checking.repetitions import folded
 from regard.translation.text.corpora import Pair
 
+# Pairs that are held out to validate, and as many to test; their share of a smaller corpus.
+HELD_OUT, _SHARE = 1000, 0.1
 # A family may be at most this share of a test or validation set, so that one common sentence cannot fill it.
 _LARGEST_SHARE = 0.01
 
@@ -32,8 +34,12 @@ class Splits:
     largest: int
 
 
-def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Splits:
+def split(
+    pairs: Sequence[Pair], *, valid: int | None = None, test: int | None = None, seed: int = 1
+) -> Splits:
     """Split sentence pairs at random, families as a whole: hold out so many pairs to validate and to test.
+
+    A size of None is 1,000 pairs, or a tenth of a corpus of fewer than 10,000 different pairs.
 
     Two pairs are of one family when their sources or their targets are equal, apart from case and punctuation, or when
     a chain of such pairs connects them. Families are drawn in random order; each goes to the test set while it fits,
@@ -47,6 +53,8 @@ def split(pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 1) -> Spl
     (['d'], ['a', 'A!'], 1)
     """
     once = list(dict.fromkeys(pairs))
+    held_out = min(HELD_OUT, max(1, int(_SHARE * len(once))))
+    valid, test = (held_out if size is None else size for size in (valid, test))
     if valid + test >= len(once):
         raise DataError(
             f"{valid} to validate and {test} to test with leave nothing of {len(once)} different pairs to learn from: "

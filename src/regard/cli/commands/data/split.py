@@ -18,8 +18,8 @@ def split(
     out: Annotated[Path, typer.Option(metavar="DIR")],
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILES")] = None,
     corpus: CorpusOptions,
-    valid: int = 1000,
-    test: int = 1000,
+    valid: int | None = None,
+    test: int | None = None,
     seed: int = 1,
 ) -> None:
     """Part a corpus at random into DIR/train.tsv, valid.tsv and test.tsv: source, tab, target.
@@ -31,8 +31,8 @@ def split(
     Args:
         out: A new folder for the parts.
         files: Tables of tab-separated columns, taken together.
-        valid: Pairs to choose models by.
-        test: Pairs to measure them with.
+        valid: Pairs to choose models by. [default: 1000, or a tenth of a smaller corpus than 10,000 pairs]
+        test: Pairs to measure them with. [default: as for --valid]
         seed: Of the draw.
 
     Examples:
@@ -41,7 +41,8 @@ def split(
         regard data split one.tsv two.tsv --source-column 1 --target-column 0 --out parts --seed 7
     """
     for name, count in (("--valid", valid), ("--test", test)):
-        check_whole(name, count, 0, 10_000_000)
+        if count is not None:
+            check_whole(name, count, 0, 10_000_000)
     check_whole("--seed", seed, 0, 2**63 - 1)
     if os.path.lexists(out):
         raise RegardError(f"{out}: is there already: choose a new folder")
@@ -56,6 +57,10 @@ def split(
     if not found:
         raise DataError(f"no usable sentence pairs ({empty} with an empty side)")
     parts = splitting.split(found, valid=valid, test=test, seed=seed)
+    different = len(parts.train) + len(parts.valid) + len(parts.test)
+    for option, size, held in (("--valid", valid, parts.valid), ("--test", test, parts.test)):
+        if size is None and len(held) < splitting.HELD_OUT:
+            report.note(f"{option} is {len(held):,}, a tenth of {different:,} pairs")
     made = {"train.tsv": parts.train, "valid.tsv": parts.valid, "test.tsv": parts.test}
     made = {name: pairs for name, pairs in made.items() if pairs}
     with (
