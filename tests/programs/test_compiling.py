@@ -191,7 +191,7 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(column, length, word
     ("text", "words"),
     [
         ("abcab", "the input has 5 tokens, reverse was compiled for 4: compile for more"),
-        ("abx", "token 2 is 'x': the alphabet of reverse is a b c"),
+        ("abx", "token 2 is 'x': the alphabet of reverse is a b c: .* compile --alphabet`"),
     ],
 )
 def test_an_input_that_does_not_fit_is_named(text, words):

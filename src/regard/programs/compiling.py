@@ -15,6 +15,11 @@ from regard.programs.language import ProgramError, Value
 from regard.programs.model import SequenceModel
 from regard.programs.planning import Plan, plan
 
+_OTHER_TOKENS = (
+    ": a program that works with any tokens can be compiled for others: `regard programs compile "
+    "--alphabet`, in Python `compile(program.over(tokens))`"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
@@ -85,7 +90,7 @@ class Compiled:
             raise ProgramError(
                 f"the input has {len(tokens)} tokens, {self.name} was compiled for {self.length}: compile for more"
             )
-        check_tokens(self.name, self.alphabet, tokens)
+        check_tokens(self.name, self.alphabet, tokens, _OTHER_TOKENS)
         return [0, *(1 + self.alphabet.index(token) for token in tokens)]
 
 

@@ -93,9 +93,13 @@ def program(
     return made
 
 
-def check_tokens(name: str, alphabet: Sequence[Value], tokens: Sequence[Value]) -> None:
-    """Raise `ProgramError` for the first token that is not in an alphabet."""
+def check_tokens(
+    name: str, alphabet: Sequence[Value], tokens: Sequence[Value], remedy: str = ""
+) -> None:
+    """Raise `ProgramError` for the first token that is not in an alphabet. Its message ends with the remedy."""
     for place, token in enumerate(tokens):
         if token not in alphabet:
             known = " ".join(map(str, alphabet))
-            raise ProgramError(f"token {place} is {token!r}: the alphabet of {name} is {known}")
+            raise ProgramError(
+                f"token {place} is {token!r}: the alphabet of {name} is {known}{remedy}"
+            )
