@@ -412,6 +412,27 @@ def test_a_script_is_named(x):
         len(seen)
 
 
+def exported(model: nn.Module, x: torch.Tensor) -> nn.Module:
+    return torch.export.export(model, (x,)).module()
+
+
+def unflattened(model: nn.Module, x: torch.Tensor) -> nn.Module:
+    return torch.export.unflatten(torch.export.export(model, (x,)))
+
+
+@pytest.mark.parametrize("graph_of", [exported, unflattened])
+def test_a_graph_of_operators_is_named_and_the_advice_is_the_model_it_was_made_from(graph_of, x):
+    class Fused(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.scaled_dot_product_attention(x, x, x)
+
+    model = nn.Sequential(graph_of(Fused(), x))
+    advice = "made by torch.export, .*: watch the model it was made from"
+    with pytest.warns(RuntimeWarning, match=advice), regard.watch(model) as seen:
+        model(x)
+    assert list(seen.unseen) == ["0"]
+
+
 def test_a_transformation_holds_no_numbers_to_keep(model, x):
     with pytest.warns(RuntimeWarning, match=r"torch\.func"), regard.watch(model) as seen:
         torch.func.vmap(model)(x[None])

@@ -14,6 +14,10 @@ COMPILED = (
     ' watch the model before torch.compile, or under torch.compiler.set_stance("force_eager")'
 )
 SCRIPTED = "is TorchScript, which calls no Python functions: watch the model it was made from"
+GRAPH = (
+    "is a graph of operators, made by torch.export, which call no Python functions of attention:"
+    " watch the model it was made from"
+)
 UNKNOWN = (
     "computes attention in its own code or in an unknown kernel:"
     " add regard.declare(query, key, ...) to it"
@@ -35,9 +39,16 @@ def add_compiled(
         is_compiled = call is not None or type(module).__name__ == "OptimizedModule"
         if isinstance(module, torch.jit.ScriptModule):
             compiled[path] = SCRIPTED
+        elif is_graph(module) and not _is_within_any(path, compiled):
+            compiled[path] = GRAPH
         elif is_compiled and not _is_within_any(path, compiled):
             compiled[path] = COMPILED
     unseen |= {path: why for path, why in compiled.items() if not _saw(seen, path)}
+
+
+def is_graph(module: nn.Module) -> bool:
+    """Whether it is what torch.export makes of a model."""
+    return isinstance(module, torch.fx.GraphModule) or type(module).__name__ == "UnflattenedModule"
 
 
 def add_attentive(
