@@ -1,4 +1,4 @@
-"""The standalone page holds any text as text."""
+"""The standalone page holds any text as text, and the licences of the packages in its script."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 import regard
 from regard.explorer import Attention, Scene, Sequence, write
+from regard.explorer.page import part, standalone
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \ud800 {title} \"'"
 
@@ -25,3 +26,16 @@ def test_hostile_text_stays_inside_of_the_data(tmp_path):
     policy = re.search('Content-Security-Policy" content="([^"]*)"', page)[1]
     assert "unsafe" not in policy
     assert "default-src 'none'" in policy
+
+
+def test_pages_carry_the_notices_of_the_packages_in_the_front_end():
+    notices = part("third-party.txt")
+    assert {"preact", "@preact/signals", "@preact/signals-core"} == set(
+        re.findall(r"(\S+) \d+\.\d+\.\d+", notices)
+    )
+    assert "Copyright (c) 2015-present Jason Miller" in notices
+    assert notices.count("Permission is hereby granted") == notices.count(
+        "THE SOFTWARE IS PROVIDED"
+    )
+    assert part("explorer.js").startswith(f"/*! {notices}*/")
+    assert notices in standalone(b"", "")
