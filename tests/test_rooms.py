@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -128,26 +126,3 @@ def test_importing_regard_loads_nothing_heavier_than_torch():
     assert "torch" in printed
     heavy = SCREENS | TEXT | {"numba", "scipy", "transformers"}
     assert heavy.isdisjoint(printed)
-
-
-def pinned() -> set[str]:
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    return {
-        line.partition("==")[0].lower().replace("_", "-").replace(".", "-")
-        for line in lines
-        if "==" in line
-    }
-
-
-def test_the_dependencies_of_the_tests_have_tested_versions():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["docs"], *extras["dev"]]
-    names = {re.split("[>;]", each)[0].lower() for each in wanted}
-    assert names - pinned() == {"triton", "regard[docs]"}
-
-
-def test_constraints_leave_to_torch_what_it_pins_itself():
-    """Torch for a GPU pins the versions of Triton and of the CUDA libraries; a second pin contradicts it."""
-    for name in pinned():
-        assert not re.match("triton|pytorch-triton|nvidia-|cuda-", name), name
