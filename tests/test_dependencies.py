@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "how-it-works" / "private-names.md"
 # Imported only where their own objects are passed in, or where torch brings them.
 GUESTS = {"keras", "triton", "transformers"}
 # Of the standard library: documented, but with an underscore.
-STANDARD = {"_asdict", "_replace", "_exit", "_Hash"}
+STANDARD = {"_asdict", "_replace", "_exit", "_getframe", "_Hash"}
 # Strings that name private functions, modules or attributes.
 TEXT = re.compile(r"torch(\.\w+)*\._\w+|transformers(\.\w+)+|_\w+_hooks")
 
