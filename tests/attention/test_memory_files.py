@@ -297,6 +297,16 @@ def test_contents_that_do_not_belong_together_are_refused(tmp_path):
         ),
         (
             {"key": key},
+            saying(normaliser={"name": "Softmax", "fields": {"temperature": 10**4000}}),
+            "has temperature 10000",
+        ),
+        (
+            {},
+            saying(encoder={"name": "CharacterNgrams", "fields": {**NGRAMS, "width": 10**12}}),
+            "width 1000000000000, at most",
+        ),
+        (
+            {"key": key},
             saying(encoder={"name": "CharacterNgrams", "fields": {"width": 10**12}}),
             "other settings",
         ),
@@ -312,6 +322,22 @@ def test_contents_that_do_not_belong_together_are_refused(tmp_path):
         with pytest.raises(MemoryFileError, match=message) as caught:
             Memory.open(path)
         assert str(caught.value).startswith(str(path))
+
+
+def test_an_enormous_power_in_a_setting_is_refused(tmp_path):
+    saved = '{"name": "Softmax", "fields": {"temperature": 1e100000000}}'
+    assert float("1e100000000") == float("inf")
+    save_file({"key": torch.zeros(2, 3)}, tmp_path / "m", {**METADATA, "normaliser": saved})
+    with pytest.raises(MemoryFileError, match="has temperature inf"):
+        Memory.open(tmp_path / "m")
+
+
+def test_an_encoder_of_enormous_ngrams_ends(tmp_path):
+    long = {"name": "CharacterNgrams", "fields": {"width": 64, "shortest": 1, "longest": 10**15}}
+    save_file({}, tmp_path / "m", {**METADATA, "encoder": json.dumps(long)})
+    memory = Memory.open(tmp_path / "m")
+    memory.write(["abc"], ["payload"])
+    assert len(memory) == 1
 
 
 def test_what_cannot_be_read_is_an_oserror_with_its_name(tmp_path):

@@ -16,7 +16,7 @@ from tests.translation.tiny import trainer
 from regard.errors import ConfigurationError, ModelError
 from regard.interop import ctranslate2 as exporter
 from regard.interop.engine import Engine
-from regard.translation import weights
+from regard.translation import checksums, weights
 from regard.translation.decoding import forced
 from regard.translation.decoding.search import Search
 from regard.translation.text.corpora import Tsv, read_aligned
@@ -260,3 +260,28 @@ def test_an_engine_of_a_translator_reads_like_it(spanish):
     found = engine.translate(texts)
     assert [one.text for one in found] == [one.text for one in spanish.translate(texts)]
     assert [one.read_as for one in found] == [{"Miguel": "Tom"}, {"Donde": "Dónde", "esta": "está"}]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"add_source_eos": [True]}, "must be boolean, but is array"),
+        ({"decoder_start_token": {}}, "no decoder start token"),
+        ({"unk_token": 5}, "must be string, but is number"),
+        ({"learned_positions": [1]}, r"config\.json: learned_positions: "),
+        ({"sentence_language": 5}, r"config\.json: sentence_language: "),
+        ({"search": [1]}, r"config\.json: search: "),
+        ({"search": {"beam": [1]}}, r"config\.json: search: beam \[1\]: use a whole number"),
+    ],
+)
+def test_a_faulty_configuration_is_a_fault_of_the_folder(tmp_path, change, words):
+    exporter.export(Translator.open("es-en-tiny"), tmp_path / "new")
+    path = tmp_path / "new" / "config.json"
+    content = json.loads(path.read_text())
+    assert content | change != content
+    path.write_text(json.dumps(content | change))
+    sums = json.loads((tmp_path / "new" / "checksums.json").read_text())
+    checksums.sign(tmp_path / "new", list(sums))
+    with pytest.raises(ModelError, match=words) as fault:
+        Engine(tmp_path / "new").translate(["Hola."])
+    assert str(tmp_path) in str(fault.value)

@@ -23,6 +23,7 @@ from regard.programs import (
     together,
     tokens,
 )
+from regard.programs import folder as programs_folder
 from regard.translation import checksums
 
 
@@ -85,17 +86,69 @@ def test_a_flipped_bit_is_noticed(folder, name):
     ("key", "value", "words"),
     [
         ("sizes", {"layers": 10**9}, "expected a compiled program"),
-        ("sizes", {"width": 90_000}, "the configuration asks for"),
+        ("sizes", {"width": 90_000}, r"numbers, the sizes in program\.json ask for"),
         ("heads", 3, "expected a compiled program"),
+        ("heads", [["one"]], r"program\.json: it describes 1 layers, its sizes say 2"),
+        ("alphabet", list("ab"), r"program\.json: it has 2 tokens, its sizes say 3"),
+        ("alphabet", ["a", "b", {"c": 1}], "is no token or answer"),
+        ("alphabet", ["a", "b", float("nan")], "nan is no token or answer"),
+        ("example", [["a", {}]], "is no token or answer"),
+        ("answers", [], "it has 0 answers"),
     ],
 )
 def test_a_changed_description_is_refused(folder, key, value, words):
-    content = json.loads((folder / "program.json").read_text())
-    content[key] = content[key] | value if isinstance(value, dict) else value
-    (folder / "program.json").write_text(json.dumps(content))
-    checksums.sign(folder, ["program.json", "model.safetensors"])
+    changed(folder, key, value)
     with pytest.raises(ModelError, match=words):
         open_folder(folder)
+
+
+def changed(folder, key, value) -> None:
+    """Change the description, with checksums that match."""
+    path = folder / "program.json"
+    before = content = json.loads(path.read_text())
+    content = content | {key: content[key] | value if isinstance(value, dict) else value}
+    assert content != before
+    path.write_text(json.dumps(content))
+    checksums.sign(folder, ["program.json", "model.safetensors"])
+
+
+def test_layers_that_the_weights_do_not_have_are_not_built(folder, monkeypatch):
+    heads = json.loads((folder / "program.json").read_text())["heads"]
+    changed(folder, "heads", heads[:1] * 20_000)
+    changed(folder, "sizes", {"layers": 20_000})
+
+    def built(*sizes: object) -> None:
+        raise AssertionError("20,000 layers are built")
+
+    monkeypatch.setattr(programs_folder, "SequenceModel", built)
+    with pytest.raises(ModelError, match=r"model\.safetensors: has [\d,]+ numbers, the sizes in"):
+        open_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ([[1]], r"the answer \[1\] is no fraction"),
+        ([1], "the answer 1 is no fraction"),
+        (["1/0"], "the answer '1/0' is no fraction"),
+        (["1/00"], "no fraction"),
+        (["1e100000000"], "the answer '1e100000000' is no fraction"),
+        (["9" * 5000], "no fraction of at most 40 digits"),
+        (["2", "1"], "not in order"),
+        (["1", "1"], "not in order"),
+        ([], "it has none"),
+    ],
+)
+def test_faulty_numbers_are_refused_by_name(tmp_path, answers, words):
+    folder = tmp_path / "share"
+    program = Program("share", aggregate(everywhere, numerical(tokens == 1)), (1, 2))
+    save(compile(program, 3), folder)
+    assert open_folder(folder).numerical
+    changed(folder, "answers", answers)
+    with pytest.raises(ModelError, match=words) as fault:
+        open_folder(folder)
+    assert "program.json" in str(fault.value)
+    assert len(str(fault.value)) < 300
 
 
 def test_the_model_can_be_watched(folder):

@@ -1,15 +1,17 @@
 """Translating through CTranslate2, with our tokenizers and our ranking."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import torch
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
-from regard.errors import ModelError, one_line
+from regard import files
+from regard.errors import ConfigurationError, ModelError, one_line, raised_as, ran_out_of_memory
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums, lines
@@ -24,6 +26,7 @@ from regard.translation.words import KnownWords
 # Pieces of a source that are read, as by our own search, and pieces at a time.
 _LONGEST_SOURCE = 512
 _BATCH_PIECES = 2048
+_CONFIGURATION, _LARGEST_FILE = "config.json", 2**20
 # Settings of a search that CTranslate2 has, too.
 _SETTINGS = {"beam", "length_penalty", "nbest", "no_repeat_ngram", "patience"}
 
@@ -59,10 +62,13 @@ class Engine:
         checksums.check(folder)
         said = _Exported.read(folder)
         learned = _LONGEST_SOURCE if said.learned_positions is None else said.learned_positions - 1
-        self.longest = min(_LONGEST_SOURCE, learned)
-        own = Search(
-            **{name: to for name, to in said.search.items() if name in Search.model_fields}
-        )
+        self.folder, self.longest = folder, min(_LONGEST_SOURCE, learned)
+        try:
+            own = Search(
+                **{name: to for name, to in said.search.items() if name in Search.model_fields}
+            )
+        except ConfigurationError as fault:
+            raise ModelError(f"{folder / _CONFIGURATION}: {exporter.SEARCH}: {fault}") from None
         self.search = own.changed(max_length=min(own.max_length, learned))
         self.sentence_language = said.sentence_language
         self.doubts: Doubts | None = None  # an exported folder has neither doubts nor words
@@ -149,20 +155,21 @@ class Engine:
         if not rows:
             return {}
         longest = max(most[row] for row in rows)
-        answers = self._engine.translate_batch(
-            [pieces[row] for row in rows],
-            beam_size=search.beam,
-            num_hypotheses=search.beam,
-            length_penalty=0,
-            patience=max(search.patience, 1),
-            min_decoding_length=0,
-            max_decoding_length=longest,
-            no_repeat_ngram_size=search.no_repeat_ngram,
-            max_input_length=0,
-            max_batch_size=_BATCH_PIECES,
-            batch_type="tokens",
-            return_scores=True,
-        )
+        with _named(self.folder):
+            answers = self._engine.translate_batch(
+                [pieces[row] for row in rows],
+                beam_size=search.beam,
+                num_hypotheses=search.beam,
+                length_penalty=0,
+                patience=max(search.patience, 1),
+                min_decoding_length=0,
+                max_decoding_length=longest,
+                no_repeat_ngram_size=search.no_repeat_ngram,
+                max_input_length=0,
+                max_batch_size=_BATCH_PIECES,
+                batch_type="tokens",
+                return_scores=True,
+            )
         found = dict(zip(rows, answers, strict=True))
         over = [row for row in rows if max(map(len, found[row].hypotheses)) > most[row]]
         for bound in {most[row] for row in over}:
@@ -196,10 +203,16 @@ class _Exported(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
+        """That of a folder. Raises `ModelError` for a value of another type, which would change translations."""
+        path = folder / _CONFIGURATION
         try:
-            return cls.model_validate_json((folder / "config.json").read_bytes())
-        except (OSError, ValueError):
-            return cls()
+            with raised_as(ModelError, f"{path}: cannot be read"):
+                content = files.read(path, _LARGEST_FILE) if path.exists() else b"{}"
+            return cls.model_validate_json(content, strict=True)
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            key = ".".join(map(str, first["loc"])) or "the file"
+            raise ModelError(f"{path}: {key}: {one_line(ValueError(first['msg']))}") from None
 
 
 def is_exported(folder: str | Path) -> bool:
@@ -215,7 +228,7 @@ def _open(folder: Path, workers: int, compute_type: str) -> Any:
             f"{folder}: no CTranslate2 model: make one with "
             f"`regard export --model NAME --to ctranslate2 {folder}`"
         )
-    try:
+    with _named(folder):
         return library.Translator(
             str(folder),
             device="cpu",
@@ -223,7 +236,16 @@ def _open(folder: Path, workers: int, compute_type: str) -> Any:
             intra_threads=1,
             compute_type=compute_type,
         )
+
+
+@contextmanager
+def _named(folder: Path) -> Iterator[None]:
+    """Raise a `ModelError` that names the folder where CTranslate2 reports a fault of it, when opening or later."""
+    try:
+        yield
     except (RuntimeError, ValueError) as fault:
+        if ran_out_of_memory(fault):
+            raise
         raise ModelError(f"{folder}: {one_line(fault)}") from None
 
 

@@ -1,8 +1,11 @@
 """The folder of a compiled program: program.json, model.safetensors, checksums.json and a card."""
 
 import json
+import re
 from dataclasses import asdict
 from fractions import Fraction
+from functools import partial
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from regard import files
-from regard.errors import ModelError, raised_as
+from regard.errors import CheckpointError, ModelError, raised_as
 from regard.programs.compiling import Compiled
 from regard.programs.language import ProgramError
 from regard.programs.model import SequenceModel
@@ -20,6 +23,8 @@ from regard.translation import checksums, weights
 
 PROGRAM, MODEL, CARD = "program.json", "model.safetensors", "card.md"
 _LARGEST = 2**24
+# A fraction as text. An exponent would be computed without end.
+_NUMBER = re.compile(r"-?\d{1,40}(/0*[1-9]\d{0,39})?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -84,24 +89,69 @@ def open_folder(folder: str | Path) -> Compiled:
     path = folder / PROGRAM
     content = checksums.content(path, sums.get(PROGRAM), _LARGEST)
     stored = checksums.parsed(_STORED, content, path, "a compiled program")
-    with torch.device("meta"):  # enormous sizes are refused by the shapes, not allocated
-        shaped = SequenceModel(stored.sizes, stored.causal)
-    tensors = weights.load(
-        folder / MODEL,
-        sums.get(MODEL),
-        lambda shapes: weights.check_shapes(shaped, shapes, folder / MODEL),
-    )
+    try:
+        answers = tuple(map(_number if stored.numerical else _token, stored.answers))
+        alphabet, example = (tuple(map(_token, each)) for each in (stored.alphabet, stored.example))
+    except ValueError as fault:
+        raise ModelError(f"{path}: {fault}") from None
+    objection = _objection(stored, answers)
+    if objection is not None:
+        raise ModelError(f"{path}: {objection}")
+    weights_file = folder / MODEL
+    check = partial(_check_shapes, stored, weights_file)
+    tensors = weights.load(weights_file, sums.get(MODEL), check)
     model = SequenceModel(stored.sizes, stored.causal).eval().requires_grad_(False)
-    weights.load_into(model, tensors, folder / MODEL)
-    answers = tuple(
-        Fraction(each) if stored.numerical else _hashed(each) for each in stored.answers
-    )
-    alphabet, example = (tuple(map(_hashed, each)) for each in (stored.alphabet, stored.example))
+    weights.load_into(model, tensors, weights_file)
     return Compiled(stored.name, model, alphabet, answers, stored.numerical, stored.heads, example)
 
 
-def _hashed(value: Any) -> Any:
-    return tuple(map(_hashed, value)) if isinstance(value, list) else value
+def _token(value: Any) -> Any:
+    """A token or an answer as JSON keeps it, hashable. Raises `ValueError` where it is none."""
+    match value:
+        case list():
+            return tuple(map(_token, value))
+        case str() | None:
+            return value
+        case int() | float() if isfinite(value):
+            return value
+    raise ValueError(f"{_short(value)} is no token or answer")
+
+
+def _number(value: Any) -> Fraction:
+    """A numerical answer. Raises `ValueError` where it is none."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return Fraction(value)
+    raise ValueError(f"the answer {_short(value)} is no fraction of at most 40 digits")
+
+
+def _short(value: Any) -> str:
+    return repr(value)[:60]
+
+
+def _objection(stored: _Stored, answers: tuple[Any, ...]) -> str | None:
+    """Why the parts of a description do not belong together; None where they do."""
+    sizes = stored.sizes
+    if sizes.tokens != 1 + len(stored.alphabet):
+        return f"it has {len(stored.alphabet)} tokens, its sizes say {sizes.tokens - 1}"
+    if sizes.answers != (1 if stored.numerical else len(answers)):
+        return f"it has {len(answers)} answers, its sizes say {sizes.answers}"
+    if not answers or (stored.numerical and list(answers) != sorted(set(answers))):
+        return "its numbers are not in order, or it has none"
+    if len(stored.heads) != sizes.layers:
+        return f"it describes {len(stored.heads)} layers, its sizes say {sizes.layers}"
+    return None
+
+
+def _check_shapes(stored: _Stored, path: Path, shapes: weights.Shapes) -> None:
+    """Raise `CheckpointError` for weights of other sizes. Enormous sizes are neither allocated nor built."""
+    found = sum(map(prod, shapes.values()))
+    if found != stored.sizes.parameters:
+        raise CheckpointError(
+            f"{path}: has {found:,} numbers, the sizes in {PROGRAM} ask for {stored.sizes.parameters:,}"
+        )
+    with torch.device("meta"):
+        shaped = SequenceModel(stored.sizes, stored.causal)
+    weights.check_shapes(shaped, shapes, path)
 
 
 def _card(compiled: Compiled) -> str:

@@ -27,6 +27,8 @@ from regard.attention.scores.named import PLAIN, build
 
 FORMAT, VERSION = "regard.memory", "1"
 CHECKSUM = "sha256"
+# The width of an encoder's vectors, and the absolute value of a setting.
+WIDEST, LARGEST = 1 << 20, 1e30
 PARTS: dict[str, dict[str, Any]] = {
     part: {kind.__name__: kind for kind in kinds}
     for part, kinds in {
@@ -112,12 +114,8 @@ def read_memory(
         if tensors:
             _refuse(f"unexpected tensor {next(iter(tensors))!r}")
         _check_entries(key, value)
-        saved_encoder = None if encoder is not None else parts["encoder"]
-        if saved_encoder is not None and key is not None and saved_encoder.width != key.shape[-1]:
-            _refuse(
-                f"its encoder makes vectors of width {saved_encoder.width}, "
-                f"its keys have {key.shape[-1]}"
-            )
+        if encoder is None and parts["encoder"] is not None:
+            _check_width(parts["encoder"].width, key)
         if isinstance(parts["score"], str):
             width = None if key is None else key.shape[-1]
             parts["score"] = build(parts["score"], width, width)
@@ -174,6 +172,14 @@ def _check_entries(key: Tensor | None, value: Tensor | None) -> None:
             _refuse(f"tensor {name!r} has shape {tuple(tensor.shape)}, keys {tuple(key.shape)}")
 
 
+def _check_width(width: int, key: Tensor | None) -> None:
+    """Refuse an encoder whose vectors are not as wide as the keys, or enormous where there are no keys."""
+    if key is not None and width != key.shape[-1]:
+        _refuse(f"its encoder makes vectors of width {width}, its keys have {key.shape[-1]}")
+    if width > WIDEST:
+        _refuse(f"its encoder makes vectors of width {width}, at most {WIDEST}")
+
+
 def _payloads(stored: Tensor | None, key: Tensor | None) -> list[Any] | None:
     if stored is None:
         return None
@@ -214,7 +220,8 @@ def _part(part: str, stored: str | None, given: Any) -> Any:
     if not isinstance(options, dict) or set(options) != {field.name for field in fields(kind)}:
         _refuse(f"its {part} {name} has other settings than this Regard's")
     for field, value in options.items():
-        if field != "gradient" and not isinstance(value, int | float | None):
+        known = value is None or (isinstance(value, int | float) and abs(value) <= LARGEST)
+        if field != "gradient" and not known:
             _refuse(f"its {part} {name} has {field} {value!r}")
     return kind(**options)
 

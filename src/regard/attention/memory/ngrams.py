@@ -71,7 +71,7 @@ class CharacterNgrams:
         text = START + unicodedata.normalize("NFC", string).casefold() + END
         grams = [
             text[start : start + size]
-            for size in range(self.shortest, self.longest + 1)
+            for size in range(self.shortest, min(self.longest, len(text)) + 1)
             for start in range(len(text) - size + 1)
         ]
         # Every string has the marks. The whole counts too: the empty one has nothing else.
