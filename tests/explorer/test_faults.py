@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -231,6 +232,32 @@ def test_slow_clients_are_dropped_while_others_are_served(server):
         server.healthy()
         time.sleep(0.5)
     assert server.descriptors() <= baseline + 5
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.slow
+def test_bodies_of_a_byte_now_and_then_are_dropped_while_others_are_served(server):
+    head = (
+        f"POST /api/translate HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+    )
+    clients = [server.connect() for _ in range(130)]
+    for client in clients:
+        client.sendall(head.encode())
+    answered = 0
+    for _ in range(30):
+        server.healthy()
+        assert server.translate("Hola.")[0] == 200
+        for client in clients:
+            with contextlib.suppress(OSError):
+                client.sendall(b"{")
+        answered = sum(bool(select.select([client], [], [], 0)[0]) for client in clients)
+        if answered == len(clients):
+            break
+        time.sleep(0.5)
+    assert answered == len(clients)
+    assert clients[-1].recv(100).startswith(b"HTTP/1.1 408")
     for client in clients:
         client.close()
 

@@ -9,8 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY = 256 * 1024  # bytes of the largest request
 ADDRESS = 8192  # bytes of the longest address
-OPEN = 128  # requests at a time
-SLOW = 20.0  # seconds in which the next part of a request must arrive, or of an answer be taken
+OPEN = 128  # requests that are answered at a time, and as many that arrive
+SLOW = 20.0  # seconds in which a whole request must arrive, and the next part of an answer be taken
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -33,6 +33,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         self._app, self._hosts, self._open = app, frozenset(hosts), 0
+        self._arriving: list[
+            asyncio.Timeout
+        ] = []  # deadlines of the bodies that arrive, oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -47,10 +50,6 @@ class Guard:
         if refusal is not None:
             await _refuse(named, *refusal)
             return
-        if self._open >= OPEN:
-            await _refuse(named, 503, "the server has too much to do: try again in a moment")
-            return
-        self._open += 1
         try:
             await self._answer(scope, receive, named)
         except asyncio.CancelledError:
@@ -58,19 +57,40 @@ class Guard:
             # time left, and raises RuntimeError if an answer has begun.
             with suppress(asyncio.CancelledError, RuntimeError):
                 await _refuse(named, 503, "the server is stopping")
-        finally:
-            self._open -= 1
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body = await _body(receive) if scope["method"] == "POST" else b""
+            body = await self._arrived(receive) if scope["method"] == "POST" else b""
         except TimeoutError:
             await _refuse(send, 408, f"the request did not arrive within {SLOW:.0f} seconds")
             return
         if body is None:
             await _refuse(send, 413, f"the request is longer than {BODY} bytes")
             return
-        await self._app(scope, _again(body, receive), send)
+        if self._open >= OPEN:
+            await _refuse(send, 503, "the server has too much to do: try again in a moment")
+            return
+        self._open += 1
+        try:
+            await self._app(scope, _again(body, receive), send)
+        finally:
+            self._open -= 1
+
+    async def _arrived(self, receive: Receive) -> bytes | None:
+        """The whole body; None if it is too long. Where too many arrive, the oldest is the slowest, and ends.
+
+        Raises:
+            TimeoutError: it did not arrive in time.
+        """
+        async with asyncio.timeout(SLOW) as deadline:
+            if len(self._arriving) >= OPEN:
+                self._arriving.pop(0).reschedule(asyncio.get_running_loop().time())
+            self._arriving.append(deadline)
+            try:
+                return await _body(receive)
+            finally:
+                if deadline in self._arriving:
+                    self._arriving.remove(deadline)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > ADDRESS:
@@ -114,7 +134,7 @@ async def _body(receive: Receive) -> bytes | None:
     """The whole body; None if it is too long."""
     parts, size = [], 0
     while True:
-        message = await asyncio.wait_for(receive(), SLOW)
+        message = await receive()
         if message["type"] != "http.request":
             return b""
         part = message.get("body", b"")
