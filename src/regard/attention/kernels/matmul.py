@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention.dropout import drop
 from regard.attention.kernels.dots import additive, factors, refuse
 from regard.attention.kernels.request import Request
-from regard.attention.products import blend, dots, product_dtype
+from regard.attention.products import HALVES, blend, dots, product_dtype
 
 
 class Matmul:
@@ -22,21 +22,21 @@ class Matmul:
         return refuse(request, value)
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
-        scores = _scores(request)
-        shut, nothing = additive(request, scores.dtype)
-        weights = torch.softmax(scores if shut is None else scores + shut, dim=-1)
-        if request.dropout:
-            weights = drop(weights, request.dropout)
-        reading = blend(weights.to(value.dtype), value)
-        return reading if nothing is None else reading.masked_fill(nothing, 0.0)
+        dtype = product_dtype(value)
+        if dtype not in HALVES:
+            return _reading(request, value)
+        # Scores rounded to a half precision would be wrong by more than their weights allow.
+        wide = replace(request, query=request.query.float(), key=request.key.float())
+        with torch.autocast(value.device.type, enabled=False):
+            return _reading(wide, value.float()).to(dtype)
 
 
-def _scores(request: Request) -> Tensor:
-    """The scores over the temperature; in float32 instead of float16, which ends at 65,504."""
-    if product_dtype(request.query) != torch.float16:
-        query, key, scale = factors(request)
-        return dots(query * scale, key)
-    wide = replace(request, query=request.query.float(), key=request.key.float())
-    with torch.autocast(request.query.device.type, enabled=False):
-        query, key, scale = factors(wide)
-        return dots(query * scale, key)
+def _reading(request: Request, value: Tensor) -> Tensor:
+    query, key, scale = factors(request)
+    scores = dots(query * scale, key)
+    shut, nothing = additive(request, scores.dtype)
+    weights = torch.softmax(scores if shut is None else scores + shut, dim=-1)
+    if request.dropout:
+        weights = drop(weights, request.dropout)
+    reading = blend(weights.to(value.dtype), value)
+    return reading if nothing is None else reading.masked_fill(nothing, 0.0)
