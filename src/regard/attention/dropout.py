@@ -5,6 +5,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.loops.availability import transformed
+
 LANES = 1 << 16  # values of 16 bits; a draw of 64 bits decides for four numbers
 
 
@@ -13,8 +15,9 @@ def drop(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
 
     Source: Srivastava et al. 2014. On a CPU torch draws one random number for each number of the
     tensor, which takes longer than the layers around it; there the rate is rounded to 1 in 65,536.
+    Compilers and transforms get torch's own, which knows the randomness that vmap is called with.
     """
-    if x.is_cpu and round(rate * LANES) < LANES and not torch.compiler.is_compiling():
+    if x.is_cpu and round(rate * LANES) < LANES and not transformed():
         return x * keep(x, rate)
     return F.dropout(x, rate)
 

@@ -96,3 +96,30 @@ def test_what_is_only_mapped_keeps_the_fast_kernel() -> None:
             QUERY, KEY
         )
     assert torch.allclose(got, regard.attend(QUERY, KEY, KEY, score=SCORES["cpu"]), atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["reference", "blocked"])
+@pytest.mark.parametrize("normaliser", ["sparsemax", "entmax"])
+def test_sparse_weights_are_trained_in_one_compiled_graph(normaliser: str, kernel: str) -> None:
+    def read(query: Tensor) -> Tensor:
+        with regard.kernel(kernel):
+            return regard.attend(query, KEY[:, :9], KEY[:, :9], normaliser=normaliser)
+
+    query = QUERY[:, :5].clone().requires_grad_()
+    compiled = torch.compile(read, fullgraph=True, backend="aot_eager")
+    readings = read(query), compiled(query)
+    assert torch.allclose(*readings, atol=1e-6)
+    slopes = [torch.autograd.grad(reading.sin().sum(), query)[0] for reading in readings]
+    assert slopes[0].any()
+    assert torch.allclose(*slopes, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["matmul", "sdpa", "blocked", "reference"])
+@pytest.mark.parametrize("randomness", ["different", "same"])
+def test_dropout_follows_the_randomness_of_vmap(kernel: str, randomness: str) -> None:
+    def read(query: Tensor) -> Tensor:
+        with regard.kernel(kernel):
+            return regard.attend(query, KEY[0], KEY[0], dropout=0.5)
+
+    one, other = torch.vmap(read, randomness=randomness)(QUERY[:1].expand(2, -1, -1))
+    assert torch.equal(one, other) == (randomness == "same")

@@ -30,8 +30,7 @@ class Sparsemax(Normaliser):
     """
 
     def rows(self, scores: Tensor) -> Tensor:
-        weights: Tensor = _Simplex.apply(scores, 2.0)  # type: ignore[no-untyped-call]
-        return weights
+        return _simplex(scores, 2.0)
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,14 @@ class Entmax(Normaliser):
     def rows(self, scores: Tensor) -> Tensor:
         if self.alpha == 1:
             return torch.softmax(scores, dim=-1)
-        weights: Tensor = _Simplex.apply(scores, float(self.alpha))  # type: ignore[no-untyped-call]
-        return weights
+        return _simplex(scores, float(self.alpha))
+
+
+def _simplex(scores: Tensor, alpha: float) -> Tensor:
+    """The weights, with the derivatives that can be had: torch.compile refuses those forwards."""
+    kind = _Simplex if torch.compiler.is_compiling() else _ForwardSimplex
+    weights: Tensor = kind.apply(scores, alpha)  # type: ignore[no-untyped-call]
+    return weights
 
 
 class _Simplex(torch.autograd.Function):
@@ -83,11 +88,19 @@ class _Simplex(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
         ctx.alpha = inputs[1]
         ctx.save_for_backward(output)
-        ctx.save_for_forward(output)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return _product(ctx.saved_tensors[0], ctx.alpha, gradients[0]), None
+
+
+class _ForwardSimplex(_Simplex):
+    """The same with its derivative in forward mode."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        _Simplex.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(output)
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, alpha: None) -> Tensor:
