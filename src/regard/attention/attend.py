@@ -59,6 +59,7 @@ def attend(
         ShapeError: axes that do not fit one another.
         ValueError: a name is unknown, or that of a score which owns parameters.
         KernelRefusedError: a kernel is pinned that cannot serve this.
+        ChangedError: in the backward pass, where a tensor that it reads again was changed in place.
 
     Example:
         >>> import torch
@@ -83,10 +84,14 @@ def look(
 ) -> Look:
     """The weights of each query over the keys. Nothing is computed until a method is called.
 
+    A function of the caller's is called for one row, to learn which tensors it reads: none of the
+    tensors that the weights are made of may change in place before the last answer.
+
     Args: those of `attend`, without the value.
 
     Returns:
-        A Look of shape (*batch, queries, keys).
+        A Look of shape (*batch, queries, keys). Its methods raise a ChangedError where a tensor
+        of the call was changed in place since.
 
     Raises:
         ShapeError: axes that do not fit one another.

@@ -26,6 +26,10 @@ class SelectedQueries(Mask):
         whole = frame._replace(queries=self.queries)
         return self.mask.window(self.rows.to(rows.device)[rows], columns, whole)
 
+    def tensors(self) -> list[Tensor] | None:
+        inner = self.mask.tensors()
+        return None if inner is None else [*inner, self.rows]
+
 
 @dataclass(frozen=True, eq=False)
 class Ragged(Mask):

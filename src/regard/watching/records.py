@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from regard.attention.versions import AFTER
 from regard.watching import names
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
 from regard.watching.generation import CachedGeneration
 from regard.watching.torch_layers import Captured, DeferredCall
 
-CHANGED = (
-    "its queries or keys were changed in place after the call:"
-    " pass copy=True to watch, which then keeps copies"
-)
+CHANGED = f"its queries or keys were {AFTER}: pass copy=True to watch, which then keeps copies"
 
 
 class RecordedCall:

@@ -11,7 +11,7 @@ from regard.attention.kernels.recomputing import Blocks, Recomputed, Span
 from regard.attention.kernels.reference import biased, read
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
-from regard.attention.normalisers import Entmax, Hard, Identity, Softmax, Sparsemax
+from regard.attention.normalisers import is_plain
 from regard.attention.products import widen
 from regard.attention.scores import Additive, DotLike, Score, SoftCap, prepare
 from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap, is_dots
@@ -46,7 +46,9 @@ class Blocked:
             return blocks.whole(tensors)
         if not torch.is_grad_enabled():
             return blocks.write(tensors)
-        leaves = blocks.closed_over(tensors)
+        named = [("mask", each) for each in request.mask_tensors() or ()]
+        versions, leaves = blocks.probe(tensors, named)
+        blocks = blocks.unless_changed(versions)
         if leaves is None:
             kept = partial(checkpoint, blocks.at, tensors, use_reentrant=False)
             return torch.cat([kept(span) for span in blocks.spans], -2)
@@ -81,7 +83,7 @@ def _is_local(request: Request) -> bool:
     while isinstance(score, SoftCap) and is_cap(score):
         score = score.score
     ours = is_dots(score) or is_additive(score) or type(score) is PreparedAdditive
-    return ours and type(request.normaliser) in (Softmax, Hard, Sparsemax, Entmax, Identity)
+    return ours and is_plain(request.normaliser)
 
 
 def width(request: Request) -> int:

@@ -6,14 +6,18 @@ serves all blocks. The caller's functions are
 differentiated by autograd itself, so the gradients are exact, also for tensors in their closures.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import get_device_states, set_device_states
+
+from regard.attention.versions import Reads, Versions
 
 
 class Span(NamedTuple):
@@ -25,6 +29,7 @@ class Span(NamedTuple):
 
 Read = Callable[[Tensor, Tensor, Tensor, Tensor | None, Span], Tensor]
 QUERY, KEY, VALUE, BIAS, OTHERS = range(5)
+NAMES = ("query", "key", "value", "bias")
 
 
 @dataclass(frozen=True)
@@ -57,18 +62,31 @@ class Blocks:
             reading[..., span.rows, :] = part
         return reading  # type: ignore[return-value]
 
-    def closed_over(self, tensors: Sequence[Any]) -> list[Tensor] | None:
-        """The leaves with gradients that a block uses beside the tensors of the request.
+    def probe(
+        self, tensors: Sequence[Any], named: Sequence[tuple[str, Tensor]] = ()
+    ) -> tuple[Versions, list[Tensor] | None]:
+        """The tensors that a block reads, and the leaves with gradients among those of functions.
 
-        None where a block uses a tensor computed before: its history must not be walked again.
+        The leaves are None where a block uses a tensor computed before: its history must not be
+        walked again. `named` are tensors of the mask, with names for messages.
         """
         since = _now()
         detached = [None if tensor is None else tensor.detach() for tensor in tensors]
         query, key = tensors[QUERY], tensors[KEY]
-        with torch.enable_grad(), _Surroundings(query).again():
+        reads = Reads([*zip(NAMES, detached, strict=True), *named])
+        with torch.enable_grad(), Surroundings(query).again(), reads:
             first = slice(0, min(1, query.shape[-2]))
-            probe = self.at(detached, Span(first, slice(0, key.shape[-2])))
-        return _leaves(probe, since)
+            result = self.at(detached, Span(first, slice(0, key.shape[-2])))
+        return reads.versions(), _leaves(result, since)
+
+    def unless_changed(self, versions: Versions) -> Blocks:
+        """The same blocks; each raises a `ChangedError` where these tensors have been written to."""
+
+        def read(*arguments: Any) -> Tensor:
+            versions.check_gradients()
+            return self.read(*arguments)
+
+        return replace(self, read=read)
 
     def sums(
         self,
@@ -131,7 +149,7 @@ def _leaves(result: Tensor, since: int) -> list[Tensor] | None:
     return leaves
 
 
-class _Surroundings:
+class Surroundings:
     """The state that a block's result depends on beside its arguments: random numbers and autocast."""
 
     def __init__(self, query: Tensor) -> None:
@@ -157,7 +175,7 @@ class Recomputed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, blocks: Blocks, *tensors: Any) -> Tensor:
-        ctx.blocks, ctx.surroundings = blocks, _Surroundings(tensors[QUERY])
+        ctx.blocks, ctx.surroundings = blocks, Surroundings(tensors[QUERY])
         ctx.save_for_backward(*tensors)
         return blocks.write(tensors)
 
@@ -177,7 +195,7 @@ class _RecomputedGradients(torch.autograd.Function):
     def forward(
         ctx: Any,
         blocks: Blocks,
-        surroundings: _Surroundings,
+        surroundings: Surroundings,
         needs: Sequence[bool],
         *tensors: Any,
     ) -> Any:

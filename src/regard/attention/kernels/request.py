@@ -11,6 +11,7 @@ from regard.attention.masks.mask import Given, check_boolean, check_name, pick
 from regard.attention.normalisers import Normaliser, NormaliserLike, Softmax, as_normaliser
 from regard.attention.scores import ScaledDot, Score, ScoreLike, as_score
 from regard.attention.shapes import Frame, Shape, broadcast, check_plane, check_rank, check_value
+from regard.attention.versions import Versions
 
 DEFAULT_SCORE, DEFAULT_NORMALISER = ScaledDot(), Softmax()
 CAUSAL = causal(align="start")
@@ -28,6 +29,7 @@ class Request:
     normaliser: Normaliser
     dropout: float
     frame: Frame
+    versions: Versions | None = None  # where it is read again later: what must not change
     _readable: Tensor | None = field(default=None, init=False, repr=False)
 
     @property
@@ -50,6 +52,12 @@ class Request:
         if self._readable is None:
             self._readable = self._window(None, None)
         return self._readable
+
+    def mask_tensors(self) -> list[Tensor] | None:
+        """The tensors that the mask reads; None where a function of the caller's may read others."""
+        if self.mask is None:
+            return []
+        return [self.mask] if isinstance(self.mask, Tensor) else self.mask.tensors()
 
     def _window(self, rows: Tensor | None, columns: Tensor | None) -> Tensor | None:
         readable = None

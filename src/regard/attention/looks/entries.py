@@ -10,17 +10,22 @@ from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
+from regard.attention.kernels.recomputing import Surroundings
+from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
 from regard.attention.masks.mask import Reach
 from regard.attention.masks.positions import Band
 from regard.attention.masks.sequences import Packed
-from regard.attention.normalisers import FunctionNormaliser
+from regard.attention.normalisers import is_plain as is_plain_normaliser
 from regard.attention.scores import Additive, General, Score, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap, is_dots, is_plain
 from regard.attention.shapes import Frame, Shape, ShapeError
+from regard.attention.versions import Reads, Versions
+from regard.loops.availability import transformed
 
 Entry = int | slice
 Owner = TypeVar("Owner", Additive, General)
@@ -143,11 +148,39 @@ def changed(
 def with_tensors(request: Request, of: Callable[[Tensor], Tensor]) -> Request | None:
     """The request with other tensors; None where a function of the caller's may hide some."""
     score = with_parameters(request.score, lambda parameter, own: of(parameter))
-    if score is None or isinstance(request.normaliser, FunctionNormaliser):
+    if score is None or not is_plain_normaliser(request.normaliser):
         return None
     bias = None if request.bias is None else of(request.bias)
     query, key = of(request.query), of(request.key)
     return replace(request, query=query, key=key, score=score, bias=bias)
+
+
+def versions_of(request: Request) -> Versions:
+    """The tensors that the weights are made of, with the present counts of their writes.
+
+    Where a function of the caller's may read others, it is called for one row, which shows them.
+    """
+    if transformed():
+        return Versions()
+    query = "weights" if isinstance(request.score, Stored) else "query"
+    tensors = [(query, request.query), ("key", request.key)]
+    if request.bias is not None:
+        tensors.append(("bias", request.bias))
+
+    def keep(parameter: Tensor, own: int) -> Tensor:
+        tensors.append(("a parameter of the score", parameter))
+        return parameter
+
+    of_mask = request.mask_tensors()
+    tensors += [("mask", each) for each in of_mask or ()]
+    score = with_parameters(request.score, keep)
+    if not (score is None or of_mask is None) and is_plain_normaliser(request.normaliser):
+        return Versions(tensors)
+    row = torch.arange(min(1, request.queries), device=request.frame.device)
+    reads = Reads(tensors)
+    with Surroundings(request.query).again(), reads:
+        weigh(request, row)
+    return reads.versions()
 
 
 def with_parameters(score: Score, of: Callable[[Tensor, int], Tensor]) -> Score | None:

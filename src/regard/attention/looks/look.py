@@ -38,6 +38,8 @@ class Look(Statistics):
     with the rows done and the rows there are, over all batch entries. The weights are those before
     dropout; half precisions are answered in float32.
 
+    Answers raise a `ChangedError` once a tensor that the weights are made of was changed in place.
+
     Example:
         >>> import torch, regard
         >>> look = regard.look(torch.zeros(2, 4), torch.zeros(5, 4))
@@ -186,7 +188,7 @@ class StoredLook(Look):
         super().__init__(ask(weights, keys, score=Stored(), normaliser=Identity()))
 
     def _rows(self, rows: Tensor | None) -> Tensor:
-        weights = self._request.query  # as they are stored, half precisions too
+        weights = self._unchanged().query  # as they are stored, half precisions too
         return weights if rows is None else weights.index_select(-2, rows)
 
 

@@ -16,7 +16,7 @@ from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import Zeroed, are_finite, is_checked, zeroed
 from regard.attention.looks.blocks import Block
-from regard.attention.looks.entries import Stored, with_tensors
+from regard.attention.looks.entries import Stored, versions_of, with_tensors
 from regard.attention.looks.products import ProductBlocks
 from regard.attention.looks.source import (
     BlockSource,
@@ -29,6 +29,7 @@ from regard.attention.looks.source import (
 from regard.attention.normalisers import Softmax
 from regard.attention.scores.prepare import is_dots
 from regard.attention.shapes import Shape
+from regard.attention.versions import Versions
 from regard.loops.availability import transformed
 
 BLOCK = 1 << 20  # scores that a backward pass holds at a time
@@ -42,6 +43,12 @@ class Weights:
 
     def __init__(self, request: Request) -> None:
         self._request = request
+        request.versions = request.versions or versions_of(request)
+
+    def _unchanged(self) -> Request:
+        """The request, where nothing that it reads was changed in place since the call."""
+        cast(Versions, self._request.versions).check_look()
+        return self._request
 
     @property
     def shape(self) -> Shape:
@@ -55,7 +62,7 @@ class Weights:
         return self._request.frame.device
 
     def _source(self) -> BlockSource:
-        request = self._request
+        request = self._unchanged()
         dots = is_dots(request.score) and type(request.normaliser) is Softmax
         if dots and not transformed():  # which forbids buffers, and a bound that is a number
             return ProductBlocks(request)
@@ -63,7 +70,7 @@ class Weights:
 
     def _rows(self, rows: Tensor | None) -> Tensor:
         """The weights of these queries over every key; it broadcasts to (*batch, rows, keys)."""
-        return weigh(self._request, rows)
+        return weigh(self._unchanged(), rows)
 
     def _spread(self, rows: Tensor) -> Tensor:
         """The weights of these queries, of the look's own shape."""
@@ -71,12 +78,12 @@ class Weights:
 
     def _scores(self, rows: Tensor) -> Tensor:
         """The scores over the temperature of these queries, -inf where they may not read."""
-        scores = masked_scores(self._request, rows)
+        scores = masked_scores(self._unchanged(), rows)
         return scores.expand(*self.shape[:-2], len(rows), self.shape[-1])
 
     def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
         """Which of these keys each of these queries may read; None where nothing forbids any."""
-        return self._request.readable(rows, columns)
+        return self._unchanged().readable(rows, columns)
 
     def _temperature(self) -> float:
         """The softmax's; a TypeError where the weights are no softmax of scores."""
@@ -119,7 +126,7 @@ class Weights:
 
     def _finite(self) -> Weights:
         """The same weights; keys and queries without weight do not spoil their gradients."""
-        request = self._request
+        request = self._unchanged()
         if not is_checked(request) or are_finite(request.query, request.key):
             return self
         found = zeroed(request)
@@ -183,13 +190,17 @@ class Weights:
             weights: their weights, where the answer has any.
             summed: whether parts are summed, not laid side by side along the last axis.
         """
+        versions = cast(Versions, self._request.versions)
         look = self._finite()._changed(prepared)  # no strip does again what all share
         own = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
         pairs = prod(self.shape[:-2]) * self.shape[-1] * self._cost()
         height = max(1, BLOCK // max(1, pairs))
         strips = [slice(at, at + height) for at in range(0, max(1, len(own)), height)]
+        asked = Versions([] if weights is None or transformed() else [("weights", weights)])
 
         def of(look: Weights, weights: Tensor | None, at: slice) -> Tensor:
+            versions.check_gradients()
+            asked.check_gradients()
             return part(look, own[at], None if weights is None else weights[..., at])
 
         tensors = look._tensors()

@@ -69,6 +69,10 @@ class Mask(ABC):
         """
         return None
 
+    def tensors(self) -> list[Tensor] | None:
+        """The tensors that `window` reads; None where it may read others too."""
+        return None
+
     def dense(
         self, batch: Shape, queries: int, keys: int, device: torch.device | str | None = None
     ) -> Bool[Tensor, "... queries keys"]:
@@ -172,6 +176,9 @@ class Given(Mask):
         plane = self.tensor if self.tensor.ndim >= 2 else self.tensor.expand(1, -1)
         return pick(pick(plane, -2, rows), -1, columns)
 
+    def tensors(self) -> list[Tensor]:
+        return [self.tensor]
+
 
 @dataclass(frozen=True, eq=False)
 class Positional(Mask):
@@ -236,6 +243,10 @@ class Joined(Mask):
     def check(self, frame: Frame) -> None:
         self.left.check(frame)
         self.right.check(frame)
+
+    def tensors(self) -> list[Tensor] | None:
+        left, right = self.left.tensors(), self.right.tensors()
+        return None if left is None or right is None else left + right
 
 
 class Both(Joined):

@@ -51,6 +51,9 @@ class Band(SpanMask):
     def entries(self, frame: Frame) -> list[Mask]:
         return [self]
 
+    def tensors(self) -> list[Tensor]:
+        return []
+
     def within(self, rows: range, columns: range, frame: Frame) -> Band:
         """The same rule for some of the queries and some of the keys, with positions counted from the first."""
         shift = frame.keys - frame.queries if self.align == "end" else 0

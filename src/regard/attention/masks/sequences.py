@@ -46,6 +46,9 @@ class Padding(SpanMask):
         each = _entries(self.lengths, 0, frame)
         return None if each is None else [Padding(lengths) for lengths in each]
 
+    def tensors(self) -> list[Tensor]:
+        return [self.lengths]
+
 
 def padding(lengths: Int[Tensor, "*batch"] | Sequence[Any] | int) -> Mask:
     """The first `lengths` keys of each batch entry may be read; the padding after them may not.
@@ -100,6 +103,9 @@ class Documents(Mask):
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         asking, stored = self.ids(frame)
         return pick(asking, -1, rows).unsqueeze(-1) == pick(stored, -1, columns).unsqueeze(-2)
+
+    def tensors(self) -> list[Tensor]:
+        return [self.query_ids, self.key_ids]
 
     def reach(self, rows: range, frame: Frame) -> Reach:
         """From the first to the last key of these queries' documents."""
@@ -193,6 +199,9 @@ class Packed(SpanMask):
     def entries(self, frame: Frame) -> list[Mask]:
         self._check(frame)
         return [self]
+
+    def tensors(self) -> list[Tensor]:
+        return []
 
     def sections(self) -> list[SentenceSpan]:
         """The sentences: blocks on the diagonal, outside of which nothing may be read."""

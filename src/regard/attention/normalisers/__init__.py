@@ -25,6 +25,7 @@ __all__ = [
     "Softmax",
     "Sparsemax",
     "as_normaliser",
+    "is_plain",
 ]
 
 NormaliserLike: TypeAlias = Normaliser | Callable[[Tensor], Tensor] | str
@@ -52,3 +53,8 @@ def as_normaliser(normaliser: NormaliserLike) -> Normaliser:
     example = "one of regard.normalisers, its name or a function rows -> rows"
     found = named("normaliser", normaliser, NAMES, example)
     return found if isinstance(found, Normaliser) else FunctionNormaliser(found)
+
+
+def is_plain(normaliser: Normaliser) -> bool:
+    """Whether a normaliser is one of ours, which reads nothing but the scores."""
+    return type(normaliser) in NAMES.values()

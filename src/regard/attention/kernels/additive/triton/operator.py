@@ -96,15 +96,20 @@ class _Additive(torch.autograd.Function):
         grid = (-(-queries // ROWS), entries, -(-width // switches["WIDE"]))
         sizes = (*call.sizes, call.factor, call.cap)
         forward[grid](*call.inputs(), reading, norms, *sizes, **switches)
-        ctx.save_for_backward(a, c, w, v, bias, reading, norms)
-        ctx.rest = rest
+        rules, ctx.factor, ctx.cap = rest
+        ctx.save_for_backward(*rules, a, c, w, v, bias, reading, norms)
         return reading.reshape(*call.batch, queries, width).to(v.dtype)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
-        needs = (ctx.rest, ctx.needs_input_grad[4], *upstream)
-        gradients = _AdditiveGradients.apply(*needs, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return *gradients, *(None,) * len(ctx.rest)
+        rules, saved = (
+            ctx.saved_tensors[: len(Rules._fields)],
+            ctx.saved_tensors[len(Rules._fields) :],
+        )
+        rest = (Rules(*rules), ctx.factor, ctx.cap)
+        needs = (rest, ctx.needs_input_grad[4], *upstream)
+        gradients = _AdditiveGradients.apply(*needs, *saved)  # type: ignore[no-untyped-call]
+        return *gradients, *(None,) * len(rest)
 
 
 class _AdditiveGradients(torch.autograd.Function):

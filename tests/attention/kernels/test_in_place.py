@@ -1,0 +1,249 @@
+"""What changes in place between forward and backward: an error, or the gradients of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard.attention import masks, normalisers, scores
+from regard.attention.kernels.choose import KERNELS, KernelRefusedError
+from regard.attention.versions import ChangedError
+
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=GENERATOR)
+
+
+class Stretched(nn.Module):
+    """A score with a buffer, and a count of its calls that it writes itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("stretch", draw(4))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        self.calls += 1
+        return (query * self.stretch) @ key.mT
+
+
+class Learned(normalisers.Normaliser):
+    """A normaliser of the caller's with a tensor in an attribute."""
+
+    def __init__(self) -> None:
+        self.power = torch.ones(())
+
+    def rows(self, scores: Tensor) -> Tensor:
+        return torch.softmax(scores * self.power, -1)
+
+
+def frozen(score: Any) -> tuple[dict[str, Any], Tensor]:
+    return {"score": score.requires_grad_(False)}, score.weight
+
+
+def of_score(score: Any, changed: Tensor) -> tuple[dict[str, Any], Tensor]:
+    return {"score": score}, changed
+
+
+def of_mask(changed: Tensor, make: Callable[[Tensor], Any]) -> tuple[dict[str, Any], Tensor]:
+    return {"mask": make(changed)}, changed
+
+
+def stretched() -> tuple[dict[str, Any], Tensor]:
+    score = Stretched()
+    return {"score": score}, score.stretch
+
+
+def learned() -> tuple[dict[str, Any], Tensor]:
+    normaliser = Learned()
+    return {"normaliser": normaliser}, normaliser.power
+
+
+def closure(made: bool) -> tuple[dict[str, Any], Tensor]:
+    matrix, root = draw(4, 4), draw(4, 4).requires_grad_()
+    other = root * 2 if made else root  # with a history, blocks are kept by checkpoints
+    return {"score": lambda q, k: q @ matrix @ k.mT + q @ other @ k.mT}, matrix
+
+
+SHUT = torch.arange(6) < torch.tensor([[[6]], [[2]]])
+# Arguments of a call, and the tensor to change after it.
+PARTS: dict[str, Callable[[], tuple[dict[str, Any], Tensor]]] = {
+    "boolean mask": lambda: of_mask(SHUT.clone(), lambda mask: mask),
+    "lengths": lambda: of_mask(torch.tensor([6, 2]), masks.padding),
+    "joined": lambda: of_mask(torch.tensor([6, 2]), lambda n: masks.padding(n) & masks.band(3, 3)),
+    "either": lambda: of_mask(SHUT.clone(), lambda m: m | masks.band(1, 1)),
+    "documents": lambda: of_mask(
+        torch.tensor([0, 0, 1, 1, 2, 2]), lambda ids: masks.documents(ids[:5], ids)
+    ),
+    "function": lambda: of_mask(torch.tensor(4), lambda n: lambda row, column: column < n),
+    "bias": lambda: (lambda bias: ({"bias": bias}, bias))(draw(5, 6)),
+    "closure of a score": lambda: closure(made=False),
+    "closure of a score with a history": lambda: closure(made=True),
+    "buffer of a score": stretched,
+    "frozen parameter": lambda: frozen(scores.Additive(4, 4, 3)),
+    "frozen matrix": lambda: frozen(scores.General(4, 4)),
+    "closure of a normaliser": lambda: (
+        lambda power: ({"normaliser": lambda rows: torch.softmax(rows * power, -1)}, power)
+    )(torch.ones(())),
+    "attribute of a normaliser": learned,
+}
+
+
+def change(tensor: Tensor) -> None:
+    with torch.no_grad():
+        if tensor.dtype == torch.bool:
+            tensor.logical_not_()
+        else:
+            tensor.copy_(tensor.flip(-1) * 2 if tensor.ndim else tensor / 2)
+
+
+def leaves() -> list[Tensor]:
+    return [draw(2, n, 4).requires_grad_() for n in (5, 6, 6)]
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.attention.kernels.blocked.BLOCK", 100)
+    monkeypatch.setattr("regard.attention.looks.weights.BLOCK", 20)
+
+
+def reading(kernel: str, tensors: list[Tensor], how: dict[str, Any]) -> Tensor:
+    with regard.kernel(kernel):
+        return regard.attend(*tensors, **how)
+
+
+ADDITIVE = scores.Additive(4, 4, 3)
+
+
+def serves(kernel: str, how: dict[str, Any]) -> bool:
+    """Whether a kernel serves these arguments; the kernels of one score are given that."""
+    if kernel in ("cpu", "triton"):
+        how.setdefault("score", ADDITIVE)
+    try:
+        with regard.kernel(kernel):
+            regard.explain(*leaves(), **how)
+    except KernelRefusedError:
+        return False
+    return True
+
+
+def unless_refused(loss: Tensor, tensors: list[Tensor]) -> list[Tensor] | None:
+    """The gradients, or None where they are refused in torch's words."""
+    try:
+        return list(torch.autograd.grad(loss, tensors))
+    except RuntimeError as error:
+        if "modified by an inplace operation" in str(error):
+            return None
+        raise
+
+
+INTERPRETED = ("boolean mask", "lengths", "documents")  # parts enough for the slowest to test
+CASES = [
+    (kernel, part)
+    for kernel in KERNELS
+    for part in PARTS
+    if kernel != "triton" or part in INTERPRETED
+]
+
+
+@pytest.mark.parametrize(("kernel", "part"), CASES)
+def test_gradients_are_those_of_the_call_or_an_error(kernel: str, part: str) -> None:
+    how, changed = PARTS[part]()
+    if not serves(kernel, how):
+        return
+    tensors = leaves()
+    expected = torch.autograd.grad(reading(kernel, tensors, how).sin().sum(), tensors)
+    loss = reading(kernel, tensors, how).sin().sum()
+    change(changed)
+    got = unless_refused(loss, tensors)
+    assert got is None or kernel != "blocked"  # which computes everything again
+    for one, other in zip(got or expected, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", sorted(set(KERNELS) - {"triton"}))
+@pytest.mark.parametrize("at", range(3), ids=["query", "key", "value"])
+@pytest.mark.parametrize("made", [False, True], ids=["leaves", "history"])
+def test_so_with_the_tensors_of_the_call(at: int, kernel: str, made: bool) -> None:
+    how = closure(made=True)[0] if made and kernel in ("blocked", "reference") else {}
+    if not serves(kernel, how):
+        return
+    tensors = leaves()
+    computed = [tensor * 1 for tensor in tensors]
+    loss = reading(kernel, computed, how).sin().sum()
+    exact = torch.autograd.grad(loss, tensors, retain_graph=True)
+    computed[at].detach().zero_()
+    got = unless_refused(loss, tensors)
+    for one, other in zip(got or exact, exact, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_so_with_the_gradients_of_looks(part: str) -> None:
+    how, changed = PARTS[part]()
+    query, key, _ = leaves()
+    entropy = regard.look(query, key, **how).entropy().sum()
+    change(changed)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        entropy.backward()
+
+
+@pytest.mark.parametrize("score", [None, lambda q, k: q @ k.mT], ids=["ours", "a function"])
+def test_so_with_the_weights_of_queries_that_are_summed(score: Any) -> None:
+    query, key, _ = leaves()
+    shares, rows = torch.ones(2), torch.tensor([0, 2])
+    received = regard.look(query, key, score=score).received(rows=rows, weights=shares)
+    rows.zero_()  # was copied
+    received.sum().backward(retain_graph=True)
+    shares.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        received.sum().backward()
+
+
+def test_gradients_of_gradients_are_guarded_too() -> None:
+    tensors, lengths = leaves(), torch.tensor([6, 2])
+    loss = reading("blocked", tensors, {"mask": masks.padding(lengths)}).sin().sum()
+    (first,) = torch.autograd.grad(loss, tensors[0], create_graph=True)
+    lengths[0] = 1
+    with pytest.raises(ChangedError, match=r"mask \(torch.int64 of shape \[2\]\) is at version 1"):
+        first.square().sum().backward()
+
+
+def test_a_score_may_write_to_what_is_its_own() -> None:
+    score, tensors = Stretched(), leaves()
+    loss = reading("blocked", tensors, {"score": score}).sin().sum()
+    torch.autograd.grad(loss, tensors, retain_graph=True)
+    torch.autograd.grad(loss, tensors)
+    assert score.calls > 0
+
+
+def test_a_tensor_beside_the_attention_may_change() -> None:
+    score = nn.Module()
+    score.register_buffer("stretch", draw(4))
+    score.register_buffer("running", torch.zeros(4))  # of another layer of the caller's module
+    tensors = leaves()
+    how = {"score": lambda q, k: (q * score.stretch) @ k.mT}
+    loss = reading("blocked", tensors, how).sum()
+    look = regard.look(*tensors[:2], **how)
+    score.running += 1
+    loss.backward()
+    assert look.entropy().isfinite().all()
+
+
+@pytest.mark.parametrize("kernel", ["blocked", "reference"])
+def test_tensors_of_inference_mode_have_no_count_and_are_served(kernel: str) -> None:
+    with torch.inference_mode():
+        lengths = torch.tensor([6, 2])
+    tensors = leaves()
+    reading(kernel, tensors, {"mask": masks.padding(lengths.clone())}).sum().backward()
+    with torch.inference_mode():
+        query, key, value = leaves()
+        read, look = regard.read(query, key, value, mask=masks.padding(lengths))
+        assert torch.allclose(look.weights() @ value, read, atol=1e-6)
