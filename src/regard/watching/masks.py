@@ -43,6 +43,9 @@ class Ragged(Mask):
         queries, keys = (each.to(rows.device).view(entries) for each in (self.queries, self.keys))
         return (rows[:, None] < queries) & (columns < keys)
 
+    def tensors(self) -> list[Tensor]:
+        return [self.queries, self.keys]
+
 
 def padded(nested: Tensor) -> tuple[Tensor, Tensor]:
     """The sequences of a nested tensor (batch, ..., length, width), padded with 0, and their lengths."""

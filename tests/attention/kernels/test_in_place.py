@@ -112,6 +112,7 @@ def leaves() -> list[Tensor]:
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.attention.kernels.blocked.BLOCK", 100)
     monkeypatch.setattr("regard.attention.looks.weights.BLOCK", 20)
+    monkeypatch.setattr("regard.attention.kernels.tiled.AREA", 1)  # sdpa in tiles
 
 
 def reading(kernel: str, tensors: list[Tensor], how: dict[str, Any]) -> Tensor:
