@@ -68,6 +68,7 @@ class CapturedCall:
     witness: Tensor | None = None
     rows: Tensor | None = None  # the numbers of the kept queries; None for all
     kept_places: Tensor | None = None  # the positions of those among the keys
+    order: Tensor | None = None  # of a generation: (tokens, entries), the entry that had each token
 
     def __post_init__(self) -> None:
         for name in ("query", "key", "bias", "mask"):
@@ -171,7 +172,7 @@ class CapturedCall:
         changed: dict[str, Any] = {}
         for field in fields(self):
             held = getattr(self, field.name)
-            if isinstance(held, Tensor) and field.name not in ("rows", "kept_places"):
+            if isinstance(held, Tensor) and field.name not in ("rows", "kept_places", "order"):
                 changed[field.name] = change(held)
         return replace(self, **changed)
 

@@ -138,7 +138,8 @@ class Change(ModelObserver):
     def weights(self, name: str) -> Tensor:
         """The edited weights of an attention, (*batch, heads, queries, keys), those of several calls one below another.
 
-        Keys that a call did not have yet, as of a cache that grows, have weight 0.
+        Keys that a call did not have yet, as of a cache that grows, have weight 0. The rows of a batch entry are
+        those of each call: they do not follow a beam search, as the looks of a watch do.
 
         Raises:
             KeyError: no attention of this name, or path, was edited.

@@ -13,6 +13,7 @@ from regard.attention.scores.prepare import PreparedAdditive, is_additive
 from regard.attention.shapes import broadcast
 from regard.watching.captured import CapturedCall, Selection, is_dot_product
 from regard.watching.errors import WatchError
+from regard.watching.passes import DecoderPasses, lineage, same_rows
 from regard.watching.steps import grows
 
 Plane = TypeVar("Plane", MaskLike | None, Tensor | None)
@@ -28,10 +29,22 @@ class CachedGeneration:
     The cache may grow by one key a call, possibly reordered by a beam search, or be a sliding
     window: then the new key of each call and the last cache are kept. Or it is one tensor, filled in
     place or constant like the states of a source sentence: then this tensor is kept.
+
+    A beam search reorders the batch entries between the calls. The rows of an entry are those of its
+    ancestors, which a cache that grows shows, and `passes` tells those whose keys stay the same.
     """
 
-    def __init__(self, first: CapturedCall, prompt: Tensor | None, selection: Selection) -> None:
-        self._prompt, self._selection = prompt, selection
+    def __init__(
+        self,
+        path: str,
+        first: CapturedCall,
+        prompt: Tensor | None,
+        selection: Selection,
+        passes: DecoderPasses,
+    ) -> None:
+        self._path, self._prompt, self._selection = path, prompt, selection
+        self._passes, self._numbers = passes, [passes.step(path)]
+        self._links: list[Tensor] = []  # which entries of a step continue which of the step before
         self._steps = [first]
         self._latest = self._base = first.key
         self._new = [first.key[..., -1:, :].clone()]
@@ -73,13 +86,22 @@ class CachedGeneration:
         if call.query.shape != first.query.shape or not _weighs_alike(call, first):
             return False
         grown = grows(last, self._new[-1], self._counts[-1], call.key)
-        if grown is None or self._grows not in (None, grown):
+        link = self._link(call.key) if grown else None
+        if grown is None or self._grows not in (None, grown) or (grown and link is None):
             return False
-        self._grows = grown
-        if grown:
+        if link is not None:
             self._new.append(call.key[..., -1:, :].clone())
-        elif self._filled is None and call.key.data_ptr() == self._latest.data_ptr():
-            self._fill(call)
+            self._links.append(link)
+            self._numbers.append(self._passes.step(self._path))
+            self._passes.add(self)
+        else:
+            number = self._passes.number
+            if not self._passes.connects(self._numbers[-1], number):
+                return False
+            self._numbers.append(number)
+            if self._filled is None and call.key.data_ptr() == self._latest.data_ptr():
+                self._fill(call)
+        self._grows = grown
         self._latest = call.key
         self._counts.append(call.key.shape[-2])
         self._steps[-1] = replace(self._steps[-1], witness=None)
@@ -110,21 +132,64 @@ class CachedGeneration:
             raise self._sealed
         return self._sealed or self._joined().selected(self._selection)
 
+    @property
+    def entries(self) -> int:
+        return len(self._steps[0].query)
+
+    @property
+    def _any(self) -> Tensor:
+        """(entries, entries), that each entry may be of the sequence of each other."""
+        count = self.entries
+        return torch.ones(count, count, dtype=torch.bool, device=self._latest.device)
+
+    def spans(self, first: int, last: int) -> bool:
+        """Whether the cache grew from one pass of the decoder to another."""
+        return bool(self._grows) and first in self._numbers and last in self._numbers
+
+    def ancestors(self, numbers: Sequence[int], alike: Tensor) -> Tensor:
+        """The entry of each of these passes that became each entry of the last one, (passes, entries).
+
+        Raises:
+            WatchError: the cache was reordered in a way that its keys do not show.
+        """
+        steps = [self._numbers.index(number) for number in numbers]
+        end = steps[-1] + 1
+        descends = [alike] * end
+        first = self._counts[-1] - self.tokens
+        if end == self.tokens:  # the last cache has the keys of all steps that it did not drop
+            for at, new in enumerate(self._new):
+                if first + at >= 0:
+                    key = self._latest[..., first + at : first + at + 1, :]
+                    descends[at] = alike & _same(key, new)
+            if first == self._counts[0] - 1:
+                before = self._base[..., :first, :]
+                descends[0] = descends[0] & same_rows(self._latest[..., :first, :], before)
+        chain = lineage(self._links[: end - 1], descends)
+        if chain is None:
+            raise WatchError(REWRITTEN)
+        return chain[steps]
+
     def _joined(self) -> CapturedCall:
         steps, keys, low = self._steps, self._latest, [0] * self.tokens
         if len(steps) == 1:
             return steps[0]
         readable: MaskLike | None = None
+        order: Tensor | None = None
         if self._grows:
             base = self._before()
             keys = torch.cat([base, *self._new], -2)
             if not torch.equal(keys[..., -self._counts[-1] :, :], self._latest):
-                parents, keys = self._lineage(keys.shape[-2]), self._latest
-                steps = [_reordered(*each) for each in zip(steps, parents, strict=True)]
+                order, keys = self._own_order(keys.shape[-2]), self._latest
             low = [base.shape[-2] + 1 + at - count for at, count in enumerate(self._counts)]
             readable = _since(low)
         else:
-            self._check_filled()
+            self.check_filled(self._numbers)
+            alike = same_rows(keys, keys) if len(keys) == self.entries else self._any
+            order = self._passes.ancestors(self._numbers, alike)
+        if order is not None:
+            steps = [_reordered(*each) for each in zip(steps, order, strict=True)]
+        else:
+            order = torch.arange(self.entries, device=keys.device).expand(self.tokens, -1)
         mask, bias = self._planes(steps, low, keys.shape[-2])
         if mask is not None:
             readable = mask if readable is None else as_mask(readable) & mask
@@ -132,16 +197,41 @@ class CachedGeneration:
         if witness is not None:
             witness = F.pad(witness, (keys.shape[-2] - witness.shape[-1], 0))
         query = torch.cat([step.query for step in steps], -2)
-        return replace(steps[0], query=query, key=keys, mask=readable, bias=bias, witness=witness)
+        return replace(
+            steps[0],
+            query=query,
+            key=keys,
+            mask=readable,
+            bias=bias,
+            witness=witness,
+            order=order,
+        )
+
+    def _own_order(self, total: int) -> Tensor:
+        """The ancestors of the entries of the last cache, which has the keys of all steps."""
+        if self._counts[-1] != total:
+            raise WatchError(REWRITTEN)
+        return self.ancestors(self._numbers, self._any)
+
+    def _link(self, key: Tensor) -> Tensor | None:
+        """Which entries of the step before each entry of a cache that grew may continue; None if there is none."""
+        last = self._latest
+        if key.shape[-2] == self._counts[-1]:  # a window that moved
+            return torch.eye(len(key), dtype=torch.bool, device=key.device)
+        link = _same(key[..., -2:-1, :], self._new[-1])
+        if bool((link.sum(1) > 1).any()) and key.data_ptr() != last.data_ptr():
+            link = link & same_rows(key[..., :-1, :], last)
+        return link if bool(link.any(1).all()) else None
 
     def _fill(self, call: CapturedCall) -> None:
         """Copy the cache at the first call that reads it after it was changed in place."""
         if call.key.is_inference() or call.key._version != self._base_version:
             self._filled = call, call.key.clone()
+            self._passes.add(self)
 
-    def _check_filled(self) -> None:
-        """Raise if a key that an earlier step could read was overwritten."""
-        if self._filled is None:
+    def check_filled(self, numbers: Sequence[int]) -> None:
+        """Raise WatchError if a key that a step of these passes could read was overwritten."""
+        if self._filled is None or not set(numbers) & set(self._numbers):
             return
         step, before = self._filled
         open_ = _row(step, before.shape[-2]).any(-3)
@@ -157,18 +247,6 @@ class CachedGeneration:
             return base
         tail = prompt[..., prompt.shape[-2] - length :, :]
         return prompt if torch.equal(tail, base) else base
-
-    def _lineage(self, total: int) -> list[Tensor]:
-        """For each step, the batch entries from which the entries of the last cache descend."""
-        count, parents, last = self._counts[-1], [], self._latest
-        if count != total:
-            raise WatchError(REWRITTEN)
-        for at, new in enumerate(self._new, start=count - self.tokens):
-            same = (last[:, None, ..., at : at + 1, :] == new[None]).flatten(2).all(-1)
-            if not bool(same.any(1).all()):
-                raise WatchError(REWRITTEN)
-            parents.append(same.int().argmax(1))
-        return parents
 
     def _planes(
         self, steps: Sequence[CapturedCall], low: Sequence[int], keys: int
@@ -210,6 +288,11 @@ def _row(step: CapturedCall, keys: int) -> Tensor:
     first = torch.zeros(1, dtype=torch.long, device=step.query.device)
     row = replace(step, key=blank).readable(first)
     return row[(None,) * (step.query.ndim - row.ndim)]
+
+
+def _same(keys: Tensor, others: Tensor) -> Tensor:
+    """(entries, other entries), whether one key of each, (entries, ..., 1, width), is the same."""
+    return (keys[:, None] == others[None]).flatten(2).all(-1)
 
 
 def _reordered(step: CapturedCall, entries: Tensor) -> CapturedCall:

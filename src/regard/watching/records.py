@@ -11,6 +11,7 @@ from regard.watching import names
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
 from regard.watching.generation import CachedGeneration
+from regard.watching.passes import DecoderPasses
 from regard.watching.torch_layers import Captured, DeferredCall
 
 CHANGED = f"its queries or keys were {AFTER}: pass copy=True to watch, which then keeps copies"
@@ -110,11 +111,11 @@ class AttentionRecord:
         """Whether the last batch axis of a look holds heads. A single axis holds batch entries."""
         return len(shape) > 3 or (len(shape) == 3 and self.unbatched)
 
-    def keep(self, call: Captured, selection: Selection, group: bool) -> None:
-        """Add a call, or a token to the last generation."""
+    def keep(self, call: Captured, selection: Selection, passes: DecoderPasses | None) -> None:
+        """Add a call, or a token to the last generation. Without `passes` each call is by itself."""
         if isinstance(call, DeferredCall) and call.crossing:
             self.reads_another = True
-        if not group or isinstance(call, DeferredCall) or not CachedGeneration.begins(call):
+        if passes is None or isinstance(call, DeferredCall) or not CachedGeneration.begins(call):
             self.calls.append(RecordedCall(call, selection))
             return
         call = call.selected(Selection(gradients=selection.gradients))
@@ -125,7 +126,7 @@ class AttentionRecord:
             last.seal()
         before = last.call if isinstance(last, RecordedCall) and not selection.changes else None
         prompt = before.key if isinstance(before, CapturedCall) else None
-        self.calls.append(CachedGeneration(call, prompt, selection))
+        self.calls.append(CachedGeneration(self.path, call, prompt, selection, passes))
 
 
 def _looks_back(call: Record, also: bool = False) -> bool:

@@ -140,11 +140,16 @@ def tokens_read(
     """The tokens of the queries and of the keys; None if no embedding had as many."""
     look, crosses = subject.look, subject.kind == "cross"
     queries, keys = look.shape[-2:]
-    late = "decoder" in subject.path and not crosses
-    key = tokens_of(embedded, keys, late) if given is None else given
+    late, order = "decoder" in subject.path and not crosses, subject.call.order
+    if given is not None:
+        key: Tensor | None = given
+    elif order is not None and not crosses:
+        key = generated(embedded, order, keys - len(order))
+    else:
+        key = tokens_of(embedded, keys, late)
     query: Tensor | None = None
-    if crosses:
-        query = tokens_of(embedded, queries, True) if given is None else None
+    if crosses and given is None:
+        query = _of_queries(embedded, queries, order, subject.call.rows)
     elif key is not None and key.shape[-1] == keys:
         query = key[:, places(subject).to(key.device)]
     if query is None or key is None or {len(query), len(key)} != {subject.entries}:
@@ -152,17 +157,56 @@ def tokens_read(
     return TokenIds(query.to(look.device), key.to(look.device))
 
 
+def _of_queries(
+    embedded: list[EmbeddingCall], queries: int, order: Tensor | None, rows: Tensor | None
+) -> Tensor | None:
+    """The tokens of the queries of a cross attention."""
+    if order is None:
+        return tokens_of(embedded, queries, True)
+    tokens = generated(embedded, order, 0)
+    return tokens if tokens is None or rows is None else tokens[:, rows.to(tokens.device)]
+
+
+def generated(tokens: list[EmbeddingCall], order: Tensor, before: int) -> Tensor | None:
+    """The tokens of the last steps, each of the entry that had it, and `before` tokens of a prompt.
+
+    Args:
+        tokens: the calls of embeddings.
+        order: (steps, entries), the entry of each step that became each entry of the last.
+        before: the length of the prompt, 0 to leave it out.
+    """
+    steps, entries = order.shape
+    found: Tensor | None = None
+    for run in _words(tokens):
+        prompt, last = run[: len(run) - steps][-1:] if before else [], run[-steps:]
+        shapes = [*[(entries, before)] * bool(before), *[(entries, 1)] * steps]
+        if [tuple(each.shape) for each in (*prompt, *last)] == shapes:
+            orders = [*[order[0]] * bool(before), *order]
+            pairs = zip((*prompt, *last), orders, strict=True)
+            found = torch.cat([each[entry.to(each.device)] for each, entry in pairs], -1)
+    unmoved = torch.arange(entries, device=order.device)
+    if found is None and bool((order == unmoved).all()):  # the model embedded all tokens before
+        return tokens_of(tokens, before + steps, True)
+    return found
+
+
+def _words(tokens: list[EmbeddingCall]) -> Iterator[list[Tensor]]:
+    """The calls of each embedding of words: those with the largest vocabulary."""
+    tokens = [each for each in tokens if not POSITIONS.search(each.path)]
+    largest = max((each.vocabulary for each in tokens), default=0)
+    for path in dict.fromkeys(each.path for each in tokens if each.vocabulary == largest):
+        yield [each.tokens for each in tokens if each.path == path]
+
+
 def tokens_of(tokens: list[EmbeddingCall], length: int, last: bool) -> Tensor | None:
     """The tokens of a sequence of this length: of one call, or of a prompt and the tokens after it.
 
     `last` chooses the last such sequence instead of the first.
     """
-    tokens = [each for each in tokens if not POSITIONS.search(each.path)]
-    largest = max((each.vocabulary for each in tokens), default=0)
     found: list[Tensor] = []
-    for path in dict.fromkeys(each.path for each in tokens if each.vocabulary == largest):
+    for calls in _words(tokens):
         run: list[Tensor] = []
-        for each in (each.tokens for each in tokens if each.path == path):
+        for each in calls:
             follows = run and each.shape[-1] == 1 and each.shape[:-1] == run[0].shape[:-1]
             run = [*run, each] if follows else [each]
             if sum(part.shape[-1] for part in run) == length:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import chain
 from operator import index
 from threading import Lock
@@ -18,6 +19,7 @@ from regard.watching.captured import CapturedCall, RowIndex, Selection
 from regard.watching.errors import WatchError
 from regard.watching.generation import CachedGeneration
 from regard.watching.interception import ModelObserver
+from regard.watching.passes import DecoderPasses
 from regard.watching.records import AttentionRecord, Record, storages
 from regard.watching.running import Stack
 from regard.watching.seen import Seen
@@ -108,7 +110,9 @@ class Watch(ModelObserver):
         group: bool,
     ) -> None:
         super().__init__(model)
-        self._layers, self._selection, self._budget, self._group = layers, selection, budget, group
+        self._layers, self._selection, self._budget = layers, selection, budget
+        self._passes = DecoderPasses() if group else None
+        self._followed: dict[str, AttentionRecord] = {}  # generations that `layers` excludes
         self._seen, self._lock = Seen(), Lock()
         self._seen.heads, self._seen.model = selection.heads, type(model).__name__
         self._called: dict[str, nn.Module] = {}
@@ -125,6 +129,7 @@ class Watch(ModelObserver):
             last = record.calls[-1]
             if isinstance(last, CachedGeneration):
                 last.seal()
+        self._followed.clear()
         modules = dict(self._model.named_modules()) | self._called
         add_compiled(self._seen.unseen, modules, self._seen._records)
         add_attentive(self._seen.unseen, self._called, self._seen._records, self._is_asked)
@@ -166,6 +171,7 @@ class Watch(ModelObserver):
     def _keep(self, path: str, stack: Stack, capture: Capture) -> None:
         if not self._is_asked(path):
             self._seen.passed.setdefault(path)
+            self._follow(path, stack, capture)
             return
         if transformed():
             raise WatchError("it runs under torch.func or a trace, where tensors have no values")
@@ -183,11 +189,23 @@ class Watch(ModelObserver):
             if stack[-1].crosses is not None:
                 record.reads_another = record.reads_another or stack[-1].crosses
             record.unbatched = isinstance(call, CapturedCall) and _is_unbatched(stack, call)
-            record.keep(call, self._selection, self._group)
+            record.keep(call, self._selection, self._passes)
         self._seen._records[path] = record
         if self._budget is not None:
             for each in record.calls[-2:]:  # the one before may have become smaller
                 self._storages[each] = storages(each.tensors())
+
+    def _follow(self, path: str, stack: Stack, capture: Capture) -> None:
+        """Follow the cache of an attention that is not kept: it shows the order of a beam search."""
+        if self._passes is None or transformed():
+            return
+        with suppress(WatchError), torch.no_grad():
+            call = capture()
+            if isinstance(call, CapturedCall) and CachedGeneration.begins(call):
+                path = f"{path}#{stack[-1].attention}" if stack[-1].attention else path
+                record = self._followed.setdefault(path, AttentionRecord(path))
+                record.keep(call, Selection(), self._passes)
+                del record.calls[:-1]
 
     def _used(self) -> int:
         """The bytes of all kept tensors. Memory that several share is counted once."""
