@@ -11,7 +11,7 @@ from regard.attention.kernels.serve import serve
 from regard.attention.kernels.zeroed import are_finite, is_checked
 from regard.attention.looks import Look
 from regard.attention.masks import MaskLike
-from regard.attention.normalisers import NormaliserLike
+from regard.attention.normalisers import Hard, NormaliserLike
 from regard.attention.products import HALVES
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.prepare import prepare_both
@@ -140,8 +140,11 @@ def _shared(request: Request) -> Request:
     """The request with the score's work on single queries and keys done once, for reading and look.
 
     In half precision nothing is shared, as a look is computed in float32. It
-    is not shared either where NaN in a masked key would spoil its gradients.
+    is not shared either where NaN in a masked key would spoil its gradients, nor where a hard choice
+    compares the keys as they are.
     """
+    if isinstance(request.normaliser, Hard):
+        return request
     if request.query.dtype in HALVES or torch.is_autocast_enabled(request.query.device.type):
         return request
     score, query, key = prepare_both(request.score, request.query, request.key)

@@ -10,11 +10,12 @@ from torch.utils.checkpoint import checkpoint
 from regard.attention.kernels.recomputing import Blocks, Recomputed, Span
 from regard.attention.kernels.reference import biased, read
 from regard.attention.kernels.request import Request
+from regard.attention.kernels.ties import level
 from regard.attention.masks import Mask
 from regard.attention.normalisers import is_plain
 from regard.attention.products import widen
 from regard.attention.scores import Additive, DotLike, Score, SoftCap, prepare
-from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap, is_dots
+from regard.attention.scores.prepare import PreparedAdditive, is_pairwise
 from regard.loops.availability import differentiated, transformed
 
 BLOCK = 1 << 22  # numbers of a block
@@ -37,7 +38,9 @@ class Blocked:
         ) -> Tensor:
             rows, columns = (torch.arange(s.start, s.stop, device=device) for s in span)
             scores = biased(request, score(widen(query), key), bias, rows, columns)
-            weights = request.normaliser(scores, request.readable(rows, columns))
+            readable = request.readable(rows, columns)
+            scores = level(request, scores, readable, rows, columns)
+            weights = request.normaliser(scores, readable)
             return read(request, weights, value)
 
         blocks = Blocks(block, spans_of(request))
@@ -79,11 +82,7 @@ def spans_of(request: Request) -> list[Span]:
 
 def _is_local(request: Request) -> bool:
     """Whether a weight depends only on the keys that its query may read."""
-    score: object = request.score
-    while isinstance(score, SoftCap) and is_cap(score):
-        score = score.score
-    ours = is_dots(score) or is_additive(score) or type(score) is PreparedAdditive
-    return ours and is_plain(request.normaliser)
+    return is_pairwise(request.score) and is_plain(request.normaliser)
 
 
 def width(request: Request) -> int:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from regard.attention.dropout import drop
 from regard.attention.kernels.request import Request
+from regard.attention.kernels.ties import level
 from regard.attention.masks.mask import pick
 from regard.attention.products import blend, fitted, widen
 from regard.attention.shapes import ShapeError
@@ -15,7 +16,8 @@ from regard.attention.shapes import ShapeError
 
 def weigh(request: Request, rows: Tensor | None = None) -> Tensor:
     """The weights of all queries, or of those at these rows, over every key."""
-    return request.normaliser(scores_of(request, rows), request.readable(rows))
+    readable = request.readable(rows)
+    return request.normaliser(level(request, scores_of(request, rows), readable, rows), readable)
 
 
 def scores_of(request: Request, rows: Tensor | None = None) -> Tensor:

@@ -14,7 +14,7 @@ from regard.attention.kernels.reference import scores_of, weigh
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock, WeightsBlock
 from regard.attention.looks.entries import Stored
-from regard.attention.normalisers import Softmax
+from regard.attention.normalisers import Hard, Softmax
 from regard.attention.products import fitted, widen
 from regard.attention.scores import SoftCap
 from regard.attention.scores.prepare import prepare_both
@@ -97,8 +97,11 @@ class ScoredBlocks(BlockSource):
 def prepared(request: Request) -> Request:
     """The same request, of which no strip of rows does again what all share.
 
-    Finite numbers of its bias are finite over the temperature of a softmax.
+    Finite numbers of its bias are finite over the temperature of a softmax. A hard choice compares
+    the keys as they are.
     """
+    if isinstance(request.normaliser, Hard):
+        return request
     score, query, key = prepare_both(request.score, widen(request.query), widen(request.key))
     bias, normaliser = request.bias, request.normaliser
     if bias is not None and type(normaliser) is Softmax:

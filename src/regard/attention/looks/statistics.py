@@ -142,7 +142,8 @@ class Statistics(Weights):
     ) -> tuple[Float[Tensor, "*batch queries count"], Int[Tensor, "*batch queries count"]]:
         """The keys that every query reads most, the heaviest first, ties in the order of the keys.
 
-        A softmax is ranked by its scores, which tell keys apart where the weights round to 0.
+        A softmax is ranked by its scores, which tell keys apart where the weights round to 0. Equal
+        keys are ties for `Hard`; elsewhere their scores may differ by rounding, and decide.
 
         Args:
             count: how many keys a query.
@@ -166,7 +167,7 @@ class Statistics(Weights):
         return weights, keys
 
     def argmax(self, progress: Progress | None = None) -> Int[Tensor, "*batch queries"]:
-        """The key that every query reads most, the first one on a tie; -1 with nothing to read."""
+        """The key that every query reads most, the first one on a tie, as in `top`; -1 with nothing to read."""
         return self._each(lambda block: block.argmax(), progress, torch.long)
 
     def received(

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, look
+from regard.attention.kernels.ties import level_best
 from regard.attention.looks import Look
 from regard.attention.memory.entries import Entries, Trainable
 from regard.attention.memory.file import Contents, read_memory, write_memory
@@ -200,8 +201,9 @@ class Memory(nn.Module):
             weights = vectors.new_zeros((*vectors.shape[:-1], 0))
             positions = weights.long()
         else:
-            weights = look(vectors, self.keys, **self._how()).weights()
-            scores = (self.score or ScaledDot())(vectors, self.keys)
+            pair = (vectors, self.keys)
+            weights = level_best(look(*pair, **self._how()).weights(), *pair)
+            scores = level_best((self.score or ScaledDot())(*pair), *pair)
             by_score = scores.argsort(dim=-1, descending=True, stable=True)
             by_weight = weights.gather(-1, by_score).argsort(dim=-1, descending=True, stable=True)
             positions = by_score.gather(-1, by_weight)[..., :k]

@@ -93,6 +93,10 @@ class Softmax(Normaliser):
 class Hard(Normaliser):
     """Weight 1 on the key with the highest score, the first of equals; 0 on the others.
 
+    On a processor, equal keys count as equals under every score of `regard.scores`, though the
+    products of a query with them may be rounded differently. On a GPU, in a compiled function or
+    under a transform, and for a score of your own, the computed scores decide.
+
     Source: Xu et al. 2015, arXiv 1502.03044, section 4.1; straight-through gradients of
     Bengio et al. 2013, arXiv 1308.3432.
 

@@ -97,6 +97,13 @@ def is_cap(score: object) -> bool:
     return unchanged(score, SoftCap, "__call__", "forward")
 
 
+def is_pairwise(score: object) -> bool:
+    """Whether a score is ours, so that it depends on the numbers of one query and one key alone."""
+    while isinstance(score, SoftCap) and is_cap(score):
+        score = score.score
+    return is_dots(score) or is_additive(score) or type(score) is PreparedAdditive
+
+
 def is_plain(score: object) -> bool:
     """Whether a score is a dot product of ours that owns no parameters."""
     ours = isinstance(score, DotLike) and not isinstance(score, nn.Module)

@@ -1,0 +1,76 @@
+"""The first of equal keys, whose scores differ by rounding alone."""
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.request import Request
+from regard.attention.masks.mask import pick
+from regard.attention.normalisers import Hard
+from regard.attention.products import product_dtype, widen
+from regard.attention.scores.prepare import is_pairwise
+from regard.loops.availability import has_numbers
+
+ROOM = 1 << 22  # numbers of keys compared at a time
+
+
+def level(
+    request: Request,
+    scores: Tensor,
+    readable: Tensor | None,
+    rows: Tensor | None = None,
+    columns: Tensor | None = None,
+) -> Tensor:
+    """The scores for a hard choice: keys that equal the best one of a row have its score.
+
+    A product sums in another order at the end of a matrix than inside, so that equal keys get scores
+    that differ in the last bits. On a GPU, and where numbers are hidden, the scores stay as they are.
+    """
+    if type(request.normaliser) is not Hard or not is_pairwise(request.score):
+        return scores
+    query = request.query if rows is None else request.query.index_select(-2, rows)
+    key = request.key if columns is None else request.key.index_select(-2, columns)
+    bias = request.bias
+    if bias is not None:
+        bias = bias if rows is None else pick(bias, -2, rows)
+        bias = bias if columns is None else pick(bias, -1, columns)
+    return level_best(scores, query, key, readable, bias)
+
+
+def level_best(
+    scores: Tensor,
+    query: Tensor,
+    key: Tensor,
+    readable: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """The scores, the best one of a row also at the keys before it that are equal and differ by rounding."""
+    if not scores.numel() or not has_numbers(scores):
+        return scores
+    with torch.no_grad():
+        open_ = scores if readable is None else torch.where(readable, scores, -torch.inf)
+        best, at = open_.max(-1, keepdim=True)
+        keys = key.expand(*open_.shape[:-2], *key.shape[-2:])
+        winner = keys.gather(-2, at.expand(*at.shape[:-1], key.shape[-1]))
+        lengths = _norm(query) * _norm(winner)
+        spare = torch.finfo(product_dtype(key)).eps ** 0.5 * (best.abs() + lengths)
+        near = open_ >= best - spare
+        if near.count_nonzero() <= best.numel():  # each best one is near to itself alone
+            return scores
+        near &= (torch.arange(scores.shape[-1]) < at) & (open_ > -torch.inf)
+        if bias is not None:
+            bias = bias.expand(open_.shape)
+            near &= bias == bias.gather(-1, at)
+        places = near.nonzero()
+        equal = [
+            (keys[(*entries, column)] == winner[(*entries, row)]).all(-1)
+            for *entries, row, column in (
+                some.unbind(-1) for some in places.split(max(1, ROOM // max(1, key.shape[-1])))
+            )
+        ]
+        near[places.unbind(-1)] = torch.cat(equal) if equal else False
+    # The number of the best one with the gradient of its own.
+    return torch.where(near, best.detach() + (scores - scores.detach()), scores)
+
+
+def _norm(vectors: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(widen(vectors), dim=-1, keepdim=True)
