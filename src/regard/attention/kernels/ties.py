@@ -73,4 +73,5 @@ def level_best(
 
 
 def _norm(vectors: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(widen(vectors), dim=-1, keepdim=True)
+    lengths: Tensor = torch.linalg.vector_norm(widen(vectors), dim=-1, keepdim=True)
+    return lengths

@@ -1,5 +1,8 @@
 """The keys and values of a memory: tensors that grow, train and load."""
 
+from __future__ import annotations
+
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -8,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.memory.heads import GrowingTensor
+from regard.attention.memory.lists import LISTS, as_bytes, from_bytes
 from regard.attention.shapes import ShapeError
 
 Trainable = bool | Literal["keys", "values"]
@@ -35,6 +39,8 @@ class Entries(nn.Module):
         self._trained = {"key": trainable in (True, "keys"), "value": trainable in (True, "values")}
         self._rows: dict[str, GrowingTensor] = {}
         self.payloads: list[Any] | None = None
+        self.names: list[str | None] | None = None
+        self._places: dict[str, int] = {}  # of each name the first
         for name, trained in self._trained.items():
             register: Any = self.register_parameter if trained else self.register_buffer
             register(name, None)
@@ -48,11 +54,16 @@ class Entries(nn.Module):
         return self.key if self.value is None else self.value
 
     def append(
-        self, key: Tensor, value: Tensor | None = None, payloads: Sequence[Any] | None = None
+        self,
+        key: Tensor,
+        value: Tensor | None = None,
+        payloads: Sequence[Any] | None = None,
+        names: Sequence[str | None] | None = None,
     ) -> None:
         """Add entries behind the last one; all of them or, where shapes do not fit, none."""
         value = self._checked(key, value)
         self._keep(payloads, key)
+        self._name(names, key.shape[-2])
         if value is not None and self.value is None and self.key is not None:
             self._put("value", self.key)
         self._grow("key", key)
@@ -91,6 +102,54 @@ class Entries(nn.Module):
             self.payloads = [None] * len(self)
         self.payloads.extend(payloads)
 
+    def _name(self, names: Sequence[str | None] | None, count: int) -> None:
+        if names is None and self.names is None:
+            return
+        if self.names is None:
+            self.names = [None] * len(self)
+        for place, name in enumerate(names or [None] * count, len(self.names)):
+            if name is not None:
+                self._places.setdefault(name, place)
+            self.names.append(name)
+
+    def place(self, name: str) -> int | None:
+        """The place of the first entry of this name, or None."""
+        return self._places.get(name)
+
+    def replace(self, place: int, value: Tensor | None, payload: Any) -> None:
+        """Put another value, its key by default, and payload at this entry."""
+        key: Any = self.key
+        value = self._checked(key[..., place : place + 1, :], value)
+        if value is not None and self.value is None:
+            self._put("value", key)
+        if value is not None:
+            self._overwrite(place, value)
+        if payload is not None and self.payloads is None:
+            self.payloads = [None] * len(self)
+        if self.payloads is not None:
+            self.payloads[place] = payload
+
+    def _overwrite(self, place: int, value: Any) -> None:
+        old: Any = self.value
+        if self._trained["value"]:
+            with torch.no_grad():
+                old[..., place : place + 1, :] = value.to(old)
+        else:  # a new tensor, because the old one may be in a graph
+            rows = (old[..., :place, :], value.to(old), old[..., place + 1 :, :])
+            self.value = torch.cat(rows, dim=-2)
+
+    def __copy__(self) -> Entries:
+        """The same tensors, and lists that grow by themselves."""
+        twin = Entries.__new__(Entries)
+        twin.__dict__.update(self.__dict__)
+        for name in ("_parameters", "_buffers", "_trained", "_places"):
+            twin.__dict__[name] = self.__dict__[name].copy()
+        twin._rows = {}
+        for name in ("payloads", "names"):
+            items = getattr(self, name)
+            setattr(twin, name, None if items is None else list(items))
+        return twin
+
     def _grow(self, name: str, new: Tensor) -> None:
         old = getattr(self, name)
         if old is None:
@@ -110,9 +169,22 @@ class Entries(nn.Module):
         else:
             setattr(self, name, content.clone())  # the caller may go on to change theirs
 
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """As in nn.Module, with the names and payloads as JSON."""
+        super()._save_to_state_dict(destination, prefix, *rest)
+        for name in LISTS:
+            if (items := getattr(self, name)) is not None:
+                try:
+                    destination[prefix + name] = as_bytes(name, items)
+                except ValueError as problem:
+                    warnings.warn(
+                        f"the state of the memory is without them: {problem}", stacklevel=2
+                    )
+
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
         """As in nn.Module, but of any length: the tensors take the shape of what arrives."""
         key, value = state.get(prefix + "key"), state.get(prefix + "value")
+        stored = {name: state.pop(prefix + name, None) for name in LISTS}
         if key is not None:
             if value is None and self._trained["key"] != self._trained["value"]:
                 value = state[prefix + "value"] = key
@@ -120,12 +192,28 @@ class Entries(nn.Module):
                 errors: list[str] = rest[-1]
                 errors.append(f"memory {prefix or 'entries'}: {problem}")
                 return
-            if key.shape[-2] != len(self):
-                self.payloads = None  # they belonged to other entries
+            try:
+                self._adopt_lists(stored, key.shape[-2])
+            except ValueError as problem:
+                rest[-1].append(f"memory {prefix or 'entries'}: {problem}")
+                return
             self._adopt("key", key)
             self._adopt("value", value)
             self.d_key, self.d_value = key.shape[-1], (key if value is None else value).shape[-1]
         super()._load_from_state_dict(state, prefix, *rest)
+
+    def _adopt_lists(self, stored: dict[str, Tensor | None], count: int) -> None:
+        lists = {
+            name: None if each is None else from_bytes(name, each, count)
+            for name, each in stored.items()
+        }
+        if count != len(self):  # those that are here belong to other entries
+            self.payloads, self.names, self._places = None, None, {}
+        if lists["payloads"] is not None:
+            self.payloads = lists["payloads"]
+        if lists["names"] is not None:
+            self.names, self._places = None, {}
+            self._name(lists["names"], count)
 
     def _misfit(self, key: Tensor, value: Tensor) -> str | None:
         if key.dim() < 2 or key.shape[:-1] != value.shape[:-1]:

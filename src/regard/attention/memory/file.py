@@ -1,7 +1,8 @@
 """A memory as a file: safetensors, checked on the way in, whole on the way out.
 
-Tensors ``key`` and ``value`` (absent where values are the keys), ``payloads`` (the bytes of a JSON
-list in UTF-8: the header that the format has for text ends at 100 MB), ``score.*`` (parameters).
+Tensors ``key`` and ``value`` (absent where values are the keys), ``payloads`` and ``names``, the keys
+that were strings (each the bytes of a JSON list in UTF-8: the header that the format has for text
+ends at 100 MB), ``score.*`` (parameters).
 Metadata: ``format``, ``version``, ``score``, ``normaliser`` and ``encoder`` as JSON, and ``sha256``
 of all the rest. Files of earlier versions have no ``sha256``: they open without this check.
 """
@@ -21,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard import files, tensor_files
+from regard.attention.memory.lists import LISTS, as_bytes, from_bytes, no_constant
 from regard.attention.memory.ngrams import CharacterNgrams
 from regard.attention.normalisers import NAMES
 from regard.attention.scores.named import PLAIN, build
@@ -50,6 +52,7 @@ class Contents:
     key: Tensor | None
     value: Tensor | None
     payloads: list[Any] | None
+    names: list[str | None] | None
     score: Any
     normaliser: Any
     encoder: Any
@@ -58,12 +61,9 @@ class Contents:
 def write_memory(path: str | os.PathLike[str], contents: Contents) -> None:
     """Write a file that appears under its name as a whole, or not at all."""
     tensors = {"key": contents.key, "value": contents.value}
-    if contents.payloads is not None:
-        try:
-            text = json.dumps(contents.payloads, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as problem:
-            raise ValueError(f"payloads cannot be saved as JSON: {problem}") from problem
-        tensors["payloads"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+    for name in LISTS:
+        if (items := getattr(contents, name)) is not None:
+            tensors[name] = as_bytes(name, items)
     if isinstance(contents.score, nn.Module):
         tensors |= {f"score.{name}": part for name, part in contents.score.state_dict().items()}
     kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items() if t is not None}
@@ -104,7 +104,7 @@ def read_memory(
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
                 _refuse(f"tensor {name!r} holds infinities or NaN")
-        payloads = tensors.pop("payloads", None)
+        stored = {name: tensors.pop(name, None) for name in LISTS}
         parameters = {
             name.removeprefix("score."): tensors.pop(name)
             for name in list(tensors)
@@ -123,7 +123,14 @@ def read_memory(
             if not isinstance(parts["score"], nn.Module):
                 _refuse("saved with a score that has parameters: pass score= to open it")
             parts["score"].load_state_dict(parameters)
-        return Contents(key, value, _payloads(payloads, key), **parts)
+        entries = 0 if key is None else key.shape[-2]
+        lists = {
+            name: None if each is None else from_bytes(name, each, entries)
+            for name, each in stored.items()
+        }
+        if not all(isinstance(name, str | None) for name in lists["names"] or ()):
+            _refuse("its names are not strings")
+        return Contents(key, value, **lists, **parts)
 
 
 @contextmanager
@@ -180,18 +187,6 @@ def _check_width(width: int, key: Tensor | None) -> None:
         _refuse(f"its encoder makes vectors of width {width}, at most {WIDEST}")
 
 
-def _payloads(stored: Tensor | None, key: Tensor | None) -> list[Any] | None:
-    if stored is None:
-        return None
-    if stored.dtype != torch.uint8 or stored.dim() != 1:
-        _refuse("payloads are not bytes")
-    payloads = json.loads(stored.numpy().tobytes(), parse_constant=_no_constant)
-    entries = 0 if key is None else key.shape[-2]
-    if not isinstance(payloads, list) or len(payloads) != entries:
-        _refuse(f"payloads are not a list of {entries}")
-    return payloads
-
-
 def _describe(part: str, used: Any) -> dict[str, Any] | None:
     """None for the default, the name and fields of one of ours, or only that it is another."""
     if used is None:
@@ -206,7 +201,7 @@ def _part(part: str, stored: str | None, given: Any) -> Any:
     """The score, normaliser or encoder: the one that the caller passed, or as it was described."""
     if given is not None or stored is None:
         return given
-    described = json.loads(stored, parse_constant=_no_constant)
+    described = json.loads(stored, parse_constant=no_constant)
     if described is None or (part == "encoder" and described == {"name": "custom"}):
         return None
     if not isinstance(described, dict):
@@ -224,7 +219,3 @@ def _part(part: str, stored: str | None, given: Any) -> Any:
         if field != "gradient" and not known:
             _refuse(f"its {part} {name} has {field} {value!r}")
     return kind(**options)
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

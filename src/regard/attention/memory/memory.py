@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -20,6 +23,7 @@ from regard.attention.normalisers import Hard, NormaliserLike, as_normaliser
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
 
 Strings = str | Sequence[str]
+SHOWN = 4  # entries that a repr lists
 SHARPNESS = 20.0  # weights of 0.99 for an exact key among hundreds of strings
 
 Alone = Float[Tensor, " width"]
@@ -43,6 +47,9 @@ class Found:
     weights: Float[Tensor, "*batch found"]
     payloads: list[Any]
     positions: Int[Tensor, "*batch found"]
+
+    def __repr__(self) -> str:
+        return f"Found({_listed(self.weights.tolist(), self.payloads)})"
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.weights, self.payloads))
@@ -76,6 +83,15 @@ class Memory(nn.Module):
         >>> memory.write(["Subject", "Pronoun"], ["Professor Perry", "he"])
         >>> memory["Subject"], memory["the subjects"]
         ('Professor Perry', 'Professor Perry')
+        >>> memory["Object"] = "the lecture"
+        >>> list(memory), "Object" in memory, "object" in memory
+        (['Subject', 'Pronoun', 'Object'], True, False)
+        >>> memory.normaliser = "softmax"
+        >>> memory["the subjects"]
+        Found(1.00 'Professor Perry')
+
+    Keys that were strings and payloads are part of ``state_dict()``, as JSON in tensors of bytes.
+    Payloads that JSON cannot hold are left out, with a warning.
     """
 
     def __init__(
@@ -107,6 +123,42 @@ class Memory(nn.Module):
     def __len__(self) -> int:
         return len(self.entries)
 
+    def __contains__(self, key: Any) -> bool:
+        """Whether this very key was written: the string, or the vector with these numbers."""
+        return self._place(key) is not None
+
+    def __iter__(self) -> Iterator[Any]:
+        """The keys in their order: the string where one was written, else the vector."""
+        names, keys = self.entries.names, self.keys
+        for place in range(len(self)):
+            name = None if names is None else names[place]
+            yield name if name is not None or keys is None else keys[..., place, :]
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Each key, as `iter` gives it, with its payload, or its value where it has none."""
+        values = self.values
+        for place, (key, payload) in enumerate(zip(self, self.payloads, strict=True)):
+            absent = payload is None and values is not None
+            yield key, values[..., place, :] if absent and values is not None else payload
+
+    def __repr__(self) -> str:
+        shown = [f"{_short(key)}: {_short(held)}" for key, held in islice(self.items(), SHOWN)]
+        more = ", …" if len(self) > SHOWN else ""
+        parts = {"score": self.score, "normaliser": self.normaliser, "encoder": self.encoder}
+        how = "".join(
+            f", {name}={type(part).__name__ if isinstance(part, nn.Module) else part}"
+            for name, part in parts.items()
+            if part is not None
+        )
+        return f"Memory({{{', '.join(shown)}{more}}}, entries={len(self)}{how})"
+
+    def __copy__(self) -> Memory:
+        """A memory with the same tensors that is written to by itself."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.__dict__["_modules"] = self._modules | {"entries": copy(self.entries)}
+        return twin
+
     @property
     def keys(self) -> Float[Tensor, "*batch entries d_key"] | None:
         """The keys, or None before the first write."""
@@ -125,7 +177,7 @@ class Memory(nn.Module):
 
     def write(
         self,
-        keys: Float[Tensor, "*batch entries d_key"] | Alone | Sequence[Any],
+        keys: Float[Tensor, "*batch entries d_key"] | Alone | Sequence[Any] | Mapping[Any, Any],
         values: Float[Tensor, "*batch entries d_value"] | Alone | Sequence[Any] | None = None,
         payloads: Sequence[Any] | None = None,
     ) -> None:
@@ -133,7 +185,7 @@ class Memory(nn.Module):
 
         Args:
             keys: The keys: vectors, or strings for the encoder. A string
-                or a vector alone is one entry.
+                or a vector alone is one entry. A dict is its keys and their values.
             values: The values: vectors, one number each, or strings, which are encoded for
                 blending and kept as payloads. The keys by default.
             payloads: Any object for each entry, handed back by `find` and by a hard lookup.
@@ -142,11 +194,38 @@ class Memory(nn.Module):
             ShapeError: If the numbers or widths do not fit each other or earlier writes.
             ValueError: If there are strings and no encoder.
         """
+        if isinstance(keys, Mapping):
+            if values is not None or payloads is not None:
+                raise TypeError(
+                    "got a dict and values or payloads as well: a dict holds its values"
+                )
+            if not keys:
+                return
+            (values, payloads), keys = _apart(list(keys.values())), list(keys)
         key = self._vectors(keys)
         value = None if values is None else self._values(values)
         if payloads is None and values is not None and _is_text(values):
-            payloads = [values] if isinstance(values, str) else list(values)
-        self.entries.append(key, value, payloads)
+            payloads = _strings(values)
+        self.entries.append(key, value, payloads, _strings(keys) if _is_text(keys) else None)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write one entry, or replace that of this very key.
+
+        Args:
+            key: a string or a vector.
+            value: a string, a vector or a number; any other object becomes the payload alone.
+        """
+        if not _alone(key):
+            raise TypeError(f"got {key!r} as a key: pass a string or a vector, or use write")
+        values, payloads = _apart([value])
+        place = self._place(key)
+        if place is None:
+            self.write(key, values, payloads)
+            return
+        held = None if values is None else self._values(values)
+        if values is not None and _is_text(values):
+            payloads = values
+        self.entries.replace(place, held, None if payloads is None else payloads[0])
 
     def read(
         self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
@@ -167,21 +246,26 @@ class Memory(nn.Module):
         return look(self._vectors(queries), self._filled_keys(), mask=mask, **self._how())
 
     def __getitem__(self, query: Any) -> Any:
-        """The payload of the entry that a hard lookup reads; without either, the reading.
+        """The payload of the entry that a hard lookup reads; else the best one, or the reading.
 
         A string or vector gives one answer, several give several. There is always an answer, so
-        never a KeyError.
+        never a KeyError. Where the weights blend, strings are answered by ``find(query, 1)``, the best
+        payload with its weight. Vectors, and strings where there are no payloads, give the
+        reading, a tensor.
 
         Raises:
             EmptyMemoryError: If nothing was written yet.
         """
         vectors, keys, alone = self._vectors(query), self._filled_keys(), _alone(query)
-        if self.entries.payloads is None or not isinstance(self.normaliser, Hard):
+        hard, payloads = isinstance(self.normaliser, Hard), self.entries.payloads
+        if payloads is not None and not hard and _is_text(query):
+            return self.find(query, 1)
+        if payloads is None or not hard:
             reading = self.read(vectors)
             return reading[..., 0, :] if alone else reading
         weights = look(vectors, keys, **self._how()).weights()
-        payloads = self._payloads_at(weights.argmax(-1))
-        return payloads[0] if alone else payloads
+        answers = self._payloads_at(weights.argmax(-1))
+        return answers[0] if alone else answers
 
     def find(self, query: Any, k: int = 5) -> Found:
         """The ``k`` entries with the largest weights (all, where there are fewer).
@@ -225,7 +309,7 @@ class Memory(nn.Module):
         """
         kept = self.entries
         parts = (self.score, self.normaliser, self.encoder)
-        write_memory(path, Contents(kept.key, kept.value, kept.payloads, *parts))
+        write_memory(path, Contents(kept.key, kept.value, kept.payloads, kept.names, *parts))
 
     @classmethod
     def open(
@@ -258,7 +342,8 @@ class Memory(nn.Module):
             trainable=trainable,
         )
         if contents.key is not None:
-            memory.entries.append(contents.key, contents.value, contents.payloads)
+            lists = (contents.payloads, contents.names)
+            memory.entries.append(contents.key, contents.value, *lists)
         return memory
 
     def _how(self) -> dict[str, Any]:
@@ -268,6 +353,21 @@ class Memory(nn.Module):
         if self.keys is None or not len(self):
             raise EmptyMemoryError("the memory is empty: write entries before looking one up")
         return self.keys
+
+    def _place(self, key: Any) -> int | None:
+        """The place of the first entry with this very key, or None."""
+        if isinstance(key, str):
+            if self.entries.names is not None or self.encoder is None:
+                return self.entries.place(key)
+            key = self._vectors(key)[0]  # a file of an earlier version has no names
+        keys = self.keys
+        if keys is None or keys.dim() > 2 or not isinstance(key, Tensor | Sequence):
+            return None
+        vector = torch.as_tensor(key)
+        if vector.shape != keys.shape[-1:]:
+            return None
+        equal = (keys == vector.to(keys)).all(-1).nonzero()
+        return int(equal[0]) if len(equal) else None
 
     def _payloads_at(self, positions: Tensor) -> list[Any]:
         stored = self.payloads
@@ -308,6 +408,30 @@ def _is_text(what: Any) -> bool:
         and len(what) > 0
         and all(isinstance(one, str) for one in what)
     )
+
+
+def _strings(text: Any) -> list[str]:
+    return [text] if isinstance(text, str) else list(text)
+
+
+def _apart(held: list[Any]) -> tuple[Any, list[Any] | None]:
+    """What a dict holds, as values if these are strings, vectors or numbers, else as payloads."""
+    if all(isinstance(one, Tensor) for one in held):
+        return torch.stack([one.reshape(-1) for one in held]), None
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in held)
+    return (held, None) if numbers or _is_text(held) else (None, held)
+
+
+def _short(held: Any) -> str:
+    """An object on a line, at most some words of it."""
+    return f"a vector of {held.shape[-1]}" if isinstance(held, Tensor) else reprlib.repr(held)
+
+
+def _listed(weights: list[Any], payloads: list[Any]) -> str:
+    pairs = zip(weights, payloads, strict=True)
+    if weights and isinstance(weights[0], list):
+        return ", ".join(f"[{_listed(*pair)}]" for pair in pairs)
+    return ", ".join(f"{weight:.2f} {_short(payload)}" for weight, payload in pairs)
 
 
 def _alone(query: Any) -> bool:

@@ -1,0 +1,42 @@
+"""Lists of a memory's entries as tensors: the bytes of JSON in UTF-8."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+LISTS = ("payloads", "names")  # those of the entries
+
+
+def as_bytes(name: str, items: Sequence[Any]) -> Tensor:
+    """The list as a tensor of bytes; a tuple in it comes back as a list.
+
+    Raises:
+        ValueError: JSON cannot hold something in it.
+    """
+    try:
+        text = json.dumps(items, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise ValueError(f"{name} cannot be saved as JSON: {problem}") from problem
+    return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+
+
+def from_bytes(name: str, stored: Tensor, count: int) -> list[Any]:
+    """The list of so many items.
+
+    Raises:
+        ValueError: The tensor is not that of such a list.
+    """
+    if stored.dtype != torch.uint8 or stored.dim() != 1:
+        raise ValueError(f"{name} are not bytes")
+    items = json.loads(stored.cpu().numpy().tobytes(), parse_constant=no_constant)
+    if not isinstance(items, list) or len(items) != count:
+        raise ValueError(f"{name} are not a list of {count}")
+    return items
+
+
+def no_constant(constant: str) -> NoReturn:
+    """Refuse NaN and infinities, which Python's JSON reads."""
+    raise ValueError(f"{constant} is not JSON")
