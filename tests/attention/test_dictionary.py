@@ -131,6 +131,10 @@ def test_keys_and_payloads_survive_a_state_and_a_file(tmp_path):
     state["entries.payloads"] = state["entries.payloads"][:-4]
     with pytest.raises(RuntimeError, match="memory entries"):
         Memory().load_state_dict(state)
+    state = memory.state_dict()
+    state["entries.names"] = torch.tensor([*b"[1, [2], null]"], dtype=torch.uint8)
+    with pytest.raises(RuntimeError, match="memory entries.: names are not strings"):
+        Memory().load_state_dict(state)
 
 
 def test_payloads_that_json_cannot_hold_are_left_out_of_a_state_with_a_warning():

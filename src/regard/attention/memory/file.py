@@ -128,8 +128,6 @@ def read_memory(
             name: None if each is None else from_bytes(name, each, entries)
             for name, each in stored.items()
         }
-        if not all(isinstance(name, str | None) for name in lists["names"] or ()):
-            _refuse("its names are not strings")
         return Contents(key, value, **lists, **parts)
 
 

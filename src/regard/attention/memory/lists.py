@@ -34,6 +34,8 @@ def from_bytes(name: str, stored: Tensor, count: int) -> list[Any]:
     items = json.loads(stored.cpu().numpy().tobytes(), parse_constant=no_constant)
     if not isinstance(items, list) or len(items) != count:
         raise ValueError(f"{name} are not a list of {count}")
+    if name == "names" and not all(isinstance(item, str | None) for item in items):
+        raise ValueError("names are not strings")
     return items
 
 
