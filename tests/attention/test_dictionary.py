@@ -133,7 +133,7 @@ def test_keys_and_payloads_survive_a_state_and_a_file(tmp_path):
         Memory().load_state_dict(state)
     state = memory.state_dict()
     state["entries.names"] = torch.tensor([*b"[1, [2], null]"], dtype=torch.uint8)
-    with pytest.raises(RuntimeError, match="memory entries.: names are not strings"):
+    with pytest.raises(RuntimeError, match=r"memory entries.: names are not strings"):
         Memory().load_state_dict(state)
 
 
