@@ -101,10 +101,21 @@ class Commands(SphinxDirective):
             yield from self._sections(one, f"{name} {below}")
 
 
+APPLIED = "<mo>&ApplyFunction;</mo>"  # between a function such as ln and its argument
+THIN_SPACE = '<mspace width="0.1667em"></mspace>'
+
+
+def spaced(formula):
+    """MathML with the thin spaces that TeX sets around functions: none before a parenthesis or after an operator."""
+    formula = re.sub(rf"({APPLIED})(?!\s*<mo[^>]*>\()", rf"\1{THIN_SPACE}", formula)
+    before = r"(</m(?:i|n|text|sub|sup|subsup)>|\)</mo>)"
+    return re.sub(rf"{before}(?=\s*<mi>\w+</mi>\s*{APPLIED})", rf"\1{THIN_SPACE}", formula)
+
+
 def write_math(self, node):
     """MathML is in every browser: a formula needs neither a script nor a font from elsewhere."""
     block = isinstance(node, nodes.math_block)
-    formula = tex2mathml(node.astext(), as_block=block)
+    formula = spaced(tex2mathml(node.astext(), as_block=block))
     # The theme cuts a displayed formula off at its box, and fractions reach beyond it.
     self.body.append(f'<div style="padding: 0.6em 0">{formula}</div>' if block else formula)
     raise nodes.SkipNode

@@ -17,6 +17,7 @@ kernelspec:
   name: python3
 ---
 """
+FOLDED = ":jupyter: {source_hidden: true}\n"  # for notebooks; the tags fold a cell on the site
 OPTIONS = re.compile(r"\A(?:(?::.*\n)+|---\n(?:.*\n)*?---\n)")  # of a cell: its tags, mostly
 
 
@@ -36,13 +37,15 @@ def faults(text: str) -> list[str]:
             r"^```\{code-cell\} python\n(.*?)^```", exercise, re.DOTALL | re.MULTILINE
         )
         checks = re.findall(r"^def (check_\w+)\(", "".join(cells), re.MULTILINE)
-        hidden = [cell for cell in cells if cell.startswith(":tags: [hide-cell]")]
+        hidden = [cell for cell in cells if cell.startswith(f":tags: [hide-cell]\n{FOLDED}")]
         if not any(re.search(r"(= |return |^ +)\.\.\.$", cell, re.MULTILINE) for cell in cells):
             found.append(f"exercise {title}: there is no gap (...) to fill")
         if not checks or f"print({checks[0]}(" not in "".join(cells):
             found.append(f"exercise {title}: no check runs on the reader's answer")
         elif not any(f"== RIGHT != {checks[0]}(" in cell for cell in hidden):
             found.append(f"exercise {title}: no folded cell shows a solution and a mistake")
+        if any(":tags: [hide-" in cell and FOLDED not in cell for cell in cells):
+            found.append(f"exercise {title}: a cell is folded on the site, but not in a notebook")
     for cell in re.findall(r"^```\{code-cell\} python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         compile(OPTIONS.sub("", cell), "lesson", "exec")
     return found
@@ -70,6 +73,7 @@ def test_each_number_is_that_of_one_lesson_and_in_its_title():
         ("return ...", "return 1", "no gap"),
         ("print(check_", "(check_", "no check runs"),
         ("== RIGHT !=", "== RIGHT ==", "folded"),
+        (FOLDED, "", "not in a notebook"),
     ],
 )
 def test_a_missing_part_of_a_lesson_is_found(part, instead, fault):
