@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from matplotlib.colors import ListedColormap
+    from matplotlib.colors import Colormap
 
 Colour = tuple[float, float, float]
 
@@ -47,11 +47,12 @@ class Theme:
         over, under = 1.05 / shade, shade / (luminance(rgb(_BLACK)) + 0.05)
         return _WHITE if over > under else _BLACK
 
-    def colormap(self) -> ListedColormap:
+    def colormap(self) -> Colormap:
         """The scale for matplotlib; masked cells are transparent."""
         from matplotlib.colors import ListedColormap
 
-        return ListedColormap([self.shade(step / 255) for step in range(256)], bad="none")
+        shades = ListedColormap([self.shade(step / 255) for step in range(256)])
+        return shades.with_extremes(bad="none")
 
 
 THEMES: dict[str, Theme] = {
