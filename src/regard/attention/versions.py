@@ -6,13 +6,12 @@ tensors, and compared before each tensor is read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from regard.errors import RegardError
 
@@ -80,11 +79,11 @@ class Reads(TorchDispatchMode):
         self._made: dict[int, Tensor] = {}  # kept, so that no id is given out again
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        for tensor in _tensors((args, kwargs)):
+        for tensor in _tensors((*args, *(kwargs or {}).values())):
             if id(tensor) not in self._made:
                 self._read.setdefault(id(tensor), (tensor, _version(tensor)))
         result = func(*args, **(kwargs or {}))
-        self._made |= {id(tensor): tensor for tensor in _tensors(result)}
+        self._made.update((id(tensor), tensor) for tensor in _tensors(result))
         return result
 
     def versions(self) -> Versions:
@@ -97,8 +96,13 @@ class Reads(TorchDispatchMode):
         )
 
 
-def _tensors(nested: Any) -> list[Tensor]:
-    return [each for each in tree_leaves(nested) if isinstance(each, Tensor)]
+def _tensors(nested: Any) -> Iterator[Tensor]:
+    """The tensors of an operation's arguments or results: alone or in lists."""
+    if isinstance(nested, Tensor):
+        yield nested
+    elif isinstance(nested, list | tuple):
+        for each in nested:
+            yield from _tensors(each)
 
 
 def _version(tensor: Tensor) -> int | None:
