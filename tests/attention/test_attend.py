@@ -327,3 +327,26 @@ def test_a_causal_bias_of_torch_is_refused_for_it_holds_no_numbers():
         regard.attend(x, x, x, bias=causal_lower_right(3, 3))
     with pytest.raises(TypeError, match="bias is a CausalBias"):
         regard.look(x, x, bias=causal_lower_right(3, 3))
+
+
+@pytest.mark.parametrize("name", ["key", "value", "bias", "mask"])
+def test_tensors_on_another_device_are_refused_by_name(name: str) -> None:
+    x, shown = torch.zeros(3, 4), torch.ones(3, 3, dtype=torch.bool)
+    arguments = {"key": x, "value": x, "bias": torch.zeros(3, 3), "mask": shown}
+    arguments[name] = arguments[name].to("meta")
+    message = rf"{name} is on meta, the query on cpu: pass {name}.to\('cpu'\)"
+    with pytest.raises(ValueError, match=message):
+        regard.attend(x, **arguments)
+    if name == "value":
+        return
+    del arguments["value"]
+    with pytest.raises(ValueError, match=message):
+        regard.look(x, **arguments)
+
+
+@pytest.mark.parametrize("make", [lambda m: m & masks.band(1, 1), lambda m: lambda row, column: m])
+def test_so_are_masks_within_others_and_of_functions(make: Any) -> None:
+    x = torch.zeros(3, 4)
+    mask = make(torch.ones(3, 3, dtype=torch.bool, device="meta"))
+    with pytest.raises(ValueError, match="mask is on meta, the query on cpu"):
+        regard.attend(x, x, x, mask=mask)

@@ -57,7 +57,8 @@ def attend(
 
     Raises:
         ShapeError: axes that do not fit one another.
-        ValueError: a name is unknown, or that of a score which owns parameters.
+        ValueError: a name is unknown, or that of a score which owns parameters; tensors are on
+            several devices.
         KernelRefusedError: a kernel is pinned that cannot serve this.
         ChangedError: in the backward pass, where a tensor that it reads again was changed in place.
 

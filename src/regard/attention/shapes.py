@@ -49,6 +49,14 @@ def broadcast(*shapes: Shape) -> Shape:
     return tuple(joint)
 
 
+def check_device(name: str, tensor: torch.Tensor, device: torch.device) -> None:
+    """Refuse a tensor that is not where the queries are."""
+    if tensor.device != device:
+        raise ValueError(
+            f"{name} is on {tensor.device}, the query on {device}: pass {name}.to({str(device)!r})"
+        )
+
+
 def check_rank(name: str, shape: Shape) -> None:
     """Refuse a tensor without a length and a width axis."""
     if len(shape) < 2:

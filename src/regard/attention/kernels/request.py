@@ -10,7 +10,15 @@ from regard.attention.masks import Mask, MaskLike, as_mask, causal
 from regard.attention.masks.mask import Given, check_boolean, check_name, pick
 from regard.attention.normalisers import Normaliser, NormaliserLike, Softmax, as_normaliser
 from regard.attention.scores import ScaledDot, Score, ScoreLike, as_score
-from regard.attention.shapes import Frame, Shape, broadcast, check_plane, check_rank, check_value
+from regard.attention.shapes import (
+    Frame,
+    Shape,
+    broadcast,
+    check_device,
+    check_plane,
+    check_rank,
+    check_value,
+)
 from regard.attention.versions import Versions
 
 DEFAULT_SCORE, DEFAULT_NORMALISER = ScaledDot(), Softmax()
@@ -104,7 +112,7 @@ def ask(
     dropout: float = 0.0,
 ) -> Request:
     """Check what was passed, and fill in the defaults."""
-    check_tensors(query=query, key=key, value=value, bias=bias)
+    check_tensors(query, key=key, value=value, bias=bias)
     check_rank("query", query.shape)
     check_rank("key", key.shape)
     *front, queries, _ = query.shape
@@ -130,13 +138,16 @@ def ask(
     )
 
 
-def check_tensors(**given: Any) -> None:
-    """Refuse numbers, lists and arrays of other libraries."""
-    for name, each in given.items():
-        if not isinstance(each, Tensor | None):
+def check_tensors(query: Any, **others: Any) -> None:
+    """Refuse numbers, lists, arrays of other libraries, and tensors on several devices."""
+    for name, each in (("query", query), *others.items()):
+        if each is None:
+            continue
+        if not isinstance(each, Tensor):
             raise TypeError(
                 f"{name} is of type {type(each).__name__}: pass a tensor, torch.as_tensor({name})"
             )
+        check_device(name, each, query.device)
 
 
 def name_of(part: object) -> str:
@@ -170,6 +181,7 @@ def _mask(mask: MaskLike | None, frame: Frame) -> Mask | Tensor | None:
         mask = mask.tensor
     if isinstance(mask, Tensor):
         check_boolean(mask)
+        check_device("mask", mask, frame.device)
         return _plane("mask", mask, frame.batch, frame.queries, frame.keys)
     rule = as_mask(mask)
     rule.check(frame)
