@@ -172,11 +172,11 @@ class MultiHeadAttention(nn.Module):
             key: The keys that they are compared with; the queries themselves by default (self-attention).
             value: The values that are read; the keys by default.
             mask: Which keys each query may read, True = may be read: a mask of `regard.masks`,
-                ``"causal"`` for as many queries as keys or with a memory, where the last query is at
-                its last key, or a boolean tensor ``(queries, keys)``,
-                ``(*batch, queries, keys)`` for every head alike, or ``(*batch, heads, queries,
-                keys)``. Padding is `padding` of the lengths, or a tensor ``(batch, 1, keys)``:
-                two axes are refused where the first could be the batch.
+                ``"causal"``, or a boolean tensor ``(queries, keys)``, ``(*batch, queries, keys)``
+                for every head alike, or ``(*batch, heads, queries, keys)``. ``"causal"`` is for as many
+                queries as keys; with a memory, the last query is at its last key.
+                Padding is `padding` of the lengths, or a tensor ``(batch, 1, keys)``: two axes
+                are refused where the first could be the batch.
             bias: Added to the scores, of the same shapes.
             memory: Keys and values from `remember`, read in place of ``key`` and ``value``. Several
                 queries that are its last steps need a mask, or they would read the steps after them.

@@ -49,7 +49,7 @@ class Found:
     positions: Int[Tensor, "*batch found"]
 
     def __repr__(self) -> str:
-        return f"Found({_listed(self.weights.tolist(), self.payloads)})"
+        return f"Found({_listing(self.weights.tolist(), self.payloads)})"
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.weights, self.payloads))
@@ -142,7 +142,7 @@ class Memory(nn.Module):
             yield key, values[..., place, :] if absent and values is not None else payload
 
     def __repr__(self) -> str:
-        shown = [f"{_short(key)}: {_short(held)}" for key, held in islice(self.items(), SHOWN)]
+        items = [f"{_short(key)}: {_short(item)}" for key, item in islice(self.items(), SHOWN)]
         more = ", …" if len(self) > SHOWN else ""
         parts = {"score": self.score, "normaliser": self.normaliser, "encoder": self.encoder}
         how = "".join(
@@ -150,7 +150,7 @@ class Memory(nn.Module):
             for name, part in parts.items()
             if part is not None
         )
-        return f"Memory({{{', '.join(shown)}{more}}}, entries={len(self)}{how})"
+        return f"Memory({{{', '.join(items)}{more}}}, entries={len(self)}{how})"
 
     def __copy__(self) -> Memory:
         """A memory with the same tensors that is written to by itself."""
@@ -201,7 +201,7 @@ class Memory(nn.Module):
                 )
             if not keys:
                 return
-            (values, payloads), keys = _apart(list(keys.values())), list(keys)
+            (values, payloads), keys = _columns(list(keys.values())), list(keys)
         key = self._vectors(keys)
         value = None if values is None else self._values(values)
         if payloads is None and values is not None and _is_text(values):
@@ -217,15 +217,15 @@ class Memory(nn.Module):
         """
         if not _alone(key):
             raise TypeError(f"got {key!r} as a key: pass a string or a vector, or use write")
-        values, payloads = _apart([value])
+        values, payloads = _columns([value])
         place = self._place(key)
         if place is None:
             self.write(key, values, payloads)
             return
-        held = None if values is None else self._values(values)
+        vector = None if values is None else self._values(values)
         if values is not None and _is_text(values):
             payloads = values
-        self.entries.replace(place, held, None if payloads is None else payloads[0])
+        self.entries.replace(place, vector, None if payloads is None else payloads[0])
 
     def read(
         self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
@@ -414,23 +414,23 @@ def _strings(text: Any) -> list[str]:
     return [text] if isinstance(text, str) else list(text)
 
 
-def _apart(held: list[Any]) -> tuple[Any, list[Any] | None]:
-    """What a dict holds, as values if these are strings, vectors or numbers, else as payloads."""
-    if all(isinstance(one, Tensor) for one in held):
-        return torch.stack([one.reshape(-1) for one in held]), None
-    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in held)
-    return (held, None) if numbers or _is_text(held) else (None, held)
+def _columns(objects: list[Any]) -> tuple[Any, list[Any] | None]:
+    """The objects as values, if they are strings, vectors or numbers; else as payloads."""
+    if all(isinstance(each, Tensor) for each in objects):
+        return torch.stack([each.reshape(-1) for each in objects]), None
+    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in objects)
+    return (objects, None) if numbers or _is_text(objects) else (None, objects)
 
 
-def _short(held: Any) -> str:
+def _short(item: Any) -> str:
     """An object on a line, at most some words of it."""
-    return f"a vector of {held.shape[-1]}" if isinstance(held, Tensor) else reprlib.repr(held)
+    return f"a vector of {item.shape[-1]}" if isinstance(item, Tensor) else reprlib.repr(item)
 
 
-def _listed(weights: list[Any], payloads: list[Any]) -> str:
+def _listing(weights: list[Any], payloads: list[Any]) -> str:
     pairs = zip(weights, payloads, strict=True)
     if weights and isinstance(weights[0], list):
-        return ", ".join(f"[{_listed(*pair)}]" for pair in pairs)
+        return ", ".join(f"[{_listing(*pair)}]" for pair in pairs)
     return ", ".join(f"{weight:.2f} {_short(payload)}" for weight, payload in pairs)
 
 
