@@ -200,6 +200,10 @@ def test_a_beam_search_attends_as_its_words_forced(kind, layers, monkeypatch, tm
     read = tokens_read(seen._subject("decoder.0.self"), seen.tokens, None)
     assert torch.equal(read.keys, words)
     assert torch.equal(read.queries, words)
+    if kind != "whisper":
+        read = tokens_read(seen._subject("decoder.0.cross"), seen.tokens, None)
+        assert torch.equal(read.queries, words)
+        assert torch.equal(read.keys, repeated["input_ids"])
     page = seen.page(
         tmp_path / "beams.html",
         names=["decoder.0.self"],

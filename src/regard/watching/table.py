@@ -150,11 +150,22 @@ def tokens_read(
     query: Tensor | None = None
     if crosses and given is None:
         query = _of_queries(embedded, queries, order, subject.call.rows)
+        key = key if key is None else _for_beams(key, subject.call.key)
     elif key is not None and key.shape[-1] == keys:
         query = key[:, places(subject).to(key.device)]
     if query is None or key is None or {len(query), len(key)} != {subject.entries}:
         return None
     return TokenIds(query.to(look.device), key.to(look.device))
+
+
+def _for_beams(tokens: Tensor, keys: Tensor) -> Tensor:
+    """The source of each beam, where the keys show as many beams for each source, one after another."""
+    beams, rest = divmod(len(keys), len(tokens))
+    if rest or beams < 2:
+        return tokens
+    groups = keys.unflatten(0, (len(tokens), beams))
+    alike = torch.equal(groups, groups[:, :1].expand_as(groups))
+    return tokens.repeat_interleave(beams, 0) if alike else tokens
 
 
 def _of_queries(
