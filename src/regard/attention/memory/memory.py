@@ -88,7 +88,7 @@ class Memory(nn.Module):
         (['Subject', 'Pronoun', 'Object'], True, False)
         >>> memory.normaliser = "softmax"
         >>> memory["the subjects"]
-        Found(1.00 'Professor Perry')
+        Found(0.99 'Professor Perry')
 
     Keys that were strings and payloads are part of ``state_dict()``, as JSON in tensors of bytes.
     Payloads that JSON cannot hold are left out, with a warning.
