@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.attention.numbers import check_number
+from regard.attention.constants import check_number
 
 
 class Normaliser(ABC):

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention.constants import check_number
 from regard.attention.normalisers.normaliser import Normaliser
-from regard.attention.numbers import check_number
 
 NEAR = 1.1  # an alpha below this is near 1
 

@@ -5,8 +5,8 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
+from regard.attention.constants import check_number
 from regard.attention.names import named
-from regard.attention.numbers import check_number
 from regard.attention.scores.parametric import Additive, General, Heads
 from regard.attention.scores.score import Cosine, Dot, Keys, Queries, ScaledDot, Score, Scores
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.numbers import check_number
+from regard.attention.constants import check_number
 from regard.attention.products import dots, widen
 from regard.attention.shapes import check_widths
 
