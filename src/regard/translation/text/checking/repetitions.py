@@ -53,7 +53,7 @@ class Prints:
 
     def shared(self, earlier: Prints, kind: str, *, fold: bool) -> list[int]:
         """The numbers of the lines that occur in another split as well, in order."""
-        again = np.isin(self._of(kind, fold), np.unique(earlier._of(kind, fold)))
+        again = np.isin(self._of(kind, fold), np.unique(earlier._of(kind, fold)), kind="sort")
         return [int(number) for number in np.array(self.lines)[again]]
 
     def _of(self, kind: str, fold: bool = False) -> NDArray[np.uint64]:
