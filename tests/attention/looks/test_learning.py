@@ -114,6 +114,21 @@ def test_parameters_hidden_in_a_function_get_theirs() -> None:
     assert weight.grad.any()
 
 
+def test_so_do_those_of_a_normaliser_of_the_callers() -> None:
+    class Sharpened(normalisers.Normaliser):
+        power = torch.ones((), dtype=torch.float64, requires_grad=True)
+
+        def rows(self, scores: Tensor) -> Tensor:
+            return torch.softmax(scores * self.power, -1)
+
+    query, key, _ = draw()
+    look = regard.look(query, key, normaliser=Sharpened())
+    (got,) = torch.autograd.grad(look.entropy().sum(), Sharpened.power)
+    weights = look.weights()
+    (exact,) = torch.autograd.grad(-(weights * weights.log()).sum(), Sharpened.power)
+    assert torch.allclose(got, exact)
+
+
 def test_the_weights_of_received_get_theirs() -> None:
     query, key, _ = draw()
     look = regard.look(query.detach(), key.detach())
