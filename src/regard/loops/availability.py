@@ -38,6 +38,34 @@ def has_numbers(tensor: Tensor) -> bool:
     return tensor.is_cpu and _is_plain(tensor) and not transformed()
 
 
+def device_objection(name: str | torch.device) -> str | None:
+    """Why this machine cannot compute on a device; None if it can.
+
+    Example:
+        >>> device_objection("cpu"), device_objection("gpu")[:29]
+        (None, 'is no device that torch knows')
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        return f"is no device that torch knows; this machine has {', '.join(_devices())}"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as fault:
+        why = str(fault).strip().splitlines()[0][:200] if str(fault).strip() else "not available"
+        return f"cannot be used here: {why}; this machine has {', '.join(_devices())}"
+    return None
+
+
+def _devices() -> list[str]:
+    """The devices of this machine, as torch names them."""
+    kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if kind is None:
+        return ["cpu"]
+    count = torch.accelerator.device_count()
+    return ["cpu", *([kind.type] if count < 2 else [f"{kind.type}:{n}" for n in range(count)])]
+
+
 def in_forward_mode() -> bool:
     """Whether torch.func.jvp, jacfwd or a dual level takes derivatives forwards."""
     return forward_ad._current_level >= 0

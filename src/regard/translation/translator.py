@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ConfigurationError
+from regard.loops.availability import device_objection
 from regard.translation import lines
 from regard.translation.aligning.aligner import Aligner
 from regard.translation.aligning.choice import of_run
@@ -100,6 +101,8 @@ class Translator:
             ModelError: a model is missing or broken, has no shortlist, or the models have different vocabularies.
             ConfigurationError: it does not translate into that language.
         """
+        if objection := device_objection(device):
+            raise ConfigurationError(f"device {device}: {objection}")
         runs, tokenizers = open_runs(names_or_folders)
         tokenizers = runs[0].directed(tokenizers, to)
         listed = Shortlist.open(runs[0], tokenizers) if shortlist else None

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.loops.availability import transformed
+from regard.loops.availability import device_objection, transformed
 from regard.watching import names, running
 from regard.watching.captured import CapturedCall, RowIndex, Selection
 from regard.watching.errors import WatchError
@@ -74,6 +74,7 @@ def watch(
 
     Raises:
         TypeError: the model is not an nn.Module, or layers, heads or rows have a wrong type.
+        ValueError: this machine has no such device.
 
     Example:
         >>> import torch, regard
@@ -86,6 +87,8 @@ def watch(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}: pass the torch.nn.Module to watch")
+    if device is not None and (objection := device_objection(device)):
+        raise ValueError(f"device {device} {objection}")
     selection = Selection(
         heads=_several("heads", heads, NUMBERS),
         rows=rows if isinstance(rows, slice) else _several("rows", rows, NUMBERS),

@@ -89,10 +89,7 @@ def open_translator(
 
 def check_device(name: str) -> None:
     """Raises `ConfigurationError` when this machine has no such device."""
-    import torch
+    from regard.loops.availability import device_objection
 
-    try:
-        torch.empty(0, device=torch.device(name))
-    except (RuntimeError, AssertionError, NotImplementedError) as fault:
-        why = str(fault).strip().splitlines()[0][:200] if str(fault).strip() else "not available"
-        raise ConfigurationError(f"--device {name}: cannot be used here: {why}") from None
+    if objection := device_objection(name):
+        raise ConfigurationError(f"--device {name}: {objection}")
