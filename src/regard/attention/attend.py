@@ -15,8 +15,10 @@ from regard.attention.normalisers import Hard, NormaliserLike
 from regard.attention.products import HALVES
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.prepare import prepare_both
+from regard.attention.torch_names import FUSED, answers
 
 
+@answers(FUSED)
 def attend(
     query: Float[Tensor, "*#batch queries d_query"],
     key: Float[Tensor, "*#batch keys d_key"],
@@ -74,6 +76,7 @@ def attend(
     return serve(request, value)
 
 
+@answers(FUSED)
 def look(
     query: Float[Tensor, "*#batch queries d_query"],
     key: Float[Tensor, "*#batch keys d_key"],
@@ -105,6 +108,7 @@ def look(
     return Look(ask(query, key, score=score, bias=bias, mask=mask, normaliser=normaliser))
 
 
+@answers(FUSED)
 def read(
     query: Float[Tensor, "*#batch queries d_query"],
     key: Float[Tensor, "*#batch keys d_key"],

@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.attention import constants
 from regard.loops.availability import transformed
 
 LANES = 1 << 16  # values of 16 bits; a draw of 64 bits decides for four numbers
@@ -42,14 +43,13 @@ class Dropout(nn.Module):
         rate: From 0 up to, but not, 1.
 
     Raises:
+        TypeError: The rate is no number.
         ValueError: The rate is out of range.
     """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        if not 0 <= rate < 1:
-            raise ValueError(f"dropout is {rate}: pass a rate of at least 0 and below 1")
-        self.rate = rate
+        self.rate = constants.rate("dropout", rate)
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return drop(x, self.rate) if self.training and self.rate > 0 else x

@@ -8,16 +8,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, read
+from regard.attention.constants import flag, rate, whole
 from regard.attention.looks import Look
 from regard.attention.masks import Mask, causal
-from regard.attention.masks.mask import Given, Joined
+from regard.attention.masks.mask import Complement, Given, Joined
 from regard.attention.masks.positions import Band
 from regard.attention.memory.heads import HeadMemory
-from regard.attention.names import unknown
+from regard.attention.names import not_callable, unknown
 from regard.attention.normalisers import NormaliserLike, as_normaliser
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScoreLike, build
 from regard.attention.shapes import ShapeError
+from regard.attention.torch_names import ATTENTION, PLACES, READING, answers
 
 __all__ = ["HeadMemory", "MultiHeadAttention", "new_norm"]
 
@@ -60,6 +62,7 @@ class MultiHeadAttention(nn.Module):
             turned, with weights that heads share (Dehghani et al. 2023, arXiv 2302.05442, section 2).
 
     Raises:
+        TypeError: If an argument has a wrong type.
         ValueError: If a size is below one, ``heads`` does not divide ``d_query`` while ``d_head``
             is left out, or ``merge`` or ``dropout`` is out of range.
         ShapeError: If ``rotary`` cannot turn heads of this width, in pairs.
@@ -73,6 +76,7 @@ class MultiHeadAttention(nn.Module):
         256
     """
 
+    @answers(ATTENTION | PLACES)
     def __init__(
         self,
         d_query: int,
@@ -95,21 +99,20 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if merge not in ("concat", "sum"):
             raise ValueError(f'merge is {merge!r}: pass "concat" or "sum"')
-        if heads < 1:
-            raise ValueError(f"heads is {heads}: pass at least 1")
+        d_query, heads = whole("d_query", d_query), whole("heads", heads)
         if d_head is None and d_query % heads:
             raise ValueError(
                 f"{heads} heads do not divide the query width {d_query}: "
                 "pass a number of heads that does, or d_head="
             )
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout is {dropout}: pass a rate of at least 0 and below 1")
-        self.heads, self.key_heads = heads, heads if key_heads is None else key_heads
+        bias = flag("bias", bias)
+        self.heads = heads
+        self.key_heads = heads if key_heads is None else whole("key_heads", key_heads, 0)
         if self.key_heads < 1 or heads % self.key_heads:
             raise ValueError(f"key_heads is {key_heads}: pass a divisor of {heads}, the heads")
         self.group = heads // self.key_heads
         self.merge = merge
-        self.dropout = dropout
+        self.dropout = rate("dropout", dropout)
         self.d_query = d_query
         self.d_key = d_query if d_key is None else d_key
         self.d_value = self.d_key if d_value is None else d_value
@@ -118,10 +121,9 @@ class MultiHeadAttention(nn.Module):
             d_head_value = self.d_head if merge == "concat" else self.d_value
         self.d_head_value = d_head_value
         self.d_output = d_query if d_output is None else d_output
-        for name in ("d_query", "d_key", "d_value", "d_head", "d_head_value", "d_output"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: pass a width of at least 1")
-        merged = d_head_value * (heads if merge == "concat" else 1)
+        for name in ("d_key", "d_value", "d_head", "d_head_value", "d_output"):
+            setattr(self, name, whole(name, getattr(self, name)))
+        merged = self.d_head_value * (heads if merge == "concat" else 1)
         self.query_projection = nn.Linear(d_query, heads * self.d_head, bias=bias)
         self.key_projection = nn.Linear(self.d_key, self.key_heads * self.d_head, bias=bias)
         self.value_projection = nn.Linear(
@@ -133,9 +135,12 @@ class MultiHeadAttention(nn.Module):
         )
         own = heads if self.group == 1 else (self.key_heads, self.group)
         self.score = None if score is None else build(score, self.d_head, self.d_head, heads=own)
-        self.normaliser = as_normaliser(normaliser) if isinstance(normaliser, str) else normaliser
+        known = None if normaliser is None else as_normaliser(normaliser)
+        self.normaliser = known if isinstance(normaliser, str) else normaliser
         self.rotary = rotary
         if rotary is not None:
+            if isinstance(rotary, type) or not hasattr(rotary, "check"):
+                raise not_callable("rotary", rotary, "regard.positions.Rotary(), or None")
             rotary.check(self.d_head)
         self.reset_parameters()
 
@@ -154,6 +159,7 @@ class MultiHeadAttention(nn.Module):
             if norm is not None:
                 norm.reset_parameters()
 
+    @answers(READING)
     def forward(
         self,
         query: Float[Tensor, "*#batch queries d_query"],
@@ -196,6 +202,7 @@ class MultiHeadAttention(nn.Module):
         arguments = self._arguments(query, key, value, mask, bias, memory, start)
         return self._merge(attend(**arguments))
 
+    @answers(READING)
     def read(
         self,
         query: Float[Tensor, "*#batch queries d_query"],
@@ -326,6 +333,8 @@ class MultiHeadAttention(nn.Module):
         """A tensor with batch axes but none for the heads gets one of size 1, in joined masks too."""
         if isinstance(what, Given):
             return Given(self._over_heads(name, what.tensor, query, batch))
+        if isinstance(what, Complement):
+            return Complement(self._over_heads(name, what.mask, query, batch))
         if isinstance(what, Joined):
             left, right = (self._over_heads(name, m, query, batch) for m in (what.left, what.right))
             return type(what)(left, right)
@@ -360,8 +369,9 @@ def new_norm(width: int, kind: Norm = "layer") -> Any:
     Raises:
         ValueError: The kind is neither "layer" nor "rms".
     """
-    if kind not in (kinds := get_args(Norm)):
-        raise unknown("normalisation", kind, kinds)
+    width = whole("width", width)
+    if not isinstance(kind, str) or kind not in get_args(Norm):
+        raise unknown("normalisation", kind, get_args(Norm))
     return nn.RMSNorm(width, eps=1e-6) if kind == "rms" else nn.LayerNorm(width)
 
 

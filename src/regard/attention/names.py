@@ -22,9 +22,12 @@ def named(
     return given
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> ValueError:
+def unknown(kind: str, name: object, known: Iterable[str]) -> ValueError | TypeError:
     """The error for an unknown name; it lists the nearest name, and all of them."""
     names = sorted(known)
+    if not isinstance(name, str):
+        got = f"the class {name.__name__}" if isinstance(name, type) else type(name).__name__
+        return TypeError(f"{kind} is {got}: pass a name, which is one of {', '.join(names)}")
     plain = name.lower().replace("-", "_").replace(" ", "_")
     nearest = get_close_matches(plain, names, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""

@@ -61,7 +61,7 @@ class StackModel(nn.Module):
                 *(width, sizes.heads),
                 norm="pre" if sizes.causal else "post",
                 activation="gelu",
-                attention_bias=True,
+                bias=True,
             )
             for _ in range(sizes.layers)
         )

@@ -35,7 +35,7 @@ class SequenceModel(nn.Module):
                 sizes.heads,
                 sizes.feed_forward,
                 normalisation="rms",
-                head_width=sizes.head_width,
+                d_head=sizes.head_width,
                 feed_forward_bias=False,
             )
             for _ in range(sizes.layers)

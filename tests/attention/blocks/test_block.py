@@ -59,7 +59,7 @@ def torch_twin(ours: TransformerBlock, cross: bool, norm: str) -> nn.Module:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("cross", [False, True])
 def test_a_block_is_torchs_layer(cross: bool, norm: Any) -> None:
-    ours = built(cross=cross, norm=norm, attention_bias=True)
+    ours = built(cross=cross, norm=norm, bias=True)
     theirs = torch_twin(ours, cross, norm)
     x, context = seeded(3, 5, 8).requires_grad_(), seeded(3, 7, 8, seed=1)
     shut = torch.ones(5, 5, dtype=torch.bool).triu(1)
@@ -77,7 +77,7 @@ def test_a_block_is_torchs_layer(cross: bool, norm: Any) -> None:
 
 
 def test_the_comparison_with_torch_can_fail() -> None:
-    ours = built(attention_bias=True)
+    ours = built(bias=True)
     theirs = torch_twin(ours, False, "post")
     with pytest.raises(AssertionError):
         torch.testing.assert_close(ours(seeded(1, 3, 8)), theirs(seeded(1, 3, 8)))

@@ -7,11 +7,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.blocks.layers import FeedForward, Residual
+from regard.attention.constants import flag, whole
 from regard.attention.heads import HeadMemory, MultiHeadAttention, Norm, check_steps
 from regard.attention.looks import Look
 from regard.attention.normalisers import NormaliserLike
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScoreLike
+from regard.attention.torch_names import BLOCK, PLACES, READING, THROUGH, answers
 
 Attend = Callable[..., Tensor]  # (name, attention, query, [context], mask=, bias=) -> output
 
@@ -30,12 +32,12 @@ class TransformerBlock(nn.Module):
         cross: Whether there is cross-attention, to a context of the same width.
         norm: ``"pre"`` or ``"post"``. Pre-norm blocks need one more norm after the last of them.
         normalisation: ``"layer"`` or ``"rms"``.
-        activation: ``"relu"``, ``"gelu"``, ``"gelu_tanh"`` or ``"silu"``.
+        activation: ``"relu"``, ``"gelu"``, ``"gelu_tanh"`` or ``"silu"``, or a function of a tensor.
         gated: Whether the feed-forward layer has a gate.
         dropout: Rate at which the output of f is dropped while training.
-        attention_bias: Whether the projections have biases.
+        bias: Whether the projections of attention have biases, as in `MultiHeadAttention`.
         feed_forward_bias: Whether the feed-forward layer has biases.
-        head_width: Width of a head; ``width // heads`` by default.
+        d_head: Width of a head; ``width // heads`` by default.
         key_heads: Heads of keys and values of self-attention, as in `MultiHeadAttention`.
         qk_norm: Norm of queries and keys of self-attention, as in `MultiHeadAttention`.
         score: Score of every attention, as in `MultiHeadAttention`; by name, each attention has parameters of its own.
@@ -43,6 +45,7 @@ class TransformerBlock(nn.Module):
         rotary: Turns queries and keys of self-attention by their places.
 
     Raises:
+        TypeError: If an argument has a wrong type.
         ValueError: If a size, rate or name is impossible.
 
     Example:
@@ -57,6 +60,7 @@ class TransformerBlock(nn.Module):
         (3, 2, 5, 7)
     """
 
+    @answers(BLOCK | PLACES, {"head_width": "d_head", "attention_bias": "bias"})
     def __init__(
         self,
         width: int,
@@ -66,12 +70,12 @@ class TransformerBlock(nn.Module):
         cross: bool = False,
         norm: Literal["pre", "post"] = "pre",
         normalisation: Norm = "layer",
-        activation: str = "relu",
+        activation: str | Callable[[Tensor], Tensor] = "relu",
         gated: bool = False,
         dropout: float = 0.0,
-        attention_bias: bool = False,
+        bias: bool = False,
         feed_forward_bias: bool = True,
-        head_width: int | None = None,
+        d_head: int | None = None,
         key_heads: int | None = None,
         qk_norm: Norm | None = None,
         score: ScoreLike | None = None,
@@ -79,7 +83,10 @@ class TransformerBlock(nn.Module):
         rotary: Rotary | None = None,
     ) -> None:
         super().__init__()
-        shape: dict[str, Any] = {"d_head": head_width, "bias": attention_bias}
+        width = whole("width", width)
+        flag("bias", bias)
+        flag("feed_forward_bias", feed_forward_bias)
+        shape: dict[str, Any] = {"d_head": d_head, "bias": bias}
         shape |= {"score": score, "normaliser": normaliser}
         own: dict[str, Any] = {"key_heads": key_heads, "qk_norm": qk_norm, "rotary": rotary}
 
@@ -88,12 +95,15 @@ class TransformerBlock(nn.Module):
 
         self.self_attention = MultiHeadAttention(width, heads, **shape, **own)
         self.self_residual = residual()
-        self.cross_attention = MultiHeadAttention(width, heads, **shape) if cross else None
+        self.cross_attention = (
+            MultiHeadAttention(width, heads, **shape) if flag("cross", cross) else None
+        )
         self.cross_residual = residual() if cross else None
-        inner = 4 * width if feed_forward is None else feed_forward
+        inner = 4 * width if feed_forward is None else whole("feed_forward", feed_forward)
         self.feed_forward = FeedForward(width, inner, activation, gated, feed_forward_bias)
         self.feed_forward_residual = residual()
 
+    @answers(READING | THROUGH)
     def forward(
         self,
         x: Float[Tensor, "*batch queries width"],
@@ -123,6 +133,7 @@ class TransformerBlock(nn.Module):
         """
         return self._read(None, x, context, mask, context_mask, bias, memory)
 
+    @answers(READING | THROUGH)
     def read(
         self,
         x: Float[Tensor, "*batch queries width"],

@@ -7,9 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.constants import flag, whole
 from regard.attention.dropout import Dropout
 from regard.attention.heads import Norm, new_norm
-from regard.attention.names import unknown
+from regard.attention.names import named, unknown
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -17,6 +18,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
+EXAMPLE = 'a name, such as "gelu", or a function of a tensor, such as F.gelu'
 
 
 class FeedForward(nn.Module):
@@ -27,7 +29,7 @@ class FeedForward(nn.Module):
     Args:
         width: Width of what comes in and goes out.
         inner: Width of the hidden layer.
-        activation: f: "relu", "gelu", "gelu_tanh" or "silu".
+        activation: f: "relu", "gelu", "gelu_tanh" or "silu", or a function of a tensor.
         gated: Whether the hidden layer is multiplied by W3 x + b3.
         bias: Whether there are b1, b2 and b3.
 
@@ -41,17 +43,22 @@ class FeedForward(nn.Module):
         self,
         width: int,
         inner: int,
-        activation: str = "relu",
+        activation: str | Callable[[Tensor], Tensor] = "relu",
         gated: bool = False,
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise unknown("activation", activation, ACTIVATIONS)
+        width, inner = whole("width", width), whole("inner", inner)
+        gated, bias = flag("gated", gated), flag("bias", bias)
         self.inner = nn.Linear(width, inner, bias=bias)
         self.gate = nn.Linear(width, inner, bias=bias) if gated else None
         self.outer = nn.Linear(inner, width, bias=bias)
-        self.activation = ACTIVATIONS[activation]
+        self.activation: Callable[[Tensor], Tensor] = named(
+            "activation",
+            activation,
+            {name: partial(ACTIVATIONS.get, name) for name in ACTIVATIONS},
+            EXAMPLE,
+        )
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         inner = self.activation(self.inner(x))
@@ -75,7 +82,7 @@ class Residual(nn.Module):
         self, width: int, norm: str = "pre", normalisation: Norm = "layer", dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if norm not in ("pre", "post"):
+        if not isinstance(norm, str) or norm not in ("pre", "post"):
             raise unknown("norm", norm, ("pre", "post"))
         self.norm = new_norm(width, normalisation)
         self.dropout = Dropout(dropout)

@@ -23,7 +23,7 @@ class Reach(NamedTuple):
 
 
 class Mask(ABC):
-    """A rule that says which keys each query may read; `&` and `|` join two of them."""
+    """A rule that says which keys each query may read; `&` and `|` join two of them, `~` allows the other keys."""
 
     @abstractmethod
     def window(
@@ -102,6 +102,9 @@ class Mask(ABC):
 
     def __ror__(self, other: MaskLike) -> Mask:
         return Either(as_mask(other), self)
+
+    def __invert__(self) -> Mask:
+        return Complement(self)
 
 
 MaskLike: TypeAlias = Mask | Tensor | Callable[[Tensor, Tensor], Tensor] | str
@@ -285,6 +288,19 @@ class Either(Joined):
         if covers(left.every, overlap(right.some, columns)):
             return self.left.rules(rows, columns, frame)
         return super().rules(rows, columns, frame)
+
+
+@dataclass(frozen=True, eq=False)
+class Complement(Mask):
+    """The keys that another mask does not allow."""
+
+    mask: Mask
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        return ~self.mask.window(rows, columns, frame)
+
+    def __invert__(self) -> Mask:
+        return self.mask
 
 
 def overlap(left: range, right: range) -> range:

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.constants import flag, whole
 from regard.attention.shapes import ShapeError
 
 
@@ -75,6 +76,9 @@ class Alibi:
     """
 
     heads: int
+
+    def __post_init__(self) -> None:
+        whole("heads", self.heads)
 
     def __call__(
         self, queries: int, keys: int, start: int = 0, *, device: torch.device | str | None = None
@@ -165,8 +169,9 @@ class RelativeBias(nn.Module):
         self, heads: int, *, buckets: int = 32, furthest: int = 128, bidirectional: bool = True
     ) -> None:
         super().__init__()
-        if heads < 1:
-            raise ValueError(f"heads is {heads}: pass at least 1")
+        heads, buckets = whole("heads", heads), whole("buckets", buckets, 0)
+        furthest = whole("furthest", furthest, 0)
+        bidirectional = flag("bidirectional", bidirectional)
         _near(buckets, furthest, bidirectional)
         self.furthest, self.bidirectional = furthest, bidirectional
         self.weight = nn.Parameter(torch.empty(buckets, heads))

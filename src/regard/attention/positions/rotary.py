@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.attention.constants import check_number, whole
 from regard.attention.shapes import ShapeError
 
 Pairing = Literal["halves", "interleaved"]
@@ -92,6 +93,13 @@ class Rotary:
     base: float = 10000.0
     width: int | None = None
     pairing: Pairing = "halves"
+
+    def __post_init__(self) -> None:
+        check_number("base", self.base, "for a learned one, turn by `rotate`")
+        if self.width is not None:
+            whole("width", self.width, 0)
+        if self.pairing not in ("halves", "interleaved"):
+            raise ValueError(f'pairing is {self.pairing!r}: pass "halves" or "interleaved"')
 
     def __call__(
         self, x: Float[Tensor, "*batch length d_head"], start: int = 0

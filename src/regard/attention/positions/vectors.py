@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.constants import whole
 from regard.attention.shapes import ShapeError
 
 
@@ -67,8 +68,7 @@ class Learned(nn.Module):
 
     def __init__(self, max_length: int, width: int) -> None:
         super().__init__()
-        if max_length < 1 or width < 1:
-            raise ValueError(f"got max_length {max_length} and width {width}: pass at least 1")
+        max_length, width = whole("max_length", max_length), whole("width", width)
         self.max_length = max_length
         self.weight = nn.Parameter(torch.empty(max_length, width))
         nn.init.normal_(self.weight, std=width**-0.5)

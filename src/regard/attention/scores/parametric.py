@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.constants import flag, whole
 from regard.attention.scores.score import DotLike, Keys, Queries, Scores
 from regard.attention.shapes import ShapeError
 
@@ -17,7 +18,9 @@ def leading(heads: Heads) -> tuple[int, ...]:
     """The axes that come before a parameter's own: none, one per head, or (key heads, group)."""
     if heads is None:
         return ()
-    return (heads,) if isinstance(heads, int) else tuple(heads)
+    if isinstance(heads, Sequence) and not isinstance(heads, str):
+        return tuple(whole("heads", each) for each in heads)
+    return (whole("heads", heads),)
 
 
 def parameter(*shape: int) -> nn.Parameter:
@@ -68,7 +71,8 @@ class General(nn.Module, DotLike):
 
     def __init__(self, d_query: int, d_key: int, heads: Heads = None) -> None:
         super().__init__()
-        self.d_query, self.d_key = d_query, d_key
+        self.d_query = d_query = whole("d_query", d_query, 0)
+        self.d_key = d_key = whole("d_key", d_key, 0)
         self.weight = parameter(*leading(heads), d_query, d_key)
         self.reset_parameters()
 
@@ -122,7 +126,9 @@ class Additive(nn.Module):
         self, d_query: int, d_key: int, d_hidden: int, bias: bool = False, heads: Heads = None
     ) -> None:
         super().__init__()
-        self.d_query, self.d_key, self.d_hidden = d_query, d_key, d_hidden
+        self.d_query, self.d_key = whole("d_query", d_query, 0), whole("d_key", d_key, 0)
+        self.d_hidden = d_hidden = whole("d_hidden", d_hidden, 0)
+        bias = flag("bias", bias)
         front = leading(heads)
         self.query_weight = parameter(*front, d_hidden, d_query)
         self.key_weight = parameter(*front, d_hidden, d_key)

@@ -73,7 +73,8 @@ class ScaledDot(DotLike):
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        _check_scale(self.scale)
+        if self.scale is not None:
+            _check_scale(self.scale)
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         check_widths(query.shape, key.shape)

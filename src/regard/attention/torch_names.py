@@ -1,0 +1,96 @@
+"""Arguments of torch's attention modules, answered with the name of ours; and arguments that were renamed."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LENGTHS = "regard.masks.padding(lengths)"
+ATTENTION = {
+    "embed_dim": "pass d_query, the width of the queries",
+    "num_heads": "pass heads",
+    "kdim": "pass d_key",
+    "vdim": "pass d_value",
+    "add_bias_kv": "leave it out, because there is no such option",
+    "add_zero_attn": "leave it out, because there is no such option",
+}
+BLOCK = {
+    "d_model": "pass width",
+    "embed_dim": "pass width",
+    "num_heads": "pass heads",
+    "nhead": "pass heads",
+    "dim_feedforward": "pass feed_forward",
+    "norm_first": 'pass norm, which is "pre" or "post"',
+}
+PLACES = {
+    "batch_first": "leave it out, because the batch is always first",
+    "device": "leave it out, and call .to(device)",
+    "dtype": "leave it out, and call .to(dtype)",
+}
+READING = {
+    "attn_mask": "pass mask, in which True = may be read: ~attn_mask, or bias for numbers to add",
+    "key_padding_mask": f"pass mask={LENGTHS}, or mask=~key_padding_mask[:, None]",
+    "is_causal": 'pass mask="causal"',
+    "need_weights": "call read(), which returns the output and a look at the weights",
+    "average_attn_weights": "call read(), and mean_heads() of the look that it returns",
+}
+THROUGH = {
+    "src": "pass x",
+    "tgt": "pass x",
+    "src_mask": "pass mask, in which True = may be read: ~src_mask",
+    "tgt_mask": "pass mask, in which True = may be read: ~tgt_mask",
+    "memory_mask": "pass context_mask, in which True = may be read: ~memory_mask",
+    "src_key_padding_mask": f"pass mask={LENGTHS}, or mask=~src_key_padding_mask[:, None]",
+    "tgt_key_padding_mask": f"pass mask={LENGTHS}, or mask=~tgt_key_padding_mask[:, None]",
+    "memory_key_padding_mask": f"pass context_mask={LENGTHS}, or ~memory_key_padding_mask[:, None]",
+    "is_causal": 'pass mask="causal"',
+    "tgt_is_causal": 'pass mask="causal"',
+}
+FUSED = {
+    "attn_mask": "pass mask for booleans, in which True = may be read, or bias for numbers to add",
+    "dropout_p": "pass dropout",
+    "is_causal": 'pass mask=regard.masks.causal(align="start")',
+    "scale": "pass score=regard.scores.ScaledDot(scale)",
+    "enable_gqa": "give keys and values of grouped heads an axis of size 1 for the group",
+}
+
+
+def answers(
+    names: Mapping[str, str], renamed: Mapping[str, str] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Refuse arguments of torch by naming ours, and pass on those that were renamed, with a warning.
+
+    Args:
+        names: what to do, for each argument of torch.
+        renamed: the new name of each old one.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        called = function.__qualname__.removesuffix(".__init__").removesuffix(".forward")
+
+        @wraps(function)
+        def through(*arguments: P.args, **named: P.kwargs) -> R:
+            for name in tuple(named):
+                if name in names:
+                    raise TypeError(
+                        f"{called} has no argument {name}, which torch has: {names[name]}"
+                    )
+                if renamed and name in renamed:
+                    new = renamed[name]
+                    _warn(called, name, new)
+                    if new in named:
+                        raise TypeError(f"{called} got {name} and {new}: pass {new} alone")
+                    named[new] = named.pop(name)
+            return function(*arguments, **named)
+
+        return through
+
+    return decorate
+
+
+def _warn(called: str, old: str, new: str) -> None:
+    text = f"{old} of {called} is called {new} now"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)
