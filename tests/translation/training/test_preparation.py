@@ -57,11 +57,11 @@ def test_characters_that_a_vocabulary_leaves_out_are_listed(tmp_path):
     changes = ["tokenizer.character_coverage=0.99", "tokenizer.vocabulary_size=300"]
     wanted, noted = configuration(tmp_path, *changes), Notes()
     with (tmp_path / "pairs.tsv").open("a", encoding="utf-8") as corpus:
-        corpus.write("É\u200b\tÀ\n")
+        corpus.write("É\u200d\tÀ\n")
     prepare(wanted, tmp_path / "run", observer=noted)
     (told,) = [line for line in noted.lines if "not in the vocabulary" in line]
     assert told.startswith("3 characters of the text are not in the vocabulary")
-    assert {"É", "À", "U+200B"} <= set(told.split())
+    assert {"É", "À", "U+200D"} <= set(told.split())
 
 
 def test_a_text_that_fills_its_vocabulary_gets_no_such_note(tmp_path):

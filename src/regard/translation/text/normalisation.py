@@ -8,8 +8,11 @@ from itertools import chain, groupby
 _SPACE_MARK = str.maketrans("\u2581", "_")
 # A lone surrogate comes from undecodable arguments or JSON, and cannot be encoded.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Control characters (NUL, CR, VT, FF, FS ..., U+0085), line and paragraph separators, the byte order mark.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+# Control characters (NUL, CR, VT, FF, FS ..., U+0085), line and paragraph separators.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# They show nothing: the soft hyphen, marks of direction, the byte order mark, spaces of no width. Joiners are not among
+# them (U+200C, U+200D): they are part of Persian words and of emoji.
+INVISIBLE = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 _SPACES = re.compile(r"\s+")
 # From this length on, combining marks are put in order here: unicodedata's time grows with the square of their number.
 _LONG = 1000
@@ -18,18 +21,28 @@ _LONG = 1000
 def normalise(text: str) -> str:
     """Text in the one form that all parts of the project use.
 
-    Unicode NFC; control characters, line separators and byte order marks become spaces; every run of white space
-    (no-break and narrow spaces among it) becomes one space, none at the ends; U+2581 becomes `_`; a lone surrogate
-    becomes U+FFFD. Other characters are unchanged.
+    The text is cleaned (see `clean`) and in Unicode NFC; every run of white space (no-break and narrow spaces among it)
+    becomes one space, none at the ends; U+2581 becomes `_`. Other characters are unchanged.
 
     >>> normalise("  Où\\u202f?\\r")
     'Où ?'
     """
-    text = _SURROGATE.sub("\ufffd", text).translate(_SPACE_MARK)
+    text = clean(text).translate(_SPACE_MARK)
     if len(text) > _LONG:
         text = _ordered(text)
-    text = _CONTROL.sub(" ", unicodedata.normalize("NFC", text))
-    return _SPACES.sub(" ", text).strip()
+    return _SPACES.sub(" ", unicodedata.normalize("NFC", text)).strip()
+
+
+def clean(text: str) -> str:
+    """A text without characters that nobody sees; its words are those of the normalised text.
+
+    Control characters and line separators become spaces; soft hyphens, marks of direction, byte order marks and spaces
+    of no width are left out; a lone surrogate becomes U+FFFD.
+
+    >>> clean("\\ufeffdi\\u00adrec\\u00adto\\0ya")
+    'directo ya'
+    """
+    return _CONTROL.sub(" ", INVISIBLE.sub("", _SURROGATE.sub("\ufffd", text)))
 
 
 def _ordered(text: str) -> str:

@@ -51,6 +51,8 @@ def test_a_good_corpus_has_counts_and_no_findings(tmp_path: Path):
         ("a\u2028b\tc".encode(), f"warning: {characters.SEPARATOR}", 2),
         ("a\x85b\tc".encode(), f"warning: {characters.SEPARATOR}", 2),
         ("a \ufeff\tc".encode(), f"warning: {characters.BOM}", 3),
+        ("a\u00adb\tc".encode(), f"warning: {characters.INVISIBLE}", 2),
+        ("a\tc\u200f".encode(), f"warning: {characters.INVISIBLE}", 4),
         ("a\tc\ufffd".encode(), f"warning: {characters.REPLACED}", 4),
         ("a\tcafÃ©".encode(), f"warning: {characters.MOJIBAKE}", 6),
         ("a\tâ€œc".encode(), f"warning: {characters.MOJIBAKE}", 3),

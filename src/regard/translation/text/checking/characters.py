@@ -4,7 +4,10 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from regard.translation.text.normalisation import INVISIBLE as INVISIBLES
+
 BOM = "byte order mark"
+INVISIBLE = "invisible character (soft hyphen, mark of direction, space of no width)"
 CONTROL = "control character"
 SEPARATOR = "line separator inside a line"
 REPLACED = "replacement character U+FFFD (lost before)"
@@ -15,6 +18,7 @@ _ODD = {
     CONTROL: re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f]"),
     SEPARATOR: re.compile("[\u2028\u2029\x85]"),
     BOM: re.compile("\ufeff"),
+    INVISIBLE: re.compile(INVISIBLES.pattern.replace("\ufeff", "")),
     REPLACED: re.compile("\ufffd"),
 }
 _CP1252 = "€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
