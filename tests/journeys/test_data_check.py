@@ -109,3 +109,13 @@ def test_the_real_corpora_share_nothing_between_splits(data_folder):
     (overlap,) = found["overlaps"]
     assert overlap["folded"] == {"pairs": 0, "sources": 0, "targets": 0}
     assert found["errors"] == []
+
+
+def test_a_file_that_is_not_there_has_no_tables_of_zeros(tmp_path):
+    missing = run("data", "check", "nosuch.tsv")
+    assert (missing.code, missing.out) == (1, "error: nosuch.tsv: no such file\n")
+    (tmp_path / "one.tsv").write_text("un gato\ta cat\n", encoding="utf-8")
+    both = run("data", "check", "one.tsv", "nosuch.tsv", "--model", "es-en")
+    assert both.code == 1
+    assert [line for line in both.lines if "nosuch" in line] == ["error: nosuch.tsv: no such file"]
+    assert "one.tsv     1     1" in both.out

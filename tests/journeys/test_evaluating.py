@@ -222,3 +222,14 @@ def test_chinese_is_cut_as_asked_for_and_a_note_asks_for_it(tmp_path):
         assert re.search(r"BLEU +100.00 \(100.00", result.out)
     refused = run("evaluate", "--alignments", "zh", "--tokenize", "zh")
     check_refused(refused, "--alignments scores word links", code=2)
+
+
+def test_links_that_count_from_one_get_a_note(tmp_path):
+    lines = {"gold": "1-1 2-2\n" * 5, "ours": "0-0 1-1\n" * 5}
+    for name, text in lines.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    result = run("evaluate", "--alignments", "gold", "--hypotheses", "ours")
+    assert result.code == 0
+    assert result.err == (
+        "note: gold: no link has a word 0: links are read as counted from 0, these seem to count from 1\n"
+    )

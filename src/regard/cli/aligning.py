@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,6 +17,7 @@ from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.translation.aligning.aligner import Aligner
+    from regard.translation.evaluation.alignment import Link
     from regard.translation.evaluation.gold import Gold
 
 Words = list[str]
@@ -130,6 +132,9 @@ def read_gold(
 
     source, target = map(corpora.found, lines)
     gold = golds.read_gold(path, limit)
+    _check_origin(
+        path, [sure | possible for sure, possible in zip(gold.sure, gold.possible, strict=True)]
+    )
     gold = gold.flipped() if flip else gold
     if gold.words is not None or source is None or target is None:
         return gold
@@ -148,6 +153,16 @@ def read_gold(
                     f"{len(theirs)} words, from 0 (are the sides exchanged? --flip)"
                 )
     return replace(gold, words=words)
+
+
+def _check_origin(path: Path, links: Sequence[Set[Link]]) -> None:
+    """A note where links seem to count from 1: those of Regard and of Pharaoh's format count from 0."""
+    from regard.translation.evaluation.alignment import count_from_one
+
+    if count_from_one(links):
+        report.note(
+            f"{path}: no link has a word 0: links are read as counted from 0, these seem to count from 1"
+        )
 
 
 def gold_words(gold: Gold, path: Path) -> list[tuple[Words, Words]]:
@@ -176,6 +191,7 @@ def score_links(
     gold = read_gold(path, flip=flip, limit=None, lines=lines)
     if hypotheses is not None:
         found = read_links(hypotheses)
+        _check_origin(hypotheses, found)
         if len(found) != len(gold):
             raise DataError(f"{hypotheses} has {len(found)} lines, {path} {len(gold)}")
     else:

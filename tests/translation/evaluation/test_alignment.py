@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from regard.errors import DataError
 from regard.translation.evaluation.alignment import (
     argmax_links,
+    count_from_one,
     diagonal_links,
     flipped,
     grow_diagonal,
@@ -136,3 +137,13 @@ def test_growing_is_the_published_pseudo_code(forward: set, backward: set):
     links = grow_diagonal(forward, backward)
     assert links == plainly(forward, backward)
     assert forward & backward <= links <= forward | backward
+
+
+def test_links_that_count_from_one_are_noticed():
+    gold = [{(1, 1), (2, 3)}, {(2, 2)}, {(1, 2)}, {(3, 3)}, {(1, 1)}]
+    assert count_from_one(gold)
+    assert count_from_one([set(), *gold])
+    assert not count_from_one(gold[:4])
+    assert not count_from_one([*gold, {(0, 4)}])
+    assert not count_from_one([*gold, {(4, 0)}])
+    assert not count_from_one([])

@@ -111,9 +111,18 @@ def test_utf16_and_utf32_are_recognised_and_the_advice_converts_them(
 
 
 def test_binary_files_are_refused_as_such(tmp_path):
-    for content in (b"\xba\x16\x4f\x2f\x0c\0\0\0\0\0", b"PK\x03\x04\0\0", b"\x80\x04\x95\0"):
+    for content in (b"\xba\x16\x4f\x2f\x0c\0\0\0\0\0", b"\x80\x04\x95\0"):
         with pytest.raises(DataError, match="corpus: a binary file"):
             list(read_lines(written(tmp_path / "corpus", content)))
+
+
+@pytest.mark.parametrize(
+    ("start", "what"),
+    [(b"PK\x03\x04\0\0", "zip archive"), (b"BZh9", "bzip2"), (b"\xfd7zXZ\0\0", "xz")],
+)
+def test_packed_files_are_named_for_what_they_are(tmp_path, start, what):
+    with pytest.raises(DataError, match=f"corpus: is .*{what}.*unpack it with"):
+        list(read_lines(written(tmp_path / "corpus", start)))
 
 
 def test_a_nul_among_letters_is_no_utf16(tmp_path):

@@ -11,6 +11,8 @@ from regard.errors import DataError
 
 # (source position, target position), both from 0
 Link = tuple[int, int]
+# Sentences that tell from where links count.
+_TELLING = 5
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
@@ -92,6 +94,18 @@ def parse_links(line: str) -> tuple[set[Link], set[Link]]:
         link = (int(match[1]), int(match[3]))
         (sure if match[2] == "-" else possible).add(link)
     return sure, possible
+
+
+def count_from_one(sentences: Iterable[Set[Link]]) -> bool:
+    """Whether links of sentences seem to count words from 1: no first word of either side has a link.
+
+    Fewer than five sentences with links tell nothing.
+
+    >>> count_from_one([{(1, 1), (2, 2)}] * 5), count_from_one([{(0, 1), (2, 2)}] * 5)
+    (True, False)
+    """
+    linked = [links for links in sentences if links]
+    return len(linked) >= _TELLING and all(0 not in link for links in linked for link in links)
 
 
 def argmax_links(weights: Float[Tensor, "target source"]) -> set[Link]:

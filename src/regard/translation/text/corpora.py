@@ -18,8 +18,16 @@ _FOREIGN = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-# The first bytes of fastText's binary vectors, of a zip archive and of pickles.
-_BINARY = (b"\xba\x16\x4f\x2f", b"PK\x03\x04", *(b"\x80%c" % n for n in range(2, 6)))
+# The first bytes of fastText's binary vectors and of pickles.
+_BINARY = (b"\xba\x16\x4f\x2f", *(b"\x80%c" % n for n in range(2, 6)))
+# The first bytes of packed files, what they are, and what unpacks them.
+_PACKED = {
+    b"PK\x03\x04": ("a zip archive", "unzip"),
+    b"BZh": ("packed by bzip2", "bunzip2"),
+    b"\xfd7zXZ\0": ("packed by xz", "unxz"),
+    b"\x28\xb5\x2f\xfd": ("packed by zstd", "unzstd"),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x"),
+}
 # A file with a longer line is hardly text with one sentence a line.
 LONGEST_LINE = 64 * 2**20
 # gzip shrinks text to a tenth at best, and a file made to fill the memory to a thousandth. Small files are not checked.
@@ -206,6 +214,11 @@ def opened(path: Path) -> BinaryIO:
 
 def _refuse_foreign(raw: bytes, name: str) -> None:
     """Raise `DataError` for binary files, and for UTF-16 and UTF-32: they begin with a mark or contain many NULs."""
+    for start, (what, tool) in _PACKED.items():
+        if raw.startswith(start):
+            raise DataError(
+                f"{name}: is {what}, expected text, plain or gzip: unpack it with `{tool}`"
+            )
     if raw.startswith(_BINARY):
         raise DataError(f"{name}: a binary file, expected text (word vectors as .vec)")
     marked = [encoding for mark, encoding in _FOREIGN.items() if raw.startswith(mark)]

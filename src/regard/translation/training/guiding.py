@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.attention.looks.look import Look
 from regard.errors import DataError
-from regard.translation.evaluation.alignment import parse_links
+from regard.translation.evaluation.alignment import count_from_one, parse_links
 from regard.translation.runs import Tokenizers
 from regard.translation.settings.training import GuideSettings
 from regard.translation.text.batches import Batch
@@ -52,6 +52,8 @@ class Guide:
             (len(words_of(pair.source, marks)), len(words_of(pair.target, marks))) for pair in pairs
         ]
         links = [_links(pair, words) for pair, words in zip(pairs, counts, strict=True)]
+        # A training on links that seem to count from 1 would learn the words beside the right ones.
+        self.from_one = count_from_one({(s, t) for s, t in each.tolist()} for each in links)
         # Row -1, of pairs that noise has changed, has no links.
         links.append(np.zeros((0, 2), dtype=np.int32))
         self._words = np.array([*counts, (0, 0)])

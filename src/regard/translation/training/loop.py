@@ -62,6 +62,10 @@ class Trainer:
         if settings.guide is not None:
             try:
                 guide = Guide(settings.guide, data.train, tokenizers)
+                if guide.from_one:
+                    observer.note(
+                        "no word link has a word 0: links are read as counted from 0, these seem to count from 1"
+                    )
             except DataError as fault:
                 names = [str(each.links) for each in configuration.data.training if each.links]
                 raise DataError(f"{' or '.join(names)}: {fault}") from None

@@ -105,20 +105,24 @@ def _text(found: Report) -> str:
     object_ = found.as_object()
     rows = [[folder, "lines", "pairs", "empty side", "repeated", "out of proportion"]]
     lengths = [["lengths", "", "", *_LENGTHS]]
+    unread = [split.name for split in found.splits if split.unread]
     for split in object_["splits"]:
+        if split["name"] in unread:
+            continue
         numbers = split["lines"], split["pairs"], split["empty"]
         rows.append([short(split["name"]), *numbers, split["repeated"]["pairs"], split["outliers"]])
         for side, by_unit in split["lengths"].items():
             for unit, each in by_unit.items():
                 lengths.append([short(split["name"]), side, unit, *map(each.get, _LENGTHS)])
-    parts = [report.table(rows), report.table(lengths)]
-    if found.overlaps:
+    parts = [report.table(rows), report.table(lengths)] if len(rows) > 1 else []
+    overlaps = [one for one in found.overlaps if not {one.earlier, one.later} & set(unread)]
+    if overlaps:
         rows = [["lines of a split that are in an earlier one", *_KINDS]]
-        for one in found.overlaps:
+        for one in overlaps:
             counts = [f"{one.exact[kind]:,} ({one.folded[kind]:,})" for kind in _KINDS]
             rows.append([short(f"{one.later} in {one.earlier}"), *counts])
         parts.append(report.table(rows) + "\n(in brackets: but for case and punctuation)")
-    if found.vocabularies:
+    if found.vocabularies and len(unread) < len(found.splits):
         parts.append(_vocabulary(object_["vocabulary"]))
     problems = [*found.findings.of("error"), *found.findings.of("warning")]
     parts.append("\n".join(map(short, problems)) or "nothing to object to")

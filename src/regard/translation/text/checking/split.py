@@ -1,16 +1,18 @@
 """One split of a corpus, read once line by line: counts and findings."""
 
 import unicodedata
+import zlib
 from array import array
 from collections.abc import Iterator, Mapping
-from itertools import zip_longest
+from contextlib import suppress
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from regard.errors import DataError
-from regard.translation.text.checking import characters
+from regard.translation.text.checking import characters, formats
 from regard.translation.text.checking.counting import Lengths, Vocabulary
 from regard.translation.text.checking.findings import Findings
 from regard.translation.text.checking.repetitions import KINDS, Prints
@@ -20,6 +22,8 @@ from regard.translation.text.normalisation import normalise
 # Stands for a line that is not UTF-8; valid UTF-8 never decodes to it.
 _UNREAD = "\ud800"
 SIDES = ("source", "target")
+# Bytes by which the format of a file is known.
+_HEAD = 4096
 # The ratio of pairs with fewer characters is not checked.
 _SHORT = 20
 
@@ -33,12 +37,14 @@ class Split:
         lines: lines of the file, or of the longer of two files.
         empty: lines with an empty side.
         words, characters, pieces: the lengths by side ("source", "target"); no pieces without a tokenizer.
+        unread: whether there is nothing that could be read.
         outliers: pairs whose lengths in characters are out of proportion.
     """
 
     def __init__(self, files: list[str]) -> None:
         self.name, self.files = " and ".join(files), files
         self.lines = self.empty = self.outliers = 0
+        self.unread = False
         self.words = {side: Lengths() for side in SIDES}
         self.characters = {side: Lengths() for side in SIDES}
         self.pieces: dict[str, Lengths] = {}
@@ -115,6 +121,8 @@ def read_split(
             findings.add("error", too_few, f"{name}:{number}")
             continue
         pair = Pair(normalise(sides[0]), normalise(sides[1]))
+        if number == 1 and formats.is_header(*pair[:2]):
+            findings.add("warning", formats.HEADER, f"{name}:1")
         if pair.source and pair.target:
             split.add(number, pair, vocabularies)
             continue
@@ -124,6 +132,7 @@ def read_split(
         findings.add("warning", what, f"{name}:{number}")
     if len(set(counts)) > 1 and not broken:
         findings.add("error", f"{files[0]} has {counts[0]} lines and {files[1]} has {counts[1]}")
+    split.unread = bool(broken) and not split.lines
     if not split.pairs and not broken:
         findings.add("error", f"{split.name}: no usable sentence pairs in {split.lines} lines")
     if len(forms) > 1:
@@ -137,6 +146,12 @@ def _lines(path: Path, findings: Findings, forms: set[str], broken: set[Path]) -
     """The lines of a file. Damage is reported as an error; a file without a readable end is added to `broken`."""
     try:
         with opened(path) as file:
+            kind = formats.of_text(_head(file))
+            if kind is not None:
+                raise DataError(
+                    f"{path}: is {kind}, not text with one sentence a line: extract its sentences first, "
+                    "into a table of tab-separated columns or two files"
+                )
             for number, raw in enumerate(raw_lines(file, str(path)), start=1):
                 where = f"{path}:{number}"
                 if number == 1 and raw.startswith(BOM):
@@ -148,7 +163,7 @@ def _lines(path: Path, findings: Findings, forms: set[str], broken: set[Path]) -
                     findings.add("error", "not UTF-8", f"{where}:{fault.start + 1}")
                     yield _UNREAD
                     continue
-                for kind, place in characters.troubles(text):
+                for kind, place in chain(characters.troubles(text), formats.remains(text)):
                     if kind == characters.NOT_NFC:
                         forms.add("decomposed")
                     findings.add("warning", kind, f"{where}:{len(text[:place].encode()) + 1}")
@@ -158,3 +173,10 @@ def _lines(path: Path, findings: Findings, forms: set[str], broken: set[Path]) -
     except DataError as fault:
         findings.add("error", str(fault))
         broken.add(path)
+
+
+def _head(file: BinaryIO) -> bytes:
+    """The first bytes of a file, which are read again; none of one that is damaged."""
+    with suppress(EOFError, OSError, zlib.error):
+        return cast(bytes, file.peek(_HEAD))[:_HEAD]  # type: ignore[attr-defined]
+    return b""

@@ -1,0 +1,94 @@
+"""Files of other formats are named, and what tools left in text is found; ordinary text is neither."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from regard.translation.text.checking import formats
+from regard.translation.text.checking.corpus import check
+from regard.translation.text.corpora import Tsv
+
+LINES = [f"zdanie {n}\tsatz {n}" for n in range(30)]
+
+
+def said(path: Path) -> dict[str, list[str]]:
+    found = check([Tsv(path)]).findings.values()
+    return {f"{one.level}: {one.what}": one.where for one in found}
+
+
+def table(folder: Path, *lines: str) -> Path:
+    path = folder / "a.tsv"
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("TMX", '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4">\n'),
+        ("XLIFF", '\ufeff<?xml version="1.0"?>\n<xliff version="1.2">\n'),
+        ("XML", "<?xml version='1.0'?>\n<corpus>\n"),
+        ("PO", '# Titles.\nmsgid ""\nmsgstr ""\n\nmsgid "Hi"\nmsgstr "Hola"\n'),
+        ("SRT", "1\r\n00:00:01,000 --> 00:00:02,000\r\nHola\r\n"),
+        ("WebVTT", "WEBVTT\n\n00:01.000 --> 00:02.000\nHola\n"),
+    ],
+)
+def test_a_file_of_another_format_is_named(tmp_path, name, text):
+    (tmp_path / "a.tsv").write_text(text, encoding="utf-8", newline="")
+    (found,) = said(tmp_path / "a.tsv")
+    assert found.startswith(f"error: {tmp_path / 'a.tsv'}: is {name}, not text")
+
+
+def test_a_packed_file_is_named_with_what_unpacks_it(tmp_path):
+    text = b"un gato\ta cat\n"
+    (tmp_path / "a.bz2").write_bytes(bz2.compress(text))
+    (tmp_path / "a.xz").write_bytes(lzma.compress(text))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.tsv", text)
+    for name, tool in (("bz2", "bunzip2"), ("xz", "unxz"), ("zip", "unzip")):
+        (found,) = said(tmp_path / f"a.{name}")
+        assert f"unpack it with `{tool}`" in found
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "byte"),
+    [
+        ("sur de B&iacute;rmania\tx", formats.ENTITY, 9),
+        ("x\tdon&#39;t", formats.ENTITY, 6),
+        ("un ga@@ to\tx", formats.JOINER, 5),
+        ("x\tfar @-@ off", formats.JOINER, 7),
+        ("x\tfar \uffed- off", formats.JOINER, 7),
+        ('x\t"He said ""no""."', formats.QUOTES, 3),
+        ('"Dijo ""no""."\tx', formats.QUOTES, 1),
+    ],
+)
+def test_what_tools_left_in_text_is_found_where_it_is(tmp_path, line, kind, byte):
+    path = table(tmp_path, *LINES, line)
+    assert said(path)[f"warning: {kind}"] == [f"{path}:31:{byte}"]
+
+
+@pytest.mark.parametrize("header", ["source\ttarget", "Spanish\tEnglish", "es\ten", '"src"\t"tgt"'])
+def test_a_header_is_told(tmp_path, header):
+    path = table(tmp_path, header, *LINES)
+    assert said(path)[f"warning: {formats.HEADER}"] == [f"{path}:1"]
+    assert f"warning: {formats.HEADER}" not in said(table(tmp_path, *LINES, header))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["AT&T; R&D\ta & b;", "mail a@b.com\t@home @ 5 @-", '"Hola", dijo.\t"Hello," he said.',
+     '"Hola."\t"Hello."', "Go.\tVa !", "1\t1", "# uno\t# one", "<b>\t<b>", "1\tWEBVTT"],
+)  # fmt: skip
+def test_ordinary_text_is_no_fault(tmp_path, line):
+    assert said(table(tmp_path, line, *LINES)) == {}
+
+
+def test_a_file_that_cannot_be_read_has_no_counts(tmp_path):
+    whole, missing = table(tmp_path, *LINES), tmp_path / "nosuch.tsv"
+    found = check([Tsv(whole), Tsv(missing)])
+    assert [split.unread for split in found.splits] == [False, True]
