@@ -142,7 +142,7 @@ def test_the_engine_needs_no_folder_and_searches_as_the_model_was_told(spanish):
     engine = Engine.of(spanish, quantization="int8", workers=1)
     assert engine.search == spanish.search
     assert (engine.search.beam, engine.search.length_penalty) == (5, 1.4)
-    texts = ["", SPANISH[0], " \t", SPANISH[1].upper()]
+    texts = ["", SPANISH[0], "  ", SPANISH[1].upper()]
     found = engine.translate(texts)
     assert [one.source for one in found] == texts
     assert found[1].text == spanish.translate([SPANISH[0]])[0].text
@@ -256,10 +256,14 @@ def test_mistakes_are_told(spanish, tmp_path, monkeypatch):
 
 def test_an_engine_of_a_translator_reads_like_it(spanish):
     engine = Engine.of(spanish, workers=1)
-    texts = ["Ayer vi a Miguel en la calle.", "¿Donde esta el gato?"]
-    found = engine.translate(texts)
-    assert [one.text for one in found] == [one.text for one in spanish.translate(texts)]
-    assert [one.read_as for one in found] == [{"Miguel": "Tom"}, {"Donde": "Dónde", "esta": "está"}]
+    texts = ["Ayer vi a Miguel en la calle.", "¿Donde esta el gato?", "-5", "1.  2"]
+    found, ours = engine.translate(texts), spanish.translate(texts)
+    assert [one.text for one in found] == [one.text for one in ours]
+    read_as = [{"Miguel": "Tom"}, {"Donde": "Dónde", "esta": "está"}, {}, {}]
+    assert [one.read_as for one in found] == read_as
+    assert [one.text for one in found[2:]] == texts[2:]
+    scores = [one.score for one in ours[2:]]
+    assert [one.score for one in found[2:]] == pytest.approx(scores, abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from regard.translation import lines
 from regard.translation.results import Candidate, Translation, Word
+from regard.translation.text.corpora import Pair
 from regard.translation.text.sentences import Sentence
 from regard.translation.translator import Translator
+from regard.translation.words import KnownWords
 
 SPANISH = ["El gato negro duerme.", "¿Dónde está el gato?", "¡Hace frío!", "Me gusta mucho."]
 
@@ -113,3 +115,86 @@ def test_generated_data_has_one_sentence_a_line(spanish, monkeypatch):
     monkeypatch.setattr(Translator, "sentence_language", None)
     text = " ".join(SPANISH)
     assert spanish.translate([text]) == spanish.translate([text], whole_lines=True)
+
+
+NUMBERS = [
+    "1",
+    "-5",
+    "1 2 3",
+    "1.",
+    "1)",
+    "3,14",
+    "1.000.000",
+    "50 %",
+    "12:30",
+    "007",
+    "+34 612",
+    "１２３",
+    "٣",
+    "²",
+]
+
+
+@pytest.mark.parametrize("name", ["es-en", "es-en-tiny", "en-es", "en-fr", "es-en-recurrent"])
+def test_a_line_that_is_only_a_number_is_its_own_translation(name):
+    translator = Translator.open(name)
+    found = translator.translate([*NUMBERS, " 5\u00a0000 "], alignments=True, looks=True)
+    assert [one.text for one in found] == [*NUMBERS, " 5\u00a0000 "]
+    for one in found:
+        count = len(one.text.split())
+        assert [word.text for word in one.words] == one.text.split() == one.source.split()
+        assert one.alignment == [(place, place) for place in range(count)]
+        assert one.doubts == one.unknown == one.unseen == []
+        assert one.score < 0
+        assert all(look.shape[-2:] for look in one.looks.values())
+        queries, keys = one.labels("decoder.0.cross")
+        assert next(reversed(one.looks.values())).shape[-2:] == (len(queries), len(keys))
+
+
+def test_numbers_are_copied_by_every_search(spanish):
+    text = ["1 2 3", "Hola."]
+    own = spanish.search
+    for search in (own.changed(beam=1), own.as_written(), own.changed(beam=4, nbest=4)):
+        assert spanish.translate(text, search=search)[0].text == "1 2 3"
+    assert spanish.translate(text, whole_lines=True)[0].text == "1 2 3"
+    drawn = spanish.translate(text, search=own.changed(sampling=True, nbest=3), seed=1)
+    assert [one.text for one in drawn[0].alternatives] == ["1 2 3"] * 3
+    both = Translator.open(["es-en", "es-en"]).translate(["1 2 3"], alignments=True)
+    assert both[0].text == "1 2 3"
+    assert spanish.look("1 2 3").text == "1 2 3"
+    assert spanish.translate_text("1.\n\n-5\n") == "1.\n\n-5\n"
+    text = "1" * 5000
+    assert spanish.translate([text])[0].text == text
+
+
+def test_a_number_has_the_scores_of_a_translation_that_is_given(spanish):
+    (one,) = spanish.translate(["12:30"])
+    forced = spanish.look("12:30", "12:30")
+    assert one.log_probability == pytest.approx(forced.log_probability, abs=1e-4)
+    assert one.probabilities == pytest.approx(forced.probabilities, abs=1e-4)
+    assert one.target_pieces == forced.target_pieces
+
+
+def test_a_number_is_translated_where_that_is_wanted(spanish, monkeypatch):
+    said = spanish.translate(["5", "5"], prefix=["It's", ""])
+    assert [one.text for one in said] == ["It's 5.", "5"]
+    assert spanish.translate(["5"], search=spanish.search.changed(numbers=False))[0].text == "5."
+    spelt = KnownWords.learn([Pair("5", "five"), Pair("un gato", "a cat")])
+    monkeypatch.setattr(spanish, "words", spanish.words.joined(spelt))
+    assert spanish.translate(["5"])[0].text == "5."
+
+
+@pytest.mark.parametrize(
+    "mark", ["\ufeff", "\u00ad", "\u200e", "\u200b", "\0", "\x07", "\x85", "\u2028"]
+)
+@pytest.mark.parametrize("place", [0, 4, 8])
+def test_links_count_the_words_of_the_source_that_is_returned(spanish, mark, place):
+    text = "El gato negro duerme."
+    marked = text[:place] + mark + text[place:]
+    (one,) = spanish.translate([marked], alignments=True)
+    (plain,) = spanish.translate([one.source], alignments=True)
+    assert (one.text, one.alignment) == (plain.text, plain.alignment)
+    assert all(source < len(one.source.split()) for source, _ in one.alignment)
+    assert not set(one.source) & set("\ufeff\u00ad\u200e\u200b\0\x07\x85\u2028")
+    if mark in "\ufeff\u00ad\u200e\u200b":
+        assert one.source == text

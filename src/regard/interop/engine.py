@@ -15,7 +15,7 @@ from regard.errors import ConfigurationError, ModelError, one_line, raised_as, r
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums, lines
-from regard.translation.decoding.hypothesis import penalty
+from regard.translation.decoding.hypothesis import Hypothesis, penalty
 from regard.translation.decoding.search import Search
 from regard.translation.doubts import Doubts
 from regard.translation.results import translation
@@ -120,6 +120,8 @@ class Engine:
         if others := sorted(changes.keys() - _SETTINGS):
             raise TypeError(f"CTranslate2 does not search with {', '.join(others)}: leave it out")
         search = (search or self.search).changed(**changes, sampling=False)
+        if self.sentence_language is None:  # generated data
+            search = search.changed(numbers=False)
         language = None if whole_lines else self.sentence_language
         return lines.translate(
             texts,
@@ -128,6 +130,7 @@ class Engine:
             self.doubts,
             self.words,
             lambda some, _, own: self._translated(some, own),
+            self._copied,
         )
 
     def _translated(self, texts: Sequence[str], search: Search) -> list[Translation]:
@@ -144,6 +147,25 @@ class Engine:
             given = texts[row], encoded[row], found[row], most[row], search
             translations[row] = self._translation(*given)
         return translations
+
+    def _copied(self, texts: Sequence[str], search: Search) -> list[Translation]:
+        """Each sentence as its own translation, with the scores of the model."""
+        source, target = self.tokenizers.source, self.tokenizers.target
+        encoded = [source.encode(text)[: self.longest] for text in texts]
+        written = [target.encode(text)[: self.longest] for text in texts]
+        scored = self._engine.score_batch(
+            list(map(source.pieces, encoded)),
+            list(map(target.pieces, written)),
+            max_batch_size=_BATCH_PIECES,
+            batch_type="tokens",
+            max_input_length=0,
+        )
+        found = []
+        for text, ids, ours, one in zip(texts, encoded, written, scored, strict=True):
+            made = Hypothesis.of(ours, one.log_probs, search.length_penalty)
+            best = Candidate(text, made.score, made.log_probability)
+            found.append(translation(text, ids, self.longest, self.tokenizers, [best], ours))
+        return found
 
     def _searched(
         self, pieces: list[list[str]], rows: list[int], most: list[int], search: Search

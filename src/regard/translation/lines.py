@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from typing import TypeVar
 
 import torch
@@ -16,7 +16,8 @@ from regard.translation.reading import sentences as reading
 from regard.translation.results import Candidate, Translation, Word, in_capitals
 from regard.translation.text import sentences
 from regard.translation.text.capitals import in_small_letters
-from regard.translation.text.normalisation import normalise
+from regard.translation.text.normalisation import clean, normalise
+from regard.translation.text.numbers import is_number
 from regard.translation.text.sentences import Sentence
 from regard.translation.text.tokenizer import EOS
 from regard.translation.words import KnownWords
@@ -39,21 +40,24 @@ def translate(
     learnt: Doubts | None,
     words: KnownWords | None,
     translated: Callable[[list[str], list[str] | None, Search], list[Translation]],
+    copied: Callable[[list[str], Search], list[Translation]],
     begun: tuple[Sequence[str], str] | None = None,
 ) -> list[Translation]:
     """The translations of lines, whose sentences `translated` translates one by one.
 
     Those in capitals are read in small letters, and those whose translations repeat themselves are searched again
-    with twice the beam and no sequence twice. A sentence
-    with words that the training text does not have may be read in another way (see `reading`).
+    with twice the beam and no sequence twice. A sentence with words that the training text does not have may be read
+    in another way (see `reading`). One that is a number only is its own translation.
 
     Args:
         language: in which sentences are found; with None, every line is one.
         words: those of the training text; with None, sentences are read as they are written.
         translated: from sentences, and how the translation of each must begin, to translations.
+        copied: from sentences to themselves as translations, with their pieces and scores.
         begun: how the translation of each line must begin, and the language of that.
     """
     check_several(lines)
+    lines = list(map(clean, lines))
     parts = [
         [Sentence("", line, "")] if language is None else sentences.of_line(line, language)
         for line in lines
@@ -82,16 +86,32 @@ def translate(
             for row, one in zip(rows, found, strict=True)
         ]
 
-    found = some(range(len(texts)), search)
+    copies = search.numbers and (words is None or words.numbers)
+    same = [row for row, text in enumerate(texts) if copies and is_number(text)]
+    same = [row for row in same if starts is None or not starts[row]]
+    others = sorted(set(range(len(texts))).difference(same))
+    made = dict(zip(others, some(others, search), strict=True))
+    for row, one in zip(same, copied([texts[row] for row in same], search), strict=True):
+        made[row] = _copy(texts[row], one, search)
+    found = [made[row] for row in range(len(texts))]
     rows = [row for row, one in enumerate(found) if one.repeats]
     if rows and search.search_again and not search.no_repeat_ngram:
         wider = search.changed(beam=min(1000, 2 * search.beam), no_repeat_ngram=NO_REPEAT)
         for row, one in zip(rows, some(rows, wider), strict=True):
             found[row] = replace(one, repeats=True)
-    found = [
-        doubted(one, learnt, start) for one, start in zip(found, starts or repeat(""), strict=False)
-    ]
+    for row in others:
+        found[row] = doubted(found[row], learnt, "" if starts is None else starts[row])
     return join(lines, parts, found, drawn=search.sampling)
+
+
+def _copy(text: str, one: Translation, search: Search) -> Translation:
+    """The translation of a text by itself: there is nothing to doubt, whatever the model knows of it."""
+    confidences = [word.confidence for word in one.words]
+    words = list(map(Word, text.split(), confidences))
+    best = replace(one.alternatives[0], text=text, words=words)
+    draws = search.nbest if search.sampling else 1
+    one = replace(one, cut=0, unknown=[], unseen=[], repeats=False)
+    return replace(one, **vars(best), alternatives=[best] * draws)
 
 
 def prefixes(given: str, parts: Sequence[Sentence], language: str) -> list[str]:

@@ -54,8 +54,9 @@ class Translation:
     """A line, its translation, and the attention of the model.
 
     Attributes:
-        source: the line as it was given.
-        text: the translation.
+        source: the line as it was given, without characters that nobody sees (see `normalisation.clean`): the
+            alignment counts its words.
+        text: the translation; of a sentence that is a number only, the sentence.
         score, log_probability, words, alignment: those of the translation (see `Candidate`); 0 and empty for an
             empty sentence. Those of several sentences are sums and positions in the whole line.
         read_as: words and numbers of the source that were read as others (see `translation.reading`): with accents,

@@ -42,7 +42,7 @@ from regard.translation.shortlist.table import Shortlist
 from regard.translation.text import sentences
 from regard.translation.text.batches import grouped, sources
 from regard.translation.text.corpora import Pair
-from regard.translation.text.normalisation import normalise
+from regard.translation.text.normalisation import clean, normalise
 from regard.translation.words import KnownWords
 
 __all__ = ["Candidate", "Translation", "Translator", "Word", "bundled", "find"]
@@ -213,6 +213,8 @@ class Translator:
                     f"{len(each)} prefixes for {len(texts)} texts: pass one for each"
                 )
             begun = each, self.run.configuration.data.target_language
+        if self.run.configuration.data.generated is not None:
+            search = search.changed(numbers=False)
         translated = partial(
             self._translated,
             looks=looks,
@@ -221,8 +223,13 @@ class Translator:
             generator=generator,
             tree=tree,
         )
+        copied = partial(
+            self._copied, looks=looks, alignments=alignments, batch_tokens=batch_tokens
+        )
         language = None if whole_lines or tree is not None else self.sentence_language
-        return lines.translate(texts, language, search, self.doubts, self.words, translated, begun)
+        return lines.translate(
+            texts, language, search, self.doubts, self.words, translated, copied, begun
+        )
 
     def stream(
         self,
@@ -288,6 +295,7 @@ class Translator:
         if target is None:
             # The attention that is shown belongs to the words that were given.
             return self.translate([text], search=self.search.as_written(), looks=True)[0]
+        text = clean(text)
         ids = self.tokenizers.source.encode(text)
         if not ids:
             return Translation(text, normalise(target))
@@ -347,6 +355,33 @@ class Translator:
                     texts[row], encoded[row], hypotheses, linked, looks, unfinished
                 )
         return [found.get(row, Translation(text)) for row, text in enumerate(texts)]
+
+    def _copied(
+        self,
+        texts: Sequence[str],
+        search: Search,
+        *,
+        looks: bool,
+        alignments: bool,
+        batch_tokens: int,
+    ) -> list[Translation]:
+        """Each sentence as its own translation, with the scores and looks that the model has while it writes that."""
+        source, target = self.tokenizers.source, self.tokenizers.target
+        encoded = [source.encode(text)[: self.longest] for text in texts]
+        written = [target.encode(text)[: self.longest] for text in texts]
+        found: dict[int, Translation] = {}
+        for rows, _ in self._batches(encoded, None, batch_tokens):
+            hypotheses = forced.score(
+                self.model,
+                *self._sources([encoded[row] for row in rows]),
+                [written[row] for row in rows],
+                length_penalty=search.length_penalty,
+            )
+            for row, one in zip(rows, hypotheses, strict=True):
+                links = [(place, place) for place in range(len(texts[row].split()))]
+                each = [links] if alignments else None
+                found[row] = self._translation(texts[row], encoded[row], [one], each, looks)
+        return [found[row] for row in range(len(texts))]
 
     def _links(
         self, encoded: list[list[int]], found: list[list[Hypothesis]]

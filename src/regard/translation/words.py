@@ -17,7 +17,7 @@ from regard.translation.runs.layout import WORDS
 from regard.translation.text.accents import Accents
 from regard.translation.text.corpora import Pair
 from regard.translation.text.names import WORD, as_inside, has_capital, named
-from regard.translation.text.numbers import Marks
+from regard.translation.text.numbers import Marks, copies_numbers
 from regard.translation.text.trigrams import Trigrams
 
 # Names and words that are kept.
@@ -37,6 +37,7 @@ class KnownWords(BaseModel):
         ordinary, proper: trigrams of the words in small letters and of the names.
         marks: those of numbers.
         accents: where they belong.
+        numbers: whether a source that is a number only is its own translation.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -48,6 +49,7 @@ class KnownWords(BaseModel):
     proper: Trigrams
     marks: Marks
     accents: Accents
+    numbers: bool = True
 
     @classmethod
     def open(cls, run: Run) -> Self | None:
@@ -77,12 +79,15 @@ class KnownWords(BaseModel):
             proper=Trigrams.learn(sorted(names)),
             marks=Marks("", "") if several else Marks.learn(pairs),
             accents=Accents() if several else Accents.learn(sources),
+            numbers=copies_numbers(pairs),
         )
 
     def joined(self, more: Self) -> Self:
         """These and the words of another text, from which the same model is trained on."""
         both = dict.fromkeys([*self.rank, *more.rank])
-        return self.model_copy(update={"words": " ".join(both), "names": self.names or more.names})
+        numbers = self.numbers and more.numbers
+        update = {"words": " ".join(both), "names": self.names or more.names, "numbers": numbers}
+        return self.model_copy(update=update)
 
     def keep(self, run: Run) -> None:
         """Write the file. Raises `OSError`."""

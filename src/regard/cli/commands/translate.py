@@ -38,7 +38,8 @@ def translate(options: TranslateOptions) -> None:
 
     Each TEXT is a line. Without any, those of --input or of standard input are read. Each gives one line, an empty
     line an empty one. Only a line feed ends a line; control characters within one become spaces. The sentences of a
-    line are found, translated one by one, and joined with what stood between them.
+    line are found, translated one by one, and joined with what stood between them. A line that is only a number is
+    its own translation.
 
     Examples:
         regard translate "El gato negro duerme." --look

@@ -38,6 +38,10 @@ class SearchSettings(Settings):
     """Whether a sentence of capitals alone is read in small letters, and its translation written in capitals. Where the
     beginning of the translation is given, the sentence is read as it is.
     """
+    numbers: bool = True
+    """Whether a sentence with digits and without letters is its own translation. Not for generated data, for training
+    text that translates such sentences otherwise ("5", "five"), and where the beginning of the translation is given.
+    """
     accents: bool = True
     """Whether accents are restored in a sentence that has none, and in words that no training source has."""
     spelling: bool = True

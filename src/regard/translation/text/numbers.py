@@ -10,6 +10,7 @@ from regard.translation.text.corpora import Pair
 NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _SPACED = re.compile(rf"\d{{1,3}}(?: \d{{3}})+(?:,\d+)?(?!\d)|{NUMBER.pattern}")
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}([., ])\d{3}(?:\1\d{3})*(?![\d.,]*\d)")
+_DIGIT = re.compile(r"\d")
 # With fewer grouped numbers on a side its writing is unknown.
 _EVIDENCE = 5
 
@@ -78,6 +79,30 @@ class Marks(NamedTuple):
         """
         mark = re.escape(self.target)
         return re.sub(rf"(?<=\d){mark}(?=\d{{3}}(?!\d))", "", text) if mark else text
+
+
+def is_number(text: str) -> bool:
+    """Whether a text has digits and no letters: a number or several, with their marks.
+
+    >>> [text for text in ("-5", "1 2 3", "12:30", "50 %", "5 km", "IV", "...") if is_number(text)]
+    ['-5', '1 2 3', '12:30', '50 %']
+    """
+    kinds = {character.isalpha() for character in text if character.isalnum()}
+    return kinds == {False}
+
+
+def copies_numbers(pairs: Iterable[Pair]) -> bool:
+    """Whether targets have the digits of sources that are numbers only; True without such sources.
+
+    >>> copies_numbers([Pair("1.000", "1,000")]), copies_numbers([Pair("5", "five")])
+    (True, False)
+    """
+    same = [
+        _DIGIT.findall(pair.source) == _DIGIT.findall(pair.target)
+        for pair in pairs
+        if is_number(pair.source)
+    ]
+    return 2 * sum(same) >= len(same)
 
 
 def _mark(lines: Iterable[str]) -> str:
