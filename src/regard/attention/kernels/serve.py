@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.choose import MATMUL, SDPA, Kernel, choose
+from regard.attention.kernels.narrowing import narrowed
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import are_finite, zeroed
 from regard.attention.masks import Given, Mask
@@ -21,6 +22,7 @@ ROOM = 1 << 22  # booleans held at a time
 
 def serve(request: Request, value: Tensor) -> Tensor:
     """The reading. Keys and values that a query may not read have no effect, even if they are NaN."""
+    request, value = narrowed(request, value)
     kernel = choose(request, value)
     if request.mask is None and request.bias is None:
         return kernel.attend(request, value)

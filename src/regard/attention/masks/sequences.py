@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask, Reach, SpanMask, check_whole, lead, pick
+from regard.attention.masks.mask import Mask, Reach, SpanMask, check_whole, lead, overlap, pick
 from regard.attention.shapes import Frame, ShapeError
 from regard.loops.availability import has_numbers
 
@@ -35,6 +35,14 @@ class Padding(SpanMask):
                 f"lengths of shape {list(lengths.shape)} hold 0 and 1 alone, for {frame.keys} keys: an attention"
                 " mask has its number of keys as lengths, attention_mask.sum(-1)"
             )
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        """The same as from `spans`, by two numbers."""
+        if not self.lengths.numel():
+            return super().reach(rows, frame)
+        shortest, longest = (int(length) for length in self.lengths.aminmax())
+        keys = range(frame.keys)
+        return Reach(overlap(range(longest), keys), overlap(range(shortest), keys))
 
     def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         lengths = self.lengths.to(frame.device, torch.int64)
