@@ -35,14 +35,16 @@ def rules(draw: st.DrawFn, frame: Frame, joined: bool = True) -> masks.Mask:
     kind = draw(st.sampled_from(kinds if joined else kinds[:3]))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
     lead = frame.batch[:1] if draw(st.booleans()) else ()
+    equal = draw(st.booleans())  # entries of a batch that are all alike
     if kind == "band":
         return masks.band(draw(BOUNDS), draw(BOUNDS), align=draw(st.sampled_from(["start", "end"])))
     if kind == "padding":
-        return masks.padding(torch.randint(0, frame.keys + 1, lead, generator=generator))
+        lengths = torch.randint(0, frame.keys + 1, lead, generator=generator)
+        return masks.padding(lengths[:1].expand(lead) if equal and lead else lengths)
     if kind == "documents":
-        ids = [
-            torch.randint(3, (*lead, n), generator=generator) for n in (frame.queries, frame.keys)
-        ]
+        sizes = frame.queries, draw(st.sampled_from([1, frame.keys]))
+        ids = [torch.randint(3, (*lead, size), generator=generator) for size in sizes]
+        ids = [each[:1].expand_as(each) if equal and lead else each for each in ids]
         return masks.documents(
             *(each.sort(-1).values if draw(st.booleans()) else each for each in ids)
         )
@@ -158,6 +160,24 @@ def test_nan_in_padding_reaches_neither_reading_nor_gradients() -> None:
     assert all(each.isfinite().all() for each in (reading, *gradients))
 
 
+def test_second_gradients_are_refused() -> None:
+    tensors = draw_tensors(Frame((1, 1), 8, 8, CPU), 4, 4, torch.float64)
+    with regard.kernel("sdpa"):
+        reading = regard.attend(*tensors, mask=masks.band(2, 2))
+    (gradient,) = torch.autograd.grad(reading.sum(), tensors[:1], create_graph=True)
+    assert gradient.requires_grad
+    with pytest.raises(NotImplementedError, match="blocked"):
+        gradient.square().sum().backward()
+
+
+def test_entries_that_the_mask_alone_has_are_read() -> None:
+    query = torch.randn(1, 2, 8, 4, dtype=torch.float64)
+    for lengths in ([5, 5, 5], [5, 5, 4]):
+        with regard.kernel("sdpa"):
+            reading = regard.attend(query, query, query, mask=masks.padding(lengths) & CAUSAL)
+        assert reading.shape == (3, 2, 8, 4)
+
+
 def test_changed_lengths_do_not_change_gradients() -> None:
     tensors, lengths = (
         draw_tensors(Frame((2, 1), 8, 8, CPU), 4, 4, torch.float64),
@@ -177,7 +197,7 @@ def test_changed_lengths_do_not_change_gradients() -> None:
     "mask",
     [
         masks.padding([1, 2, 3]) & CAUSAL,
-        masks.documents(torch.tensor([[[0, 0, 1]], [[0, 1, 1]]])),
+        masks.documents(torch.tensor([[[0, 0, 1], [0, 1, 1]]])),
         masks.as_mask(lambda query, key: key <= query),
     ],
     ids=["more entries", "heads", "function"],

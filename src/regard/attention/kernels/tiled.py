@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from regard.attention.kernels.request import Request
@@ -35,7 +34,9 @@ def plan_for(request: Request) -> Plan | None:
     if frame.queries * frame.keys < AREA or not request.query.is_cpu or transformed():
         return None
     entries = mask.entries(frame)
-    if entries is None or len(entries) not in (1, *frame.batch[:1]):
+    if (
+        entries is None or request.batch() != frame.batch
+    ):  # some entries are those of the mask alone
         return None
     return [tiles(entry, frame) for entry in entries]
 
@@ -82,12 +83,30 @@ class _Tiled(torch.autograd.Function):
         return reading
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Any:
-        query, key, value, reading, sums = ctx.saved_tensors
-        upstream = upstream.contiguous()
+        gradients = _TiledGradients.apply(  # type: ignore[no-untyped-call]
+            ctx.plan, ctx.scale, upstream.contiguous(), *ctx.saved_tensors
+        )
+        return (None, None, *gradients)
+
+
+class _TiledGradients(torch.autograd.Function):
+    """The gradients, as a function whose own gradients are refused: torch has none of the fused kernel."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        plan: Plan,
+        scale: float,
+        upstream: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        reading: Tensor,
+        sums: Tensor,
+    ) -> tuple[Tensor, ...]:
         totals = [widen(tensor.new_zeros(tensor.shape)) for tensor in (query, key, value)]
-        for rows, columns, tile, _ in _each(ctx.plan, query):
+        for rows, columns, tile, _ in _each(plan, query):
             gradients = _backward(
                 upstream[rows],
                 query[rows],
@@ -98,13 +117,19 @@ class _Tiled(torch.autograd.Function):
                 0.0,
                 tile.triangle,
                 attn_mask=_added(tile.window, query.dtype),
-                scale=ctx.scale,
+                scale=scale,
             )
             for total, place, gradient in zip(
                 totals, (rows, columns, columns), gradients, strict=True
             ):
                 total[place] += gradient
-        return (None, None, *(total.to(query.dtype) for total in totals))
+        return tuple(total.to(query.dtype) for total in totals)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        raise NotImplementedError(
+            "torch's fused attention has no second gradients: pin regard.kernel('blocked')"
+        )
 
 
 def _each(plan: Plan, query: Tensor) -> Iterator[tuple[Index, Index, Tile, bool]]:

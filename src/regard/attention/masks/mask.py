@@ -238,8 +238,6 @@ class Joined(Mask):
         if left is None or right is None:
             return None
         most = max(len(left), len(right))
-        if (len(left), len(right)) == (1, 1):
-            return [self]
         pairs = zip(
             *(side * (most if len(side) == 1 else 1) for side in (left, right)), strict=True
         )

@@ -76,7 +76,8 @@ def _window(mask: Mask, rows: range, columns: range, frame: Frame) -> Tensor:
     if isinstance(mask, Band):
         return _band_window(mask.within(rows, columns, frame), len(rows), len(columns))
     at, of = (torch.arange(side.start, side.stop) for side in (rows, columns))
-    return mask.window(at, of, frame).reshape(-1, len(columns)).expand(len(rows), -1)
+    window = mask.window(at, of, frame)
+    return window.reshape(window.shape[-2:]).expand(len(rows), len(columns))
 
 
 @lru_cache(maxsize=16)
