@@ -145,6 +145,18 @@ def test_payloads_that_json_cannot_hold_are_left_out_of_a_state_with_a_warning()
     assert set(state) == {"entries.key"}
 
 
+def test_a_state_of_other_keys_leaves_no_names_of_those_before():
+    memory, others = Memory(encoder=CharacterNgrams(64)), Memory()
+    memory.write({"a": "one", "b": "two"})
+    state = memory.state_dict()
+    others.write(torch.randn(2, 64))
+    memory.load_state_dict({"entries.key": state["entries.key"]})
+    assert list(memory) == ["a", "b"]
+    memory.load_state_dict(others.state_dict())
+    assert "a" not in memory
+    assert memory.payloads == [None, None]
+
+
 def test_a_shallow_copy_is_written_to_by_itself():
     memory = written("hard")
     memory["To"] = "Sal Paradise"  # there is spare room now

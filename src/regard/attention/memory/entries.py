@@ -193,7 +193,7 @@ class Entries(nn.Module):
                 errors.append(f"memory {prefix or 'entries'}: {problem}")
                 return
             try:
-                self._adopt_lists(stored, key.shape[-2])
+                self._adopt_lists(stored, key)
             except ValueError as problem:
                 rest[-1].append(f"memory {prefix or 'entries'}: {problem}")
                 return
@@ -202,12 +202,16 @@ class Entries(nn.Module):
             self.d_key, self.d_value = key.shape[-1], (key if value is None else value).shape[-1]
         super()._load_from_state_dict(state, prefix, *rest)
 
-    def _adopt_lists(self, stored: dict[str, Tensor | None], count: int) -> None:
+    def _adopt_lists(self, stored: dict[str, Tensor | None], key: Tensor) -> None:
+        """Take the names and payloads of a state; without any, keep those of equal or trained keys."""
+        count = key.shape[-2]
         lists = {
             name: None if each is None else from_bytes(name, each, count)
             for name, each in stored.items()
         }
-        if count != len(self):  # those that are here belong to other entries
+        old = self.key
+        same = old is not None and old.shape == key.shape
+        if not (same and (self._trained["key"] or torch.equal(old, key.to(old)))):  # type: ignore[arg-type]
             self.payloads, self.names, self._places = None, None, {}
         if lists["payloads"] is not None:
             self.payloads = lists["payloads"]
