@@ -57,6 +57,7 @@ def test_a_wrong_type_is_named_with_its_argument(module, name):
             module(**arguments)
 
 
+@pytest.mark.unannotated
 def test_numbers_of_numpy_and_torch_are_numbers():
     numpy = pytest.importorskip("numpy")
     attention = regard.MultiHeadAttention(
