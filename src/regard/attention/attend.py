@@ -88,9 +88,6 @@ def look(
 ) -> Look:
     """The weights of each query over the keys. They are computed when a method is called.
 
-    A score, mask or normaliser that is a function of yours is called for one query at once, which shows
-    the tensors that it reads: where one of them changes in place, the look refuses to answer.
-
     A function of the caller's is called for one row, to learn which tensors it reads: none of the
     tensors that the weights are made of may change in place before the last answer.
 
