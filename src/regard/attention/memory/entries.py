@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.memory.heads import GrowingTensor
-from regard.attention.memory.lists import LISTS, as_bytes, from_bytes
+from regard.attention.memory.lists import LISTS, as_bytes, from_bytes, objections
 from regard.attention.shapes import ShapeError
 
 Trainable = bool | Literal["keys", "values"]
@@ -176,10 +176,23 @@ class Entries(nn.Module):
             if (items := getattr(self, name)) is not None:
                 try:
                     destination[prefix + name] = as_bytes(name, items)
-                except ValueError as problem:
-                    warnings.warn(
-                        f"the state of the memory is without them: {problem}", stacklevel=2
-                    )
+                except ValueError:
+                    destination[prefix + name] = as_bytes(name, self._in_json(items))
+
+    def _in_json(self, items: list[Any]) -> list[Any]:
+        """The payloads, with None for those that JSON cannot hold, and a warning."""
+        reasons = objections(items)
+        names = self.names or [None] * len(items)
+        first, *others = (
+            f"entry {place if names[place] is None else repr(names[place])} ({reason})"
+            for place, reason in reasons.items()
+        )
+        more = f" and {len(others)} more" if others else ""
+        warnings.warn(
+            f"JSON cannot hold the payload of {first}{more}: the state of the memory is without",
+            stacklevel=4,
+        )
+        return [None if place in reasons else item for place, item in enumerate(items)]
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
         """As in nn.Module, but of any length: the tensors take the shape of what arrives."""

@@ -19,8 +19,20 @@ def as_bytes(name: str, items: Sequence[Any]) -> Tensor:
     try:
         text = json.dumps(items, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as problem:
-        raise ValueError(f"{name} cannot be saved as JSON: {problem}") from problem
+        where = "".join(f"entry {place}: " for place in list(objections(items))[:1])
+        raise ValueError(f"{name} cannot be saved as JSON: {where}{problem}") from problem
     return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+
+
+def objections(items: Sequence[Any]) -> dict[int, str]:
+    """Why JSON cannot hold an item, for the places of those that it cannot."""
+    reasons = {}
+    for place, item in enumerate(items):
+        try:
+            json.dumps(item, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as problem:
+            reasons[place] = str(problem)
+    return reasons
 
 
 def from_bytes(name: str, stored: Tensor, count: int) -> list[Any]:

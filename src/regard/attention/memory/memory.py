@@ -91,7 +91,7 @@ class Memory(nn.Module):
         Found(0.99 'Professor Perry')
 
     Keys that were strings and payloads are part of ``state_dict()``, as JSON in tensors of bytes.
-    Payloads that JSON cannot hold are left out, with a warning.
+    A payload that JSON cannot hold is None there, with a warning; the others stay.
     """
 
     def __init__(
@@ -304,7 +304,8 @@ class Memory(nn.Module):
         parameters are kept; its code, like that of other callables, is passed again to `open`.
 
         Raises:
-            ValueError: If a payload cannot be written as JSON, or a key or value is not finite.
+            ValueError: If a payload cannot be written as JSON (the message has its place), or a key
+                or value is not finite.
             OSError: If the file cannot be written.
         """
         kept = self.entries
