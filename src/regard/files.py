@@ -4,6 +4,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,10 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
 
-try:
-    import fcntl
-except ImportError:  # on Windows: temporary files of killed processes stay there
-    fcntl = None  # type: ignore[assignment]
+_DAY = 24 * 60 * 60  # seconds
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -31,7 +29,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     The file is forced to the disk, then renamed, then the folder is forced to the disk, so that a power cut leaves
     the old file or the new one. When the block fails, the temporary file is removed. One that a killed process left is
-    removed when the same file is written again.
+    removed when the same file is written a day later.
 
     Args:
         path: where the file goes; one that is there is replaced. A link is followed within its folder.
@@ -56,48 +54,28 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _temporary(place: Path) -> Iterator[Path]:
-    """An empty file beside `place`, removed at the end. A lock marks it as in use; those without one are removed."""
+    """An empty file beside `place`, removed at the end; those that were not changed for a day are removed before."""
     begin = f".{_mark(place)}-"
     with suppress(OSError):  # a folder that may be written to, but not read
-        for name in os.listdir(place.parent):
-            if name.startswith(begin) and name.endswith(".tmp"):
-                _remove_unlocked(place.with_name(name))
-    held = False
-    while not held:
-        path = place.with_name(f"{begin}{secrets.token_hex(6)}.tmp")
-        lock = Lock(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
-        lockable = _flock(lock.handle, wait=True)
-        held = not lockable or lock.held()  # otherwise removed before it was locked
-        if not (lockable and held):
-            os.close(lock.handle)
+        for entry in os.scandir(place.parent):
+            if entry.name.startswith(begin) and entry.name.endswith(".tmp"):
+                _remove_old(Path(entry.path))
+    path = place.with_name(f"{begin}{secrets.token_hex(6)}.tmp")
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
         yield path
     finally:
         path.unlink(missing_ok=True)
-        if lockable:
-            os.close(lock.handle)
 
 
-def _remove_unlocked(path: Path) -> None:
-    """Remove a file unless a process has locked it."""
+def _remove_old(path: Path) -> None:
+    """Remove a file that was not changed for a day.
+
+    A lock on it would say whether it is in use. But on a share of Windows or Samba, a lock ends all other writing.
+    """
     with suppress(OSError):
-        handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
-        try:
-            if _flock(handle, wait=False):
-                path.unlink()
-        finally:
-            os.close(handle)
-
-
-def _flock(handle: int, *, wait: bool) -> bool:
-    """Lock an open file; whether that succeeded. No other handle can lock it until this one is closed."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process holds it, or a file system without locks
-        return False
-    return True
+        if time.time() - os.lstat(path).st_mtime > _DAY:
+            os.unlink(path)
 
 
 @contextmanager
