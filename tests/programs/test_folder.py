@@ -94,12 +94,24 @@ def test_a_flipped_bit_is_noticed(folder, name):
         ("alphabet", ["a", "b", float("nan")], "nan is no token or answer"),
         ("example", [["a", {}]], "is no token or answer"),
         ("answers", [], "it has 0 answers"),
+        ("alphabet", list("aba"), "a token is twice in its alphabet"),
+        ("answers", ["a", "b", "c", "a"], "an answer is twice in it"),
+        ("heads", [["one"], ["one", "two"]], "it describes 2 heads of a layer, its sizes say 1"),
+        ("example", list("abcabca"), "its example has 7 tokens, its sizes say at most 6"),
+        ("example", list("abz"), "its example has 'z', which is not in its alphabet"),
+        ("example", "abc", "expected a compiled program"),
     ],
 )
 def test_a_changed_description_is_refused(folder, key, value, words):
     changed(folder, key, value)
     with pytest.raises(ModelError, match=words):
         open_folder(folder)
+
+
+def test_a_whole_number_of_any_size_is_a_token_and_an_answer(tmp_path):
+    large = 10**400
+    save(compile(Program("large", tokens, (1, large)), 3), tmp_path / "large")
+    assert open_folder(tmp_path / "large")([1, large]) == [1, large]
 
 
 def changed(folder, key, value) -> None:

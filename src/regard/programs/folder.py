@@ -94,7 +94,7 @@ def open_folder(folder: str | Path) -> Compiled:
         alphabet, example = (tuple(map(_token, each)) for each in (stored.alphabet, stored.example))
     except ValueError as fault:
         raise ModelError(f"{path}: {fault}") from None
-    objection = _objection(stored, answers)
+    objection = _objection(stored, alphabet, answers, example)
     if objection is not None:
         raise ModelError(f"{path}: {objection}")
     weights_file = folder / MODEL
@@ -110,9 +110,9 @@ def _token(value: Any) -> Any:
     match value:
         case list():
             return tuple(map(_token, value))
-        case str() | None:
+        case str() | int() | None:
             return value
-        case int() | float() if isfinite(value):
+        case float() if isfinite(value):
             return value
     raise ValueError(f"{_short(value)} is no token or answer")
 
@@ -128,17 +128,31 @@ def _short(value: Any) -> str:
     return repr(value)[:60]
 
 
-def _objection(stored: _Stored, answers: tuple[Any, ...]) -> str | None:
+def _objection(
+    stored: _Stored, alphabet: tuple[Any, ...], answers: tuple[Any, ...], example: tuple[Any, ...]
+) -> str | None:
     """Why the parts of a description do not belong together; None where they do."""
     sizes = stored.sizes
-    if sizes.tokens != 1 + len(stored.alphabet):
-        return f"it has {len(stored.alphabet)} tokens, its sizes say {sizes.tokens - 1}"
+    if sizes.tokens != 1 + len(alphabet):
+        return f"it has {len(alphabet)} tokens, its sizes say {sizes.tokens - 1}"
+    if len(set(alphabet)) < len(alphabet):
+        return "a token is twice in its alphabet"
     if sizes.answers != (1 if stored.numerical else len(answers)):
         return f"it has {len(answers)} answers, its sizes say {sizes.answers}"
     if not answers or (stored.numerical and list(answers) != sorted(set(answers))):
         return "its numbers are not in order, or it has none"
+    if len(set(answers)) < len(answers):
+        return "an answer is twice in it"
     if len(stored.heads) != sizes.layers:
         return f"it describes {len(stored.heads)} layers, its sizes say {sizes.layers}"
+    most = max(map(len, stored.heads))
+    if most > sizes.heads:
+        return f"it describes {most} heads of a layer, its sizes say {sizes.heads}"
+    if len(example) >= sizes.places:
+        return f"its example has {len(example)} tokens, its sizes say at most {sizes.places - 1}"
+    foreign = [token for token in example if token not in alphabet]
+    if foreign:
+        return f"its example has {_short(foreign[0])}, which is not in its alphabet"
     return None
 
 
