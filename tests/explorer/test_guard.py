@@ -172,7 +172,45 @@ def test_slow_bodies_take_no_places_from_others(monkeypatch):
 
     quick, slow = asyncio.run(crowd())
     assert quick == [200, 200]
-    assert slow == [408, 503, 503]
+    assert slow == [503, 503, 503]
+
+
+def test_a_request_that_comes_as_the_deadlines_of_others_expire_is_answered(monkeypatch):
+    monkeypatch.setattr(guard, "OPEN", 3)
+
+    async def crowd() -> tuple[int, list[int]]:
+        clients = Clients()
+        slow = [asyncio.create_task(clients.ask("POST", [b"a"], last=False)) for _ in range(3)]
+        while clients.waiting < 6:
+            await asyncio.sleep(0)
+        quick = asyncio.create_task(clients.ask("POST", [b"{}"]))
+        for deadline in clients.guard._arriving:  # all in the turn of the loop in which it comes
+            deadline._on_timeout()
+        return await quick, await asyncio.gather(*slow)
+
+    assert asyncio.run(crowd()) == (200, [408, 408, 408])
+
+
+def test_one_that_makes_room_hears_why(monkeypatch):
+    monkeypatch.setattr(guard, "OPEN", 1)
+    told = []
+
+    async def refuse(send, status: int, reason: str) -> None:
+        told.append((status, reason))
+        await send({"type": "http.response.start", "status": status})
+
+    monkeypatch.setattr(guard, "_refuse", refuse)
+
+    async def crowd() -> None:
+        clients = Clients()
+        slow = asyncio.create_task(clients.ask("POST", [b"a"], last=False))
+        while clients.waiting < 2:
+            await asyncio.sleep(0)
+        assert await clients.ask("POST", [b"{}"]) == 200
+        assert await slow == 503
+
+    asyncio.run(crowd())
+    assert told == [(503, "too many requests arrive, and this one was the slowest")]
 
 
 def test_a_body_is_answered_as_it_arrived():

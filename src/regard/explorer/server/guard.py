@@ -25,6 +25,10 @@ HEADERS = [
 ]
 
 
+class _CrowdedOutError(Exception):
+    """A request was ended because too many others arrived."""
+
+
 class Guard:
     """Refuses foreign hosts (DNS rebinding) and origins, other content than JSON, and long bodies.
 
@@ -33,9 +37,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         self._app, self._hosts, self._open = app, frozenset(hosts), 0
-        self._arriving: list[
-            asyncio.Timeout
-        ] = []  # deadlines of the bodies that arrive, oldest first
+        # Deadlines of the bodies that arrive, oldest first.
+        self._arriving: list[asyncio.Timeout] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,6 +64,9 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             body = await self._arrived(receive) if scope["method"] == "POST" else b""
+        except _CrowdedOutError:
+            await _refuse(send, 503, "too many requests arrive, and this one was the slowest")
+            return
         except TimeoutError:
             await _refuse(send, 408, f"the request did not arrive within {SLOW:.0f} seconds")
             return
@@ -80,17 +86,26 @@ class Guard:
         """The whole body; None if it is too long. Where too many arrive, the oldest is the slowest, and ends.
 
         Raises:
+            _CrowdedOutError: it was the oldest.
             TimeoutError: it did not arrive in time.
         """
-        async with asyncio.timeout(SLOW) as deadline:
-            if len(self._arriving) >= OPEN:
-                self._arriving.pop(0).reschedule(asyncio.get_running_loop().time())
-            self._arriving.append(deadline)
-            try:
+        deadline = asyncio.timeout(SLOW)
+        try:
+            async with deadline:
+                # An expired one ends in this turn of the loop, and cannot be ended again.
+                waiting = [each for each in self._arriving if not each.expired()]
+                if len(waiting) >= OPEN:
+                    self._arriving.remove(waiting[0])
+                    waiting[0].reschedule(asyncio.get_running_loop().time())
+                self._arriving.append(deadline)
                 return await _body(receive)
-            finally:
-                if deadline in self._arriving:
-                    self._arriving.remove(deadline)
+        except TimeoutError:
+            if deadline not in self._arriving:
+                raise _CrowdedOutError from None
+            raise
+        finally:
+            if deadline in self._arriving:
+                self._arriving.remove(deadline)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > ADDRESS:
