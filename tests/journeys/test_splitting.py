@@ -60,7 +60,8 @@ def test_sizes_of_a_small_corpus_are_in_proportion_and_a_note_says_so(tmp_path):
         len(list(read_lines(Path("parts", f"{name}.tsv")))) for name in ("train", "valid")
     ]
     assert made_sizes == [1_790, 210]
-    assert "note: --valid is 210, a tenth of 2,100 pairs" in made.err
+    assert "note: valid has 210 pairs, a tenth of 2,100" in made.err
+    assert "note: test" not in made.err
     sizes = ("--valid", "5", "--test", "5")
     assert "note" not in run("data", "split", corpus, "--out", "others", *sizes).err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,49 @@ def test_by_default_a_small_corpus_holds_out_a_tenth_and_a_tenth(pairs, held_out
         held_out,
         held_out,
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "held_out"),
+    [(1_000, 2, 100), (12_005, 7, 994), (1_000, 7, 98), (30, 2, 0), (6_000, 12, 0)],
+)
+def test_by_default_what_whole_families_fill_is_held_out(count, size, held_out):
+    """Families of one size: each sentence has so many translations."""
+    pairs = [Pair(f"s{i // size}", f"t{i}") for i in range(count)]
+    if not held_out:
+        with pytest.raises(DataError, match=r"0 of \d+ pairs can be held out for test"):
+            split(pairs)
+        return
+    parts = split(pairs)
+    assert len(parts.valid) == len(parts.test) == held_out
+    assert not keys(parts.train, 0) & keys(parts.valid, 0)
+    assert [name in note for name, note in zip(("valid", "test"), parts.notes, strict=True)]
+    assert all(f"{held_out} pairs" in note for note in parts.notes)
+
+
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=40),
+    st.integers(1, 60),
+    st.integers(0, 2**30),
+)
+def test_the_advice_on_a_size_that_cannot_be_held_out_works(members, wanted, seed):
+    """Whatever size the message names is one that can be held out, or nothing is named."""
+    pairs = [Pair(f"s{i}", f"t{i}.{j}") for i, count in enumerate(members) for j in range(count)]
+    try:
+        split(pairs, valid=0, test=wanted, seed=seed)
+    except DataError as fault:
+        if named := re.search(r"hold out (\d+),", str(fault)):
+            held = split(pairs, valid=0, test=int(named[1]), seed=seed)
+            assert len(held.test) == int(named[1])
+
+
+def test_families_too_large_for_a_small_set_are_the_reason_to_hold_out_more():
+    pairs = [Pair(f"s{i // 2}", f"t{i}") for i in range(1_000)]
+    with pytest.raises(DataError, match="hold out 20,"):
+        split(pairs, valid=0, test=15)
+    assert len(split(pairs, valid=0, test=20).test) == 20
+    with pytest.raises(DataError, match="20 of 21 pairs .*: hold out 20, which"):
+        split(pairs, valid=0, test=21)
 
 
 def test_the_seed_decides_and_the_order_of_the_corpus_stays():

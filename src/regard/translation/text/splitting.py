@@ -10,10 +10,10 @@ from regard.errors import DataError
 from regard.translation.text.checking.repetitions import folded
 from regard.translation.text.corpora import Pair
 
-# Pairs that are held out to validate, and as many to test; their share of a smaller corpus.
-HELD_OUT, _SHARE = 1000, 0.1
-# A family may be at most this share of a test or validation set, so that one common sentence cannot fill it.
-_LARGEST_SHARE = 0.01
+# Pairs that are held out by default to validate, and as many to test.
+_HELD_OUT = 1000
+# A family of up to so many pairs may be a tenth of a test or validation set, a larger one a hundredth.
+_SMALL_FAMILY = 10
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Splits:
         repeated: the number of pairs equal to an earlier one; they are in no set.
         families: the number of groups of pairs with a sentence in common.
         largest: the number of pairs in the largest group.
+        notes: sentences on default sizes that are below 1,000.
     """
 
     train: list[Pair]
@@ -32,6 +33,7 @@ class Splits:
     repeated: int
     families: int
     largest: int
+    notes: tuple[str, ...] = ()
 
 
 def split(
@@ -39,11 +41,13 @@ def split(
 ) -> Splits:
     """Split sentence pairs at random, families as a whole: hold out so many pairs to validate and to test.
 
-    A size of None is 1,000 pairs, or a tenth of a corpus of fewer than 10,000 different pairs.
+    A size of None is 1,000 pairs, or a tenth of the different pairs if there are fewer than 10,000, or what can be held
+    out of that.
 
     Two pairs are of one family when their sources or their targets are equal, apart from case and punctuation, or when
     a chain of such pairs connects them. Families are drawn in random order; each goes to the test set while it fits,
-    then to the validation set. A family larger than 1% of such a set goes to the training set.
+    then to the validation set. A family goes to the training set if it is larger than 1% of such a set, or, for
+    families of up to 10 pairs, larger than 10% of it: one common sentence cannot fill a set.
 
     Raises:
         DataError: so many cannot be held out.
@@ -53,36 +57,71 @@ def split(
     (['d'], ['a', 'A!'], 1)
     """
     once = list(dict.fromkeys(pairs))
-    held_out = min(HELD_OUT, max(1, int(_SHARE * len(once))))
-    valid, test = (held_out if size is None else size for size in (valid, test))
-    if valid + test >= len(once):
+    default = min(_HELD_OUT, max(1, len(once) // 10))
+    sizes = {"valid": valid, "test": test}
+    wanted = {name: default if size is None else size for name, size in sizes.items()}
+    if sum(wanted.values()) >= len(once):
         raise DataError(
-            f"{valid} to validate and {test} to test with leave nothing of {len(once)} different pairs to learn from: "
-            "hold out fewer"
+            f"{wanted['valid']} to validate and {wanted['test']} to test with leave nothing of "
+            f"{len(once)} different pairs to learn from: hold out fewer"
         )
     family = families(once)
-    sizes = np.bincount(family)
-    order = np.random.default_rng(seed).permutation(len(sizes))
-    part = np.zeros(len(sizes), dtype=np.int8)
-    for which, wanted in ((2, test), (1, valid)):
-        most, left = max(1, int(wanted * _LARGEST_SHARE)), wanted
-        for one in order:
-            if part[one] == 0 and sizes[one] <= min(most, left):
-                part[one] = which
-                left -= int(sizes[one])
-            if left == 0:
-                break
-        if left:
+    members = np.bincount(family)
+    order = np.random.default_rng(seed).permutation(len(members))
+    part = np.full(len(members), "train")
+    notes = []
+    for name in ("test", "valid"):
+        free = order[part[order] == "train"]
+        drawn = _draw(members, free, wanted[name])
+        part[drawn] = name
+        held = int(members[drawn].sum())
+        if held < wanted[name] and (sizes[name] is not None or not held):
             raise DataError(
-                f"{wanted - left} of {wanted} pairs can be held out for {'valid test'.split()[which - 1]}: "
-                f"the {len(once)} different pairs are of {len(sizes)} families: hold out fewer"
+                f"{held} of {wanted[name]} pairs can be held out for {name}: the {len(once)} different pairs are of "
+                f"{len(members)} families: {_advice(members, free, held)}"
             )
-    learnt, held, measured = (
-        [pair for pair, own in zip(once, family, strict=True) if part[own] == which]
-        for which in range(3)
+        if sizes[name] is None and held < _HELD_OUT:
+            why = f"a tenth of {len(once):,}"
+            if held < default:
+                why = f"not {default:,}: families that share a sentence stay together"
+            notes.append(f"{name} has {held:,} pairs, {why}")
+    train, validation, measured = (
+        [pair for pair, own in zip(once, family, strict=True) if part[own] == name]
+        for name in ("train", "valid", "test")
     )
-    largest = int(sizes.max()) if len(sizes) else 0
-    return Splits(learnt, held, measured, len(pairs) - len(once), len(sizes), largest)
+    largest = int(members.max()) if len(members) else 0
+    repeated = len(pairs) - len(once)
+    return Splits(
+        train, validation, measured, repeated, len(members), largest, tuple(reversed(notes))
+    )
+
+
+def _draw(members: NDArray[np.int64], order: NDArray[np.int64], wanted: int) -> list[int]:
+    """The first families in this order that together have at most so many members; none of them fills the set."""
+    drawn, left = [], wanted
+    for one in order[members[order] <= _most(wanted)]:
+        if members[one] <= left:
+            drawn.append(int(one))
+            left -= int(members[one])
+        if left == 0:
+            break
+    return drawn
+
+
+def _most(wanted: int) -> int:
+    """How many pairs of one family may be in a set of so many."""
+    return max(1, min(_SMALL_FAMILY, wanted // 10), wanted // 100)
+
+
+def _advice(members: NDArray[np.int64], order: NDArray[np.int64], held: int) -> str:
+    """A number of pairs that whole families fill, where `held` pairs of them fitted."""
+    sizes = np.unique(members[order]).tolist()
+    enough = (size * (10 if size <= _SMALL_FAMILY else 100) for size in sizes)
+    for count in (held, *enough):
+        drawn = _draw(members, order, count)
+        if 0 < members[drawn].sum() == count < members[order].sum():
+            return f"hold out {count}, which whole families fill"
+    return "hold out fewer"
 
 
 def families(pairs: Sequence[Pair]) -> NDArray[np.int64]:

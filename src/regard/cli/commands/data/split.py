@@ -31,7 +31,7 @@ def split(
     Args:
         out: A new folder for the parts.
         files: Tables of tab-separated columns, taken together.
-        valid: Pairs to choose models by. [default: 1000, or a tenth of a smaller corpus than 10,000 pairs]
+        valid: Pairs to choose models by. [default: 1000; a tenth of the pairs if there are fewer than 10,000]
         test: Pairs to measure them with. [default: as for --valid]
         seed: Of the draw.
 
@@ -57,10 +57,8 @@ def split(
     if not found:
         raise DataError(f"no usable sentence pairs ({empty} with an empty side)")
     parts = splitting.split(found, valid=valid, test=test, seed=seed)
-    different = len(parts.train) + len(parts.valid) + len(parts.test)
-    for option, size, held in (("--valid", valid, parts.valid), ("--test", test, parts.test)):
-        if size is None and len(held) < splitting.HELD_OUT:
-            report.note(f"{option} is {len(held):,}, a tenth of {different:,} pairs")
+    for note in parts.notes:
+        report.note(note)
     made = {"train.tsv": parts.train, "valid.tsv": parts.valid, "test.tsv": parts.test}
     made = {name: pairs for name, pairs in made.items() if pairs}
     with (
