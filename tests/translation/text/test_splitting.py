@@ -91,7 +91,7 @@ def test_families_too_large_for_a_small_set_are_the_reason_to_hold_out_more():
     with pytest.raises(DataError, match="hold out 20,"):
         split(pairs, valid=0, test=15)
     assert len(split(pairs, valid=0, test=20).test) == 20
-    with pytest.raises(DataError, match="20 of 21 pairs .*: hold out 20, which"):
+    with pytest.raises(DataError, match=r"20 of 21 pairs .*: hold out 20, which"):
         split(pairs, valid=0, test=21)
 
 
