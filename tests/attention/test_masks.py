@@ -283,3 +283,36 @@ def test_the_end_of_keys_in_a_traced_graph_of_any_lengths() -> None:
 def test_the_end_of_keys_in_one_compiled_graph() -> None:
     torch._dynamo.reset()
     agrees(torch.compile(Aligned(), fullgraph=True, backend="eager"))
+
+
+@pytest.mark.parametrize("name", ["causal", "band", "padding", "documents", "packed"])
+def test_a_function_of_masks_that_was_not_called(name: str) -> None:
+    x, function = torch.zeros(2, 5, 4), getattr(masks, name)
+    with pytest.raises(TypeError, match=rf"regard.masks.{name}: call it, .* regard.masks.{name}\("):
+        regard.attend(x, x, x, mask=function)
+    with pytest.raises(TypeError, match="call it"):
+        masks.band(1, 1) & function
+
+
+@pytest.mark.parametrize("lengths", ["5", ["a"], [[1], [1, 2]], None])
+def test_lengths_that_are_no_numbers(lengths: Any) -> None:
+    for make in (masks.padding, masks.packed, masks.documents):
+        with pytest.raises(TypeError, match="pass a tensor or a list of whole numbers"):
+            make(lengths)
+
+
+@pytest.mark.parametrize("joined", [lambda m: m, lambda m: m & masks.band(1, 1), lambda m: ~m])
+@pytest.mark.parametrize("name", ["padding", "documents"])
+def test_numbers_on_meta(name: str, joined: Any) -> None:
+    numbers = torch.zeros(5, dtype=torch.int64, device="meta")
+    x = torch.zeros(5, 5, 4)
+    with pytest.raises(ValueError, match=r"on meta, where tensors hold no numbers: pass .* on cpu"):
+        regard.attend(x, x, x, mask=joined(getattr(masks, name)(numbers)))
+    with pytest.raises(ValueError, match="on meta, where tensors hold no numbers"):
+        masks.packed(numbers)
+
+
+def test_a_complement_is_checked() -> None:
+    x = torch.zeros(2, 5, 4)
+    with pytest.raises(ShapeError, match="a length is 9"):
+        regard.attend(x, x, x, mask=~masks.padding([2, 9]))

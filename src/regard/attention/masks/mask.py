@@ -126,6 +126,12 @@ def as_mask(mask: MaskLike) -> Mask:
         return Given(mask)
     if isinstance(mask, str):
         raise ValueError(f"mask {mask!r} is joined to others: pass {_described(mask)}")
+    name = getattr(mask, "__name__", None)
+    if name in ARGUMENTS and str(getattr(mask, "__module__", "")).startswith(__package__):
+        raise TypeError(
+            f"mask is the function regard.masks.{name}: call it, and pass the mask that it returns,"
+            f" {_described(name)}"
+        )
     if isinstance(mask, type) or not callable(mask):
         example = "a tensor of booleans, torch.as_tensor(mask), or a mask of regard.masks"
         raise not_callable("mask", mask, example)
@@ -162,6 +168,14 @@ def check_whole(name: str, numbers: Tensor) -> None:
     if numbers.numel() and (numbers.dtype.is_floating_point or numbers.dtype == torch.bool):
         raise TypeError(
             f"{name} hold {str(numbers.dtype).removeprefix('torch.')}: pass whole numbers"
+        )
+
+
+def check_numbers(name: str, tensor: Tensor, device: torch.device | str = "cpu") -> None:
+    """Refuse numbers on the device "meta", which holds none, unless the queries are there too."""
+    if tensor.is_meta and str(device) != "meta":
+        raise ValueError(
+            f"{name} are on meta, where tensors hold no numbers: pass {name} on {device}"
         )
 
 
@@ -296,6 +310,12 @@ class Complement(Mask):
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         return ~self.mask.window(rows, columns, frame)
+
+    def check(self, frame: Frame) -> None:
+        self.mask.check(frame)
+
+    def tensors(self) -> list[Tensor] | None:
+        return self.mask.tensors()
 
     def __invert__(self) -> Mask:
         return self.mask

@@ -10,7 +10,16 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask, Reach, SpanMask, check_whole, lead, overlap, pick
+from regard.attention.masks.mask import (
+    Mask,
+    Reach,
+    SpanMask,
+    check_numbers,
+    check_whole,
+    lead,
+    overlap,
+    pick,
+)
 from regard.attention.shapes import Frame, ShapeError
 from regard.loops.availability import has_numbers
 
@@ -23,6 +32,7 @@ class Padding(SpanMask):
 
     def check(self, frame: Frame) -> None:
         lengths = self.lengths
+        check_numbers("lengths", lengths, frame.device)
         if not lengths.numel() or not has_numbers(lengths):
             return
         longest = int(lengths.max())
@@ -68,7 +78,7 @@ def padding(lengths: Int[Tensor, "*batch"] | Sequence[Any] | int) -> Mask:
 
     Raises:
         TypeError: lengths that are not whole numbers.
-        ValueError: a length is negative.
+        ValueError: a length is negative; by what reads under the mask: lengths are on the device "meta".
         ShapeError: by what reads under the mask: a length is above the number of keys, or lengths of
             two axes are an attention mask.
 
@@ -81,7 +91,7 @@ def padding(lengths: Int[Tensor, "*batch"] | Sequence[Any] | int) -> Mask:
         <BLANKLINE>
                 [[ True,  True,  True]]])
     """
-    lengths = torch.as_tensor(lengths)
+    lengths = _tensor("lengths", lengths)
     check_whole("lengths", lengths)
     if lengths.numel() and has_numbers(lengths) and (shortest := int(lengths.min())) < 0:
         raise ValueError(f"a length is {shortest}: pass lengths of at least 0")
@@ -94,6 +104,10 @@ class Documents(Mask):
 
     query_ids: Tensor
     key_ids: Tensor
+
+    def check(self, frame: Frame) -> None:
+        check_numbers("query_ids", self.query_ids, frame.device)
+        check_numbers("key_ids", self.key_ids, frame.device)
 
     def ids(self, frame: Frame) -> tuple[Tensor, Tensor]:
         """The ids of the queries and of the keys, with as many batch axes as the scores."""
@@ -173,7 +187,8 @@ def documents(
                 [1, 1, 0],
                 [0, 0, 1]], dtype=torch.int32)
     """
-    key_ids = query_ids if key_ids is None else key_ids
+    query_ids = _tensor("query_ids", query_ids)
+    key_ids = query_ids if key_ids is None else _tensor("key_ids", key_ids)
     check_whole("query_ids", query_ids)
     check_whole("key_ids", key_ids)
     return Documents(query_ids, key_ids)
@@ -195,9 +210,10 @@ class Packed(SpanMask):
 
     def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         self._check(frame)
-        counts = torch.tensor(self.lengths, dtype=torch.int64)
-        ends = torch.tensor(self.key_lengths, dtype=torch.int64).cumsum(0)
-        starts = ends - torch.tensor(self.key_lengths, dtype=torch.int64)
+        counts = torch.tensor(self.lengths, dtype=torch.int64, device="cpu")
+        sizes = torch.tensor(self.key_lengths, dtype=torch.int64, device="cpu")
+        ends = sizes.cumsum(0)
+        starts = ends - sizes
         low, high = (side.repeat_interleave(counts).to(frame.device) for side in (starts, ends))
         return (low, high) if rows is None else (low[rows], high[rows])
 
@@ -264,7 +280,8 @@ def packed(
 
 
 def _whole(lengths: Tensor | Sequence[int]) -> tuple[int, ...]:
-    tensor = torch.as_tensor(lengths)
+    tensor = _tensor("lengths", lengths)
+    check_numbers("lengths", tensor)
     if tensor.ndim != 1 or (tensor.numel() and tensor.dtype.is_floating_point):
         raise ValueError(
             f"lengths have shape {list(tensor.shape)} and hold {tensor.dtype}:"
@@ -273,3 +290,15 @@ def _whole(lengths: Tensor | Sequence[int]) -> tuple[int, ...]:
     if bool((tensor < 0).any()):
         raise ValueError("a length is negative: for cumulative lengths pass their differences")
     return tuple(int(length) for length in tensor.tolist())
+
+
+def _tensor(name: str, numbers: Any) -> Tensor:
+    """A tensor as it is; numbers, a list of them or an array as a tensor on the processor."""
+    if isinstance(numbers, Tensor):
+        return numbers
+    try:
+        return torch.as_tensor(numbers, device="cpu")
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{name} are {numbers!r:.60}: pass a tensor or a list of whole numbers"
+        ) from error
