@@ -583,3 +583,30 @@ def test_padding_of_two_axes_is_never_taken_for_rows_of_queries():
     torch.testing.assert_close(attention(square[0], mask=readable), rows[0])
     one = attention(square[:1, :1], square[:1], mask=readable[:1])  # either way the same
     assert one.shape == (1, 1, 8)
+
+
+@pytest.mark.parametrize("argument", ["query", "key", "value"])
+def test_a_sequence_that_is_no_tensor_or_of_another_precision(argument: str) -> None:
+    heads, x = MultiHeadAttention(8, heads=2), torch.zeros(1, 3, 8)
+    for dtype in (torch.float64, torch.float16, torch.int64):
+        match = rf"{argument} holds {str(dtype)[6:]}, this attention float32: pass {argument}.to\("
+        with pytest.raises(TypeError, match=match):
+            heads(**{"query": x, "key": x, "value": x, argument: x.to(dtype)})
+    for other in (x.numpy(), x.tolist()):
+        with pytest.raises(
+            TypeError, match=rf"{argument} is of type (ndarray|list): pass a tensor"
+        ):
+            heads(**{"query": x, "key": x, "value": x, argument: other})
+
+
+def test_autocast_converts_precisions() -> None:
+    heads, x = MultiHeadAttention(8, heads=2), torch.zeros(1, 3, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert heads(x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_a_memory_that_is_a_tensor() -> None:
+    heads, x = MultiHeadAttention(8, heads=2), torch.zeros(1, 3, 8)
+    for call in (heads, heads.read, heads.remember):
+        with pytest.raises(TypeError, match="memory is of type Tensor: pass a HeadMemory"):
+            call(x, memory=x)

@@ -4,11 +4,13 @@ from itertools import zip_longest
 from typing import Any, Literal, get_args
 from weakref import ref
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, read
 from regard.attention.constants import flag, rate, whole
+from regard.attention.kernels.request import check_tensor
 from regard.attention.looks import Look
 from regard.attention.masks import Mask, causal
 from regard.attention.masks.mask import Complement, Given, Joined
@@ -249,6 +251,7 @@ class MultiHeadAttention(nn.Module):
             >>> attention(step, memory=past, mask="causal").shape
             torch.Size([1, 1, 8])
         """
+        _check_memory(memory)
         start = 0 if memory is None else len(memory)
         keys = self._project("key", key, start)
         values = self._project("value", key if value is None else value)
@@ -270,6 +273,8 @@ class MultiHeadAttention(nn.Module):
         start: int | None,
     ) -> dict[str, Any]:
         """The arguments of `attend` for all heads."""
+        check_tensor("query", query)
+        _check_memory(memory)
         if memory is not None and not (key is None and value is None):
             raise ValueError("got a memory and a key or value as well: pass one or the other")
         if start is None:
@@ -304,12 +309,15 @@ class MultiHeadAttention(nn.Module):
     def _project(self, name: str, sequence: Tensor, start: int = 0) -> Tensor:
         """The queries, keys or values of all heads; queries and keys with their norm, and turned."""
         projection: nn.Linear = getattr(self, f"{name}_projection")
+        check_tensor(name, sequence)
         if sequence.dim() < 2 or sequence.shape[-1] != projection.in_features:
             raise ShapeError(
                 f"{name} has shape {tuple(sequence.shape)}: pass"
                 f" [..., length, {projection.in_features}],"
                 " the width that this attention was built for"
             )
+        if type(projection) is nn.Linear and sequence.dtype != projection.weight.dtype:
+            _check_precision(name, sequence, projection.weight)
         heads = self.heads if name == "query" else self.key_heads
         projected: Tensor = projection(sequence).unflatten(-1, (heads, -1)).transpose(-2, -3)
         if name == "value":
@@ -393,6 +401,22 @@ def check_steps(mask: Any, queries: int, keys: int) -> None:
             f"the queries are the last {queries} of the {keys} steps in the memory, {objection}:"
             ' pass mask="causal", or a mask of regard.masks with align="end"'
         )
+
+
+def _check_memory(memory: object) -> None:
+    if memory is not None and not isinstance(memory, HeadMemory):
+        raise TypeError(
+            f"memory is of type {type(memory).__name__}: pass a HeadMemory, which remember(key)"
+            " returns; a tensor of keys is the argument key"
+        )
+
+
+def _check_precision(name: str, sequence: Tensor, weight: Tensor) -> None:
+    """Refuse a precision that a projection cannot take; autocast would convert it."""
+    held, here = (str(each.dtype).removeprefix("torch.") for each in (sequence, weight))
+    stored = weight.dtype.itemsize == 1  # and converted before it is used
+    if not stored and not torch.is_autocast_enabled(sequence.device.type):
+        raise TypeError(f"{name} holds {held}, this attention {here}: pass {name}.to(torch.{here})")
 
 
 def _over_memory(mask: Any, queries: int, keys: int) -> Any:

@@ -142,3 +142,12 @@ def test_an_index_that_means_nothing_is_refused(
     look = regard.look(torch.zeros(3, 2, 4, 4), torch.zeros(3, 2, 5, 4))
     with pytest.raises(error, match=message):
         look[index]
+
+
+@pytest.mark.parametrize("rows", [3, "ab", [0.5], torch.ones(5, dtype=torch.bool)])
+def test_rows_that_are_no_positions(rows: Any) -> None:
+    look = regard.look(torch.zeros(5, 4), torch.zeros(5, 4))
+    for how in ({"rows": rows}, {"columns": rows}):
+        with pytest.raises(TypeError, match=r"positions (are|hold) .*: pass (several|whole)"):
+            look.weights(**how)
+    assert look.weights(rows=[]).shape == (0, 5)

@@ -139,15 +139,19 @@ def ask(
 
 
 def check_tensors(query: Any, **others: Any) -> None:
-    """Refuse numbers, lists, arrays of other libraries, and tensors on several devices."""
+    """Refuse what is no tensor, and tensors on several devices."""
     for name, each in (("query", query), *others.items()):
-        if each is None:
-            continue
-        if not isinstance(each, Tensor):
-            raise TypeError(
-                f"{name} is of type {type(each).__name__}: pass a tensor, torch.as_tensor({name})"
-            )
-        check_device(name, each, query.device)
+        if each is not None:
+            check_tensor(name, each)
+            check_device(name, each, query.device)
+
+
+def check_tensor(name: str, each: Any) -> None:
+    """Refuse numbers, lists and arrays of other libraries."""
+    if not isinstance(each, Tensor):
+        raise TypeError(
+            f"{name} is of type {type(each).__name__}: pass a tensor, torch.as_tensor({name})"
+        )
 
 
 def name_of(part: object) -> str:

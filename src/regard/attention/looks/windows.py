@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.looks.blocks import Block
+from regard.attention.masks.mask import check_whole
 
 Reduce = Literal["mean", "max"]
 Window = range | slice | Tensor | Iterable[int] | None
@@ -24,7 +25,12 @@ def positions(window: Window, length: int, device: torch.device) -> Tensor:
     if isinstance(window, slice):
         window = range(*window.indices(length))
     if not isinstance(window, Tensor):
-        window = torch.as_tensor(list(window))
+        if isinstance(window, str) or not isinstance(window, Iterable):
+            raise TypeError(
+                f"positions are {window!r:.60}: pass several of them, such as [3], range(3, 5) or slice(3)"
+            )
+        window = torch.as_tensor(list(window), device=device)
+    check_whole("positions", window)
     index = window.to(device, torch.long)
     if index.ndim != 1:
         raise IndexError(f"positions have {index.ndim} axes: pass one axis of them")
