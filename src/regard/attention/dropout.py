@@ -30,7 +30,7 @@ def keep(like: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     """
     dropped = round(rate * LANES)
     # Without bounds the top bit of each draw would always be 0.
-    draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    draws = like.new_empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     lanes = draws.view(torch.int16)[: like.numel()].view(like.shape)
     kept = (lanes >= dropped - LANES // 2).to(like.dtype)
     return kept.mul_(LANES / (LANES - dropped))

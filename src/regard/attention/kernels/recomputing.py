@@ -129,7 +129,7 @@ def cut(side: int, tensor: Any, span: Span) -> Any:
 def _now() -> int:
     """A number below those of all operations recorded from here on."""
     with torch.enable_grad():
-        mark = torch.zeros((), requires_grad=True).exp().grad_fn
+        mark = torch.zeros((), device="cpu", requires_grad=True).exp().grad_fn
     return mark._sequence_nr()  # type: ignore[union-attr]
 
 

@@ -53,7 +53,7 @@ def _apart(kernel: Kernel, request: Request, value: Tensor, spoilt: Tensor) -> T
         return spoilt
     reading = kernel.attend(found.request, value.masked_fill(found.keys.unsqueeze(-1), 0.0))
     height = max(1, ROOM // max(1, request.keys * found.keys.shape[:-1].numel()))
-    rows = torch.arange(request.queries).split(height)
+    rows = torch.arange(request.queries, device=request.frame.device).split(height)
     touched = torch.cat([found.spoilt(strip) for strip in rows], -2)
     return torch.where(touched, spoilt.detach(), reading)
 

@@ -56,7 +56,8 @@ def level_best(
         near = open_ >= best - spare
         if near.count_nonzero() <= best.numel():  # each best one is near to itself alone
             return scores
-        near &= (torch.arange(scores.shape[-1]) < at) & (open_ > -torch.inf)
+        columns = torch.arange(scores.shape[-1], device=scores.device)
+        near &= (columns < at) & (open_ > -torch.inf)
         if bias is not None:
             bias = bias.expand(open_.shape)
             near &= bias == bias.gather(-1, at)

@@ -150,7 +150,8 @@ def _added(window: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """The window as numbers to add to scores."""
     if window is None:
         return None
-    return torch.zeros(1, 1, *window.shape, dtype=dtype).masked_fill(~window, -torch.inf)
+    zeros = window.new_zeros(1, 1, *window.shape, dtype=dtype)
+    return zeros.masked_fill(~window, -torch.inf)
 
 
 def _join(reading: Tensor, sums: Tensor, tile_reading: Tensor, tile_sums: Tensor) -> None:

@@ -71,7 +71,7 @@ def masked(
 
 def _corners(length: int, count: int) -> Tensor:
     """The first position of each bin, then the last one of each."""
-    edges = torch.arange(count + 1) * length // count
+    edges = torch.arange(count + 1, device="cpu") * length // count
     return torch.cat([edges[:-1], torch.maximum(edges[:-1], edges[1:] - 1)])
 
 

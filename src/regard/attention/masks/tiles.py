@@ -75,7 +75,7 @@ def _triangle(band: Band, rows: range, columns: range, frame: Frame) -> Iterator
 def _window(mask: Mask, rows: range, columns: range, frame: Frame) -> Tensor:
     if isinstance(mask, Band):
         return _band_window(mask.within(rows, columns, frame), len(rows), len(columns))
-    at, of = (torch.arange(side.start, side.stop) for side in (rows, columns))
+    at, of = (torch.arange(side.start, side.stop, device=frame.device) for side in (rows, columns))
     window = mask.window(at, of, frame)
     return window.reshape(window.shape[-2:]).expand(len(rows), len(columns))
 

@@ -45,11 +45,15 @@ def alibi_slopes(heads: int) -> Float[Tensor, " heads"]:
         >>> alibi_slopes(8)[:3], alibi_slopes(3)
         (tensor([0.5000, 0.2500, 0.1250]), tensor([0.0625, 0.0039, 0.2500]))
     """
+    return _slopes(heads)
+
+
+def _slopes(heads: int, device: torch.device | str | None = None) -> Tensor:
     if heads < 1:
         raise ValueError(f"heads is {heads}: pass at least 1")
     power = 1 << (heads.bit_length() - 1)
     slopes = [*_geometric(power), *_geometric(2 * power)[::2]]
-    return torch.tensor(slopes[:heads])
+    return torch.tensor(slopes[:heads], device=device)
 
 
 def _geometric(heads: int) -> list[float]:
@@ -91,7 +95,7 @@ class Alibi:
             start: The place of the first query among the keys.
             device: Where it is put.
         """
-        slopes = alibi_slopes(self.heads).to(device)[:, None, None]
+        slopes = _slopes(self.heads, device)[:, None, None]
         return -slopes * offsets(queries, keys, start, device).abs()
 
 

@@ -42,10 +42,12 @@ def sinusoidal(
     """
     if length < 0 or width < 1:
         raise ValueError(f"got length {length} and width {width}: pass at least 0 and at least 1")
-    position = torch.arange(length, dtype=torch.float64).unsqueeze(-1)
-    even = torch.arange(0, width, 2, dtype=torch.float64)
+    # On the processor, which has float64 whatever device the vectors are put on.
+    position = torch.arange(length, dtype=torch.float64, device="cpu").unsqueeze(-1)
+    even = torch.arange(0, width, 2, dtype=torch.float64, device="cpu")
     angle = position * torch.exp(even * (-math.log(10000.0) / width))
     table = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[:, :width]
+    device = torch.get_default_device() if device is None else device
     return table.to(device=device, dtype=dtype or torch.get_default_dtype())
 
 
