@@ -62,5 +62,21 @@ def test_an_option_that_collects_values_takes_several(capsys):
         "evaluate --target",
         "train --set",
     }
-    assert main(["config", "show", "dates", "--set", "seed=1", "--set", "seed=2"]) == 0
-    assert "seed = 2" in capsys.readouterr().out
+    sets = ["--set", "seed=2", "--set", "training.max_steps=7"]
+    assert main(["config", "show", "dates", *sets]) == 0
+    shown = capsys.readouterr().out
+    assert "seed = 2" in shown
+    assert "max_steps = 7" in shown
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "key"),
+    [
+        ("seed=1", "seed=2", "seed"),
+        ("training.clip=1", " training . clip =2", "training.clip"),
+    ],
+)
+def test_a_key_that_is_set_twice_is_refused(first, second, key, capsys):
+    assert main(["config", "show", "dates", "--set", first, "--set", second]) == 2
+    error = capsys.readouterr().err
+    assert error == f"error: --set {key}: is given 2 times: give it once\n"
