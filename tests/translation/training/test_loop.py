@@ -15,9 +15,10 @@ from regard.errors import TrainingError
 from regard.translation import checksums, weights
 from regard.translation.runs.layout import MODEL
 from regard.translation.text.batches import collate
+from regard.translation.training import checkpoints
 from regard.translation.training.epochs import Part
 from regard.translation.training.loop import Trainer
-from regard.translation.training.preparation import prepare
+from regard.translation.training.preparation import prepare, prepare_resumed
 from regard.translation.training.reporting import Observer, Quality, Validated
 
 PATIENT = ("training.keep_best=2",)
@@ -75,6 +76,40 @@ def test_a_training_that_was_interrupted_is_the_one_that_was_not(tmp_path):
     assert quiet == [
         {k: v for k, v in m.items() if k != "tokens_per_second"} for m in metrics(straight)
     ]
+
+
+CHINESE = ("data.source_language=en", "data.target_language=zh")
+
+
+@pytest.mark.parametrize(
+    ("step", "kept", "tokenizer"),
+    [(4, True, "zh"), (4, False, "13a"), (2, False, "zh")],
+    ids=["new", "older", "older, without a validation"],
+)
+def test_validations_of_one_training_have_one_tokenizer(tmp_path, step, kept, tokenizer):
+    """Scores of two tokenizers have two scales: the best of them would be of the larger scale."""
+    stopped = trainer(tmp_path, *CHINESE)
+    stopped.train(lambda: stopped.progress.step >= step and not stopped.progress.unvalidated)
+    checkpoint = stopped.run.newest_checkpoint()
+    if not kept:  # as releases before wrote it, whose validations had the usual tokenizer
+        path = checkpoint / checkpoints.PROGRESS
+        progress = json.loads(path.read_bytes())
+        assert progress.pop("tokenizer") == "zh"
+        path.write_text(json.dumps(progress))
+        checksums.sign(checkpoint, checkpoints.CHECKPOINT_FILES)
+    notes: list[str] = []
+
+    class Noting(Observer):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    wanted = configuration(tmp_path, *CHINESE)
+    again = prepare_resumed(tmp_path / "run", configuration=wanted, observer=Noting())
+    assert again.progress.step == step
+    assert again.validation.tokenizer == again.progress.tokenizer == tokenizer
+    assert any("keeps the tokenizer 13a" in note for note in notes) == (tokenizer == "13a")
+    again.train()
+    assert resumed(tmp_path, *CHINESE).validation.tokenizer == tokenizer
 
 
 @pytest.mark.parametrize("step", [4, 8], ids=["in the middle", "at the end"])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.errors import DataError, TrainingError, memory_named
 from regard.translation import weights
+from regard.translation.evaluation import segmenting
 from regard.translation.models.building import build
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.training import checkpoints, pretrained, reporting, tuning
@@ -42,7 +43,6 @@ class Trainer:
         self.configuration = configuration = run.configuration
         self.settings = settings = configuration.training
         self.device = processes.device
-        self.progress = Progress()
         if settings.threads:
             torch.set_num_threads(settings.threads)
         torch.manual_seed(configuration.seed)
@@ -58,6 +58,7 @@ class Trainer:
         self.epochs = Epochs(data.train, tokenizers, configuration, *parts)
         language = configuration.data.target_languages[0]
         self.validation = Validation(data.valid, tokenizers, settings, configuration.seed, language)
+        self.progress = Progress(tokenizer=self.validation.tokenizer)
         guide = None
         if settings.guide is not None:
             try:
@@ -90,6 +91,8 @@ class Trainer:
                 f"{self.run.folder}: the first process resumes at step {step:.0f}, this one at step "
                 f"{self.progress.step}: all need the same run folder"
             )
+        if found is not None:
+            self._score_as_before(found)
         if found is not None and self.processes.first:
             reporting.forget(self.run, found.step, unvalidated=found.unvalidated)
             self._prune()  # a kill may have come between the last save and this
@@ -182,6 +185,18 @@ class Trainer:
     def _prune(self) -> None:
         best = {step for _, step in self.progress.best}
         checkpoints.prune(self.run, best | {self.progress.step})
+
+    def _score_as_before(self, progress: Progress) -> None:
+        """Compare scores of one tokenizer only: BLEU of another has another scale."""
+        usual = self.validation.tokenizer
+        validated = progress.best_score is not None
+        progress.tokenizer = progress.tokenizer or (segmenting.USUAL if validated else usual)
+        self.validation.tokenizer = progress.tokenizer
+        if progress.tokenizer != usual:
+            self.observer.note(
+                f"BLEU of the validations keeps the tokenizer {progress.tokenizer}, with which this training began: "
+                f"a new one would have {usual}, and other scores"
+            )
 
     def _begin(self) -> SlowWatch:
         """Shard the model, if it is to be, and choose the arithmetic."""

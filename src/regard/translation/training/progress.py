@@ -30,6 +30,7 @@ class Progress:
         precision: the arithmetic; "" before it is chosen.
         threads: 0 before they are chosen, and in checkpoints that did not keep them.
         measured: target tokens a second measured with this precision and these threads; 0 if not measured.
+        tokenizer: that of BLEU in all validations; "" in checkpoints that did not keep it.
         best: score and step of the best validations, best first.
         without_progress: validations since the best score.
         plateaus: how often the learning rate was halved.
@@ -44,6 +45,7 @@ class Progress:
     precision: str = ""
     threads: Count = 0
     measured: Annotated[Number, Field(ge=0)] = 0.0
+    tokenizer: str = ""
     best_score: Number | None = None
     best: list[tuple[Number, Count]] = field(default_factory=list)
     without_progress: Count = 0

@@ -26,7 +26,11 @@ class Stopped(Exception):
 
 
 class Validation:
-    """Validates on `pairs`, a fixed random sample of the validation set; BLEU is that of their `language`."""
+    """Validates on `pairs`, a fixed random sample of the validation set.
+
+    Attributes:
+        tokenizer: how BLEU cuts words: by default as the language of the targets asks for.
+    """
 
     def __init__(
         self,
@@ -41,7 +45,7 @@ class Validation:
         self.pairs = [pairs[i] for i in rows]
         self._tokenizers = tokenizers
         # The same on every machine, whatever packages it has.
-        self._words = segmenting.plain(segmenting.of_language(language))
+        self.tokenizer = segmenting.plain(segmenting.of_language(language))
         # The samples are always the same ones, evenly spread over the set.
         shown = min(settings.validate_samples, len(self.pairs))
         self._shown = [n * len(self.pairs) // shown for n in range(shown)]
@@ -80,7 +84,7 @@ class Validation:
             [texts[i] for i in range(len(self.pairs))],
             [pair.target for pair in self.pairs],
             measures=("bleu", "chrf", "exact"),
-            tokenizer=self._words,
+            tokenizer=self.tokenizer,
         )
         return Quality(
             total / max(1, tokens),
