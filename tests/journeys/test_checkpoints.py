@@ -50,7 +50,10 @@ def test_a_file_that_was_cut_is_refused_without_checksums_too(model):
         check_refused(translate(model), path, "corrupted or truncated", seconds=5)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimiser.safetensors", "progress.json"])
+FILES = ["model.safetensors", "optimiser.safetensors", "progress.json", "configuration.toml"]
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_a_checkpoint_that_was_cut_is_not_resumed_from(name, model, corpus):
     path = model / "checkpoints" / "step-12" / name
     whole = path.read_bytes()
@@ -256,7 +259,7 @@ def test_a_checkpoint_of_another_format_is_refused_with_both_versions(model, cor
     checkpoint = model / "checkpoints" / "step-12"
     progress = json.loads((checkpoint / "progress.json").read_text(encoding="utf-8"))
     (checkpoint / "progress.json").write_text(json.dumps({**progress, "version": 999}))
-    checksums.sign(checkpoint, ["model.safetensors", "optimiser.safetensors", "progress.json"])
+    checksums.sign(checkpoint, FILES)
     check_refused(run("train", model, "--resume", "--data", corpus), checkpoint, "999", "format 1")
 
 

@@ -87,6 +87,7 @@ def test_a_flip_in_the_checksums_is_noticed_or_says_the_same(saved, copy):
     for _ in range(100):
         path.write_bytes(flips(whole, dice))
         try:
+            saved[0].run.check_resumable(copy)
             checkpoints.load(copy, saved[0].model)
         except CheckpointError as fault:
             noticed.append(str(fault))
@@ -305,8 +306,6 @@ def test_a_checkpoint_of_another_training_is_not_resumed_from(tmp_path):
     told = r"step-5: is of a training with another configuration \(seed: 2 there, 1 in config\.toml"
     with pytest.raises(CheckpointError, match=told):
         resumed(tmp_path)
-    with pytest.raises(CheckpointError, match=told):
-        run.model(run.tokenizers())
     shutil.rmtree(foreign)
     assert resumed(tmp_path).progress.step == 3
 
@@ -322,12 +321,8 @@ def test_a_checkpoint_of_another_training_is_not_averaged(tmp_path):
         made.best_weights()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [("heads = 2", "heads = 4", "model.heads: 2 there, 4"), ("seed = 1", "seed = 7", "seed: 1")],
-)
-def test_a_configuration_that_was_edited_does_not_resume(tmp_path, old, new, told):
-    run = stop_at(trainer(tmp_path), 3).run
+def edited(run: Run, old: str, new: str) -> Run:
+    """The run after its configuration was edited, and the line of it removed from checksums.json."""
     path, sums = run.folder / "config.toml", run.folder / "checksums.json"
     text = path.read_text(encoding="utf-8")
     assert old in text
@@ -335,21 +330,64 @@ def test_a_configuration_that_was_edited_does_not_resume(tmp_path, old, new, tol
     table = json.loads(sums.read_text())
     del table["config.toml"]
     sums.write_text(json.dumps(table))
-    edited = Run.open(run.folder).configuration
-    assert edited != run.configuration
-    with pytest.raises(CheckpointError, match=told):
+    opened = Run.open(run.folder)
+    assert opened.configuration != run.configuration
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [("heads = 2", "heads = 4", "model.heads: 2 there, 4"), ("seed = 1", "seed = 7", "seed: 1")],
+)
+def test_a_configuration_that_was_edited_does_not_resume(tmp_path, old, new, told):
+    run = edited(stop_at(trainer(tmp_path), 3).run, old, new)
+    with pytest.raises(CheckpointError, match=told) as fault:
         prepare_resumed(run.folder)
+    assert "remove" not in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("heads = 2", "heads = 4", "of another model .model.heads: 2 there, 4 in config.toml"),
+        ('target_language = "', 'target_language = "other-', "languages into: .*other-"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_not_read(tmp_path, old, new, told):
+    run = edited(stop_at(trainer(tmp_path), 3).run, old, new)
     with pytest.raises(CheckpointError, match=told):
-        Run.open(run.folder).model(run.tokenizers())
+        run.model(run.tokenizers())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("seed = 1", "seed = 7"),
+        ("warmup = ", "warmup = 1"),
+        ("beam = ", "beam = 1"),
+    ],
+)
+def test_a_checkpoint_is_read_after_an_edit_that_changes_no_answer(tmp_path, old, new):
+    run = stop_at(trainer(tmp_path), 3).run
+    before = run.model(run.tokenizers()).state_dict()
+    after = edited(run, old, new)
+    for name, tensor in after.model(after.tokenizers()).state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_an_attribution_may_be_added_before_the_model_is_published(tmp_path):
+    run = stop_at(trainer(tmp_path), 3).run
+    run = edited(run, 'attribution = ""', 'attribution = "me"')
+    run.model(run.tokenizers())
+    assert prepare_resumed(run.folder).progress.step == 3
 
 
 def test_keys_that_are_free_and_checkpoints_of_earlier_versions_resume(tmp_path):
     run = stop_at(trainer(tmp_path), 3).run
     assert resumed(tmp_path, "training.max_steps=20", "training.save_every=3").progress.step == 3
     folder = run.newest_checkpoint()
-    path = folder / checkpoints.PROGRESS
-    table = json.loads(path.read_text())
-    assert "seed = 1" in table.pop("configuration")
-    path.write_text(json.dumps(table))
+    path = folder / "configuration.toml"
+    assert "seed = 1" in path.read_text(encoding="utf-8")
+    path.unlink()
     checksums.sign(folder, FILES)
     assert resumed(tmp_path).progress.step == 3

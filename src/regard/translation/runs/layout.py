@@ -22,6 +22,8 @@ MODEL = "model.safetensors"
 OPTIMISER = "optimiser.safetensors"
 PROGRESS = "progress.json"
 CHECKPOINT_FILES = (MODEL, OPTIMISER, PROGRESS)
+# The configuration that a checkpoint was trained with. Those of earlier versions have none.
+TRAINED = "configuration.toml"
 CONFIGURATION = "config.toml"
 CARD = "card.md"
 SHORTLIST = "shortlist.safetensors"
@@ -63,7 +65,7 @@ def tokenizer_files(joint: bool) -> tuple[str, ...]:
 
 def checkpoint_sums(folder: Path) -> dict[str, str]:
     """The checksums of a checkpoint: of every file of it, or they are broken themselves. Raises `CheckpointError`."""
-    sums = checksums.read(folder, CHECKPOINT_FILES)
+    sums = checksums.read(folder, (*CHECKPOINT_FILES, TRAINED))
     for name in set(CHECKPOINT_FILES) - sums.keys():
         raise CorruptedError(f"{folder / SUMS}: corrupted: it has no checksum of {name}")
     return sums

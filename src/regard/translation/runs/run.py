@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
-from pydantic import BaseModel, TypeAdapter
 
 from regard import files
 from regard.errors import (
@@ -33,8 +32,8 @@ from regard.translation.runs.layout import (
     CONFIGURATION,
     DOUBTS,
     MODEL,
-    PROGRESS,
     SHORTLIST,
+    TRAINED,
     UNSEEN,
     WORDS,
     Tokenizers,
@@ -51,15 +50,6 @@ from regard.translation.settings.configuration import Configuration
 FOREIGN, _OPENING = "config.json", "regard.interop.huggingface.opening"
 
 Numbers = Literal["float32", "float16", "int8"]
-
-
-class _Trained(BaseModel):
-    """The part of progress.json that says how a checkpoint was trained."""
-
-    configuration: str | None = None
-
-
-_TRAINED = TypeAdapter(_Trained)
 
 
 @dataclass(frozen=True)
@@ -154,7 +144,7 @@ class Run:
 
     def checkpoint_model(self, checkpoint: Path, tokenizers: Tokenizers) -> TranslationModel:
         """The model of one of its checkpoints, ready for use."""
-        self.check_trained(checkpoint)
+        self._check_readable(checkpoint)
         return self._load(checkpoint, checkpoint_sums(checkpoint), tokenizers)
 
     def _load(self, folder: Path, sums: dict[str, str], tokenizers: Tokenizers) -> TranslationModel:
@@ -171,21 +161,15 @@ class Run:
         weights.load_into(model, tensors, path)
         return model.eval()
 
-    def check_trained(self, checkpoint: Path) -> None:
-        """Raise `CheckpointError` where a checkpoint is of a training with another configuration.
+    def check_resumable(self, checkpoint: Path) -> None:
+        """Raise `CheckpointError` where no training of this configuration can go on from a checkpoint.
 
         Keys that may change on --resume, and those of [search], may differ. Checkpoints of earlier versions do not say
         their configuration.
         """
-        path = checkpoint / PROGRESS
-        sums = checkpoint_sums(checkpoint)
-        content = checksums.content(path, sums[PROGRESS], toml.LARGEST_FILE)
-        stored = checksums.parsed(
-            _TRAINED, content, path, "the progress of a training"
-        ).configuration
-        if stored is None:
+        trained = _trained_with(checkpoint)
+        if trained is None:
             return
-        trained = toml.parse(stored, str(path))
         changed = [
             f"{key}: {before!r} there, {now!r} in {CONFIGURATION}"
             for key, before, now in toml.differences(trained, self.configuration, free=False)
@@ -193,8 +177,29 @@ class Run:
         ]
         if changed:
             raise CheckpointError(
-                f"{checkpoint}: is of a training with another configuration ({'; '.join(changed)}): "
-                f"put the old {CONFIGURATION} back, or remove this checkpoint"
+                f"{checkpoint}: is of a training with another configuration ({'; '.join(changed)}): to go on with "
+                f"it, put the values from there into {self.folder / CONFIGURATION}; if it is of another run, move it "
+                "there"
+            )
+
+    def _check_readable(self, checkpoint: Path) -> None:
+        """Raise `CheckpointError` for a checkpoint of another model, tokenizer or languages.
+
+        No other setting changes what its weights answer.
+        """
+        trained = _trained_with(checkpoint)
+        if trained is None:
+            return
+        before, now = _read_by(trained), _read_by(self.configuration)
+        changed = [
+            f"{name}: {before.get(name)!r} there, {now.get(name)!r} in {CONFIGURATION}"
+            for name in sorted(before.keys() | now.keys())
+            if before.get(name) != now.get(name)
+        ]
+        if changed:
+            raise CheckpointError(
+                f"{checkpoint}: is of another model ({'; '.join(changed)}): to read it, put the values from there "
+                f"into {self.folder / CONFIGURATION}; if it is of another run, move it there"
             )
 
     def directed(self, tokenizers: Tokenizers, to: str | None) -> Tokenizers:
@@ -337,6 +342,24 @@ class Run:
             for folder in made:
                 with suppress(OSError):  # something was put there
                     folder.rmdir()
+
+
+def _trained_with(checkpoint: Path) -> Configuration | None:
+    """The configuration that a checkpoint was trained with; None in those of earlier versions."""
+    expected = checkpoint_sums(checkpoint).get(TRAINED)
+    if expected is None:
+        return None
+    path = checkpoint / TRAINED
+    return toml.decode(checksums.content(path, expected), str(path))
+
+
+def _read_by(configuration: Configuration) -> dict[str, Any]:
+    """The settings that say how weights are read: the model, its tokenizer and its languages."""
+    tables = {"model": configuration.model, "tokenizer": configuration.tokenizer}
+    keys = {f"{name}.{k}": v for name, each in tables.items() for k, v in each.model_dump().items()}
+    data = configuration.data
+    languages = {"from": list(data.source_languages), "into": list(data.target_languages)}
+    return keys | {f"languages {name}": named for name, named in languages.items()}
 
 
 @contextmanager

@@ -164,8 +164,8 @@ class PretrainedSettings(Settings):
         return {side: name for side, name in named.items() if name is not None}
 
 
-# Keys that may change on --resume: budgets, patience, logging, and settings of the machine.
-FREE_ON_RESUME = {
+# Keys that may change on --resume: budgets, patience, logging, settings of the machine, and a text of the card.
+FREE_ON_RESUME = {"data.attribution"} | {
     f"training.{name}"
     for name in (
         "max_steps max_epochs patience log_every shard tensorboard save_every keep_best precision threads "

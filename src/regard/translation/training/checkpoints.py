@@ -18,6 +18,7 @@ from regard.translation.runs.layout import (
     MODEL,
     OPTIMISER,
     PROGRESS,
+    TRAINED,
     checkpoint_name,
     checkpoint_sums,
 )
@@ -50,8 +51,9 @@ def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.
         with files.new_folder(files.subfolder(folder) / final.name) as unfinished:
             weights.save(state, unfinished / MODEL)
             weights.save(_optimiser_state(model, optimiser), unfinished / OPTIMISER)
-            files.write(unfinished / PROGRESS, _described(run, progress))
-            checksums.sign(unfinished, CHECKPOINT_FILES)
+            files.write(unfinished / PROGRESS, json.dumps(asdict(progress)).encode())
+            files.write(unfinished / TRAINED, toml.dump(run.configuration).encode())
+            checksums.sign(unfinished, (*CHECKPOINT_FILES, TRAINED))
             if final.exists():
                 shutil.rmtree(final)
     except OSError as fault:
@@ -59,12 +61,6 @@ def save(run: Run, progress: Progress, model: nn.Module, optimiser: torch.optim.
             f"{final}: cannot be saved: {fault.strerror}; earlier checkpoints are untouched"
         ) from None
     return final
-
-
-def _described(run: Run, progress: Progress) -> bytes:
-    """The content of progress.json, with the configuration, so that no other training continues from it."""
-    configuration = toml.dump(run.configuration)
-    return json.dumps({**asdict(progress), "configuration": configuration}).encode()
 
 
 def load(
@@ -95,7 +91,7 @@ def load_newest(run: Run, model: nn.Module, optimiser: torch.optim.Optimizer) ->
     if newest is None:
         return None
     try:
-        run.check_trained(newest)
+        run.check_resumable(newest)
         return load(newest, model, optimiser)
     except CorruptedError as fault:
         earlier = [step for step, folder in run.checkpoints() if folder != newest]

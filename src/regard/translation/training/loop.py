@@ -142,7 +142,7 @@ class Trainer:
             return own, f"the weights of step {self.progress.step}"
         steps = [step for _, step in best]
         for step in steps:
-            self.run.check_trained(kept[step])
+            self.run.check_resumable(kept[step])
         single = checkpoints.mean([kept[steps[0]]], model), f"the weights of step {steps[0]}"
         if not self.settings.average or len(steps) < 2:
             return single

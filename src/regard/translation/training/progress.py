@@ -96,7 +96,6 @@ def read_progress(path: Path, checksum: str) -> Progress:
                 f"{path}: written in format {table.get('version')}, this program reads format {VERSION}"
             )
         table.pop("finished", None)  # an unused key of checkpoints until 0.1
-        table.pop("configuration", None)  # read by `Run.check_trained`
         return _PROGRESS.validate_json(json.dumps(table), strict=True)
     except ValidationError as fault:
         first = fault.errors()[0]
