@@ -254,6 +254,29 @@ def test_causal_over_a_memory_puts_the_last_query_at_the_last_key():
     assert attention(other, memory=memory).shape == (3, 2, 8)
 
 
+@torch.no_grad()
+def test_last_steps_read_what_a_mask_says_and_nothing_else_by_chance():
+    attention = built(8, 2)
+    x = seeded(3, 5, 8)
+    memory = attention.remember(x)
+    for steps in (x[:, 3:], x[:, 4:]):
+        with pytest.raises(ValueError, match='align="start", which puts them at the first'):
+            attention(steps, memory=memory, mask=masks.causal(align="start"))
+    for steps in (x, x[:, 3:]):
+        with pytest.raises(ValueError, match=r"all of them: mask=torch\.ones\(1, 1, dtype=torch\.bool"):
+            attention(steps, memory=memory)
+    everything = torch.ones(1, 1, dtype=torch.bool)
+    torch.testing.assert_close(attention(x, memory=memory, mask=everything), attention(x))
+    # Others are not its last steps: the first ones, another sequence, another batch, a past one.
+    rule = masks.causal(align="start")
+    expected = attention(x, mask=rule)
+    torch.testing.assert_close(attention(x[:, :3], memory=memory, mask=rule), expected[:, :3])
+    for other in (x.clone(), x[:, ::2], x[:1], x.transpose(0, 1)[:3, :3]):
+        assert attention(other, memory=memory).shape[1:] == other.shape[1:]
+    attention.remember(seeded(3, 1, 8), memory=memory)
+    assert attention(x[:, 3:], memory=memory).shape == (3, 2, 8)
+
+
 @pytest.mark.parametrize("growing", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 def test_a_shallow_copy_of_a_memory_continues_by_itself(growing):
     attention, x, y = built(8, 2), seeded(3, 6, 8), seeded(3, 6, 8, seed=1)

@@ -2,7 +2,6 @@
 
 from itertools import zip_longest
 from typing import Any, Literal, get_args
-from weakref import ref
 
 import torch
 from jaxtyping import Float
@@ -15,7 +14,7 @@ from regard.attention.looks import Look
 from regard.attention.masks import Mask, causal
 from regard.attention.masks.mask import Complement, Given, Joined
 from regard.attention.masks.positions import Band
-from regard.attention.memory.heads import HeadMemory
+from regard.attention.memory.heads import HeadMemory, Place
 from regard.attention.names import not_callable, unknown
 from regard.attention.normalisers import NormaliserLike, as_normaliser
 from regard.attention.positions import Rotary
@@ -187,7 +186,8 @@ class MultiHeadAttention(nn.Module):
                 are refused where the first could be the batch.
             bias: Added to the scores, of the same shapes.
             memory: Keys and values from `remember`, read in place of ``key`` and ``value``. Several
-                queries that are its last steps need a mask, or they would read the steps after them.
+                queries that are its last steps need a mask, or they would read the steps after them;
+                where they shall, as in an encoder, it is ``torch.ones(1, 1, dtype=torch.bool)``.
             start: The place of the first query among the keys, for ``rotary``. By default the first query is
                 at the first key; with a memory, the last query is at its last key.
 
@@ -259,7 +259,7 @@ class MultiHeadAttention(nn.Module):
             memory = HeadMemory(keys, values)
         else:
             memory.write(keys, values)
-        memory.source = ref(key)
+        memory.place = Place.of(key)
         return memory
 
     def _arguments(
@@ -390,16 +390,17 @@ def check_steps(mask: Any, queries: int, keys: int) -> None:
         ValueError: There is no mask and more than one query, or a mask that puts the queries at the
             first of more keys.
     """
-    objection = None
+    objection, or_all = None, ""
     if mask is None and queries > 1:
         objection = "and without a mask each would read the steps after it"
+        or_all = "; where each shall read all of them: mask=torch.ones(1, 1, dtype=torch.bool)"
     parts = mask.parts() if isinstance(mask, Mask) else []
     if queries < keys and any(isinstance(part, Band) and part.align == "start" for part in parts):
         objection = 'and the mask has align="start", which puts them at the first'
     if objection is not None:
         raise ValueError(
             f"the queries are the last {queries} of the {keys} steps in the memory, {objection}:"
-            ' pass mask="causal", or a mask of regard.masks with align="end"'
+            f' pass mask="causal", or a mask of regard.masks with align="end"{or_all}'
         )
 
 

@@ -125,7 +125,8 @@ class TransformerBlock(nn.Module):
             bias: Added to the scores of self-attention.
             memory: Keys and values of earlier steps, from ``self_attention.remember``. Those of x
                 are appended to it, in place, and x reads all of them that the mask allows: pass
-                ``mask="causal"`` for a prompt of several steps, and for each step after it.
+                ``mask="causal"`` for a prompt of several steps, and for each step after it. Where
+                they shall read all, it is ``torch.ones(1, 1, dtype=torch.bool)``.
 
         Raises:
             ValueError: A context without cross-attention, cross-attention without a context, or

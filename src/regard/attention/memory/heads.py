@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from typing import NamedTuple
 from weakref import ref
 
 import torch
@@ -10,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.shapes import ShapeError
+from regard.loops.availability import transformed
 
 SMALLEST_ROOM = 16
 
@@ -70,6 +72,25 @@ class GrowingTensor:
         self._room = room
 
 
+class Place(NamedTuple):
+    """The place of a sequence in its tensor. Slices of a tensor that end with the same step have the same."""
+
+    tensor: ref[Tensor]
+    end: int
+    strides: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sequence: Tensor) -> Place:
+        """The place of ``(*batch, length, width)``."""
+        if transformed():  # there is no memory to lie in
+            return cls(ref(sequence), 0, (), ())
+        base = sequence if sequence._base is None else sequence._base
+        strides = sequence.stride()
+        end = sequence.storage_offset() + sequence.shape[-2] * strides[-2]
+        return cls(ref(base), end, strides, (*sequence.shape[:-2], sequence.shape[-1]))
+
+
 class HeadMemory:
     """Keys and values already split into heads, growing one step or many at a time.
 
@@ -93,8 +114,8 @@ class HeadMemory:
         (4, torch.Size([2, 2, 4, 4]))
     """
 
-    source: ref[Tensor] | None = None
-    """The tensor that the last steps were projected from, where `remember` wrote them."""
+    place: Place | None = None
+    """Where the tensor lies that the last steps were projected from, where `remember` wrote them."""
 
     def __init__(
         self,
@@ -138,8 +159,11 @@ class HeadMemory:
         return memory
 
     def holds(self, steps: Tensor) -> bool:
-        """Whether the last steps are projections of this tensor."""
-        return self.source is not None and self.source() is steps
+        """Whether the last steps are projections of this tensor, or of a longer one that ends with it."""
+        if self.place is None or steps.dim() < 2:
+            return False
+        place = Place.of(steps)
+        return place.tensor() is self.place.tensor() and place[1:] == self.place[1:]
 
     def write(
         self,
@@ -155,7 +179,7 @@ class HeadMemory:
                 )
         self._keys.append(keys)
         self._values.append(values)
-        self.source = None
+        self.place = None
 
     def select(self, rows: Int[Tensor, " chosen"]) -> HeadMemory:
         """A memory of these rows of the first batch axis, which may repeat: a beam's reorder."""
