@@ -263,7 +263,9 @@ def test_last_steps_read_what_a_mask_says_and_nothing_else_by_chance():
         with pytest.raises(ValueError, match='align="start", which puts them at the first'):
             attention(steps, memory=memory, mask=masks.causal(align="start"))
     for steps in (x, x[:, 3:]):
-        with pytest.raises(ValueError, match=r"all of them: mask=torch\.ones\(1, 1, dtype=torch\.bool"):
+        with pytest.raises(
+            ValueError, match=r"all of them: mask=torch\.ones\(1, 1, dtype=torch\.bool"
+        ):
             attention(steps, memory=memory)
     everything = torch.ones(1, 1, dtype=torch.bool)
     torch.testing.assert_close(attention(x, memory=memory, mask=everything), attention(x))

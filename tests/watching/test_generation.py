@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from tests.explorer.bundles import Bundle
 from tests.watching.cases import CLOSE, Fused
 
 import regard
+from regard.normalisers import Normaliser
 
 BATCH, HEADS, WIDTH, PROMPT, TOKENS = 3, 2, 4, 5, 6
 SHAPE = (BATCH, HEADS, PROMPT + TOKENS, WIDTH)
@@ -51,6 +54,35 @@ def test_a_cache_that_grows_from_nothing(queries, keys):
         queries[:, :, :6], keys[:, :, :6], mask=regard.masks.causal(align="start")
     )
     torch.testing.assert_close(seen["self"].weights(), expected.weights(), **CLOSE)
+
+
+@dataclass(frozen=True)
+class Sharpened(Normaliser):
+    """Softmax of scores times a power for each head, of tensors alone and in a list."""
+
+    powers: list[torch.Tensor]
+
+    def rows(self, scores):
+        return torch.softmax(scores * self.powers[0], -1)
+
+
+class Attending(torch.nn.Module):
+    """`regard.attend` with a normaliser that is built anew at every step."""
+
+    def forward(self, query, key, power):
+        return regard.attend(query, key, key, normaliser=Sharpened([power.clone()]))
+
+
+@pytest.mark.parametrize("other", [1.0, 2.0])
+def test_normalisers_with_tensors_are_compared_by_their_numbers(queries, keys, other):
+    powers = torch.ones(HEADS, 1, 1)
+    model = Attending()
+    with regard.watch(model) as seen:
+        for at in range(6):
+            power = powers if at < 3 else powers * other
+            model(queries[:, :, at : at + 1], keys[:, :, : at + 1].clone(), power)
+    assert not seen.unseen
+    assert [each.shape[-2] for each in seen.steps("self")] == ([6] if other == 1 else [3, 3])
 
 
 def test_a_cache_that_moves_along_as_a_window(queries, keys):

@@ -1,8 +1,8 @@
 """Cached generation: the one-token calls of an attention as one call, with a query for each token."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import fields, replace
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -270,7 +270,18 @@ def _weighs_alike(one: CapturedCall, other: CapturedCall) -> bool:
 
 
 def _equal(one: object, other: object) -> bool:
-    return one is other or (type(one) is type(other) and one == other)
+    """Whether two parts are one object, or of one class with equal numbers, those of tensors among them."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.device == other.device and torch.equal(one, other)
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    parameters = getattr(one, "__dataclass_params__", None)
+    if parameters is not None and parameters.eq:
+        compared = [each.name for each in fields(cast(Any, one)) if each.compare]
+        return all(_equal(getattr(one, name), getattr(other, name)) for name in compared)
+    return (one == other) is True
 
 
 def _since(low: Sequence[int]) -> MaskLike:
