@@ -100,6 +100,28 @@ def test_an_argument_of_torch_is_answered_with_ours(name):
         call()
 
 
+OTHERS = {
+    "num_kv_heads": (lambda: regard.MultiHeadAttention(16, 4, num_kv_heads=2), "pass key_heads$"),
+    "hidden_size": (lambda: regard.TransformerBlock(hidden_size=16, heads=4), "pass width$"),
+    "attention_mask": (lambda: ATTENTION(X, attention_mask=X), r"masks\.padding\(attention_mask"),
+    "casual": (lambda: ATTENTION(X, casual=True), 'pass mask="causal"$'),
+    "head": (lambda: regard.MultiHeadAttention(16, head=4), r"did you mean heads\? The arg"),
+    "biass": (lambda: regard.attend(X, X, X, biass=X), r"did you mean bias\?"),
+    "widht": (lambda: regard.cost("multi-head", widht=8), r"did you mean width\?"),
+    "layer": (lambda: regard.watch(ATTENTION, layer=1), r"did you mean layers\?"),
+    "encodr": (lambda: regard.Memory(encodr=None), r"did you mean encoder\?"),
+    "xyz": (lambda: ATTENTION.read(X, xyz=1), "xyz: The arguments are query, key, value, mask, "),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_argument_of_another_library_or_a_misspelt_one_is_answered_with_ours(name):
+    call, answer = OTHERS[name]
+    with pytest.raises(TypeError, match=answer) as refused:
+        call()
+    assert f"has no argument {name}: " in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("theirs", "method", "ours"),
     [

@@ -112,6 +112,10 @@ def test_layers_there_and_back(norm_first, activation, bias):
     same(to_torch(ours)(x), encoder(x))
     read = decoder(x, states, tgt_mask=later, memory_key_padding_mask=HIDDEN)
     same(from_torch(decoder)(x, TransformerEncoded(states, ~HIDDEN[:, None])), read)
+    read, alone = decoder(x, states, tgt_mask=later), from_torch(encoder)(states)
+    same(from_torch(decoder)(x, states), read)
+    same(alone, encoder(states))
+    read = decoder(x, states, tgt_mask=later, memory_key_padding_mask=HIDDEN)
     again = to_torch(from_torch(decoder))
     same(again(x, states, tgt_mask=later, memory_key_padding_mask=HIDDEN), read)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import warnings
 
 import pytest
 import torch
@@ -317,6 +318,22 @@ def test_a_model_without_attention_and_layers_that_match_nothing_are_told_when_t
         regard.watch(model, layers=7),
     ):
         model(x)
+
+
+def test_a_watch_or_change_that_is_never_entered_says_so(model, x):
+    edits = {"layers.0": regard.edits.Scale(0.0)}
+    for call in (lambda: regard.change(model, edits), lambda: regard.watch(model)):
+        with pytest.warns(
+            RuntimeWarning, match=r"did nothing: write `with regard\.\w+\("
+        ) as warned:
+            call()
+        assert [each.filename for each in warned] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with regard.watch(model):
+            model(x)
+        with pytest.raises(TypeError):
+            regard.watch(model, heads="x")
 
 
 def test_modules_that_torch_does_not_register_have_paths_of_their_own(x):

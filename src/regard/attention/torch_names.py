@@ -1,8 +1,10 @@
-"""Arguments of torch's attention modules, answered with the name of ours; and arguments that were renamed."""
+"""Arguments of other libraries, answered with the name of ours; those misspelt; and those that were renamed."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
 from functools import wraps
+from inspect import signature
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -56,12 +58,41 @@ FUSED = {
     "scale": "pass score=regard.scores.ScaledDot(scale)",
     "enable_gqa": "give keys and values of grouped heads an axis of size 1 for the group",
 }
+ELSEWHERE = {  # arguments of other libraries, and of ours those that mean the same
+    "attention_mask": ("mask",),
+    "attention_dropout": ("dropout",),
+    "attn_dropout": ("dropout",),
+    "causal": ("mask",),
+    "dim": ("d_query", "width"),
+    "head_dim": ("d_head",),
+    "hidden_size": ("d_query", "width"),
+    "intermediate_size": ("feed_forward",),
+    "key_value_states": ("key", "context"),
+    "encoder_hidden_states": ("key", "context"),
+    "encoder_attention_mask": ("context_mask",),
+    "hidden_states": ("query", "x"),
+    "n_embd": ("d_query", "width"),
+    "n_head": ("heads",),
+    "n_heads": ("heads",),
+    "num_attention_heads": ("heads",),
+    "n_kv_heads": ("key_heads",),
+    "num_key_value_heads": ("key_heads",),
+    "num_kv_heads": ("key_heads",),
+    "past_key_value": ("memory",),
+    "past_key_values": ("memory",),
+}
+FORMS = {  # of those that have another form here
+    "attention_mask": "=regard.masks.padding(attention_mask.sum(-1)), where its rows are ones and then zeros",
+    "encoder_attention_mask": "=regard.masks.padding(encoder_attention_mask.sum(-1)), where its rows are ones and"
+    " then zeros",
+    "causal": '="causal"',
+}
 
 
 def answers(
     names: Mapping[str, str], renamed: Mapping[str, str] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Refuse arguments of torch by naming ours, and pass on those that were renamed, with a warning.
+    """Refuse arguments of others by naming ours, and pass on those that were renamed, with a warning.
 
     Args:
         names: what to do, for each argument of torch.
@@ -70,10 +101,13 @@ def answers(
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         called = function.__qualname__.removesuffix(".__init__").removesuffix(".forward")
+        accepted = dict.fromkeys(signature(function).parameters)
 
         @wraps(function)
         def through(*arguments: P.args, **named: P.kwargs) -> R:
             for name in tuple(named):
+                if name in accepted:
+                    continue
                 if name in names:
                     raise TypeError(
                         f"{called} has no argument {name}, which torch has: {names[name]}"
@@ -84,11 +118,31 @@ def answers(
                     if new in named:
                         raise TypeError(f"{called} got {name} and {new}: pass {new} alone")
                     named[new] = named.pop(name)
+                else:
+                    raise TypeError(f"{called} has no argument {name}: {_advice(name, accepted)}")
             return function(*arguments, **named)
 
         return through
 
     return decorate
+
+
+def _advice(name: str, accepted: Collection[str]) -> str:
+    """What to pass for an argument that neither we nor torch have."""
+    theirs = {
+        other: f"pass {ours}{FORMS.get(other, '')}"
+        for other, several in ELSEWHERE.items()
+        for ours in several
+        if ours in accepted
+    }
+    if name in theirs:
+        return theirs[name]
+    names = [each for each in accepted if each != "self"]
+    nearest = next(iter(get_close_matches(name, [*names, *theirs], n=1)), None)
+    if nearest in theirs:
+        return theirs[nearest]
+    hint = f"did you mean {nearest}? " if nearest else ""
+    return f"{hint}The arguments are {', '.join(names)}"
 
 
 def _warn(called: str, old: str, new: str) -> None:

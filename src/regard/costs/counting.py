@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from regard.attention.torch_names import answers
 from regard.costs.architectures import Heads, Stack
 from regard.costs.papers import PAPERS, Model
 from regard.costs.parts import Cost, added, batched
@@ -21,6 +22,7 @@ CONFIGURATIONS = Path(__file__).parent.parent / "configs"
 MOST = 10**12  # of a length or a batch
 
 
+@answers({})
 def cost(
     what: Any,
     *inputs: Any,

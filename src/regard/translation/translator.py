@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from regard.attention.torch_names import answers
 from regard.errors import ConfigurationError
 from regard.loops.availability import device_objection
 from regard.translation import lines
@@ -158,6 +159,7 @@ class Translator:
         learned = self.model.longest
         return min(_LONGEST_SOURCE, learned - 1) if learned else _LONGEST_SOURCE
 
+    @answers({})
     def translate(
         self,
         texts: Sequence[str],
@@ -260,6 +262,7 @@ class Translator:
             for number, chunk in enumerate(iter(lambda: list(islice(supply, _CHUNK)), []))
         )
 
+    @answers({})
     def translate_text(
         self,
         text: str,

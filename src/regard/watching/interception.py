@@ -8,6 +8,7 @@ flex_attention, and both cost time at every operator.
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import RLock
@@ -178,15 +179,25 @@ def _name(frame: RunningModule, owner: nn.Module) -> str:
 
 
 class ModelObserver(StackObserver):
-    """A watch or a change of a model. It can be opened once."""
+    """A watch or a change of a model. It can be opened once; one that never was warns when it is dropped."""
+
+    was_opened = True  # until __init__ ends, and from `begin` on
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._registered: dict[int, str] = {
             id(module): path for path, module in model.named_modules()
         }
+        self.was_opened = False
+
+    def __del__(self) -> None:
+        if not self.was_opened:
+            called = type(self).__name__.lower()
+            text = f"regard.{called}(...) did nothing: write `with regard.{called}(...):` around the calls"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def begin(self) -> None:
+        self.was_opened = True
         INTERCEPTION.open(self._model)
         running.add_observer(self)
         self.is_open = True

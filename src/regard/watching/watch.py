@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.attention.torch_names import answers
 from regard.loops.availability import device_objection, transformed
 from regard.watching import names, running
 from regard.watching.captured import CapturedCall, RowIndex, Selection
@@ -33,6 +34,7 @@ LAYERS = 'numbers of layers, or patterns such as "decoder.*"'
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
+@answers({})
 def watch(
     model: nn.Module,
     *,

@@ -87,7 +87,7 @@ class Place(NamedTuple):
             return cls(ref(sequence), 0, (), ())
         base = sequence if sequence._base is None else sequence._base
         strides = sequence.stride()
-        end = sequence.storage_offset() + sequence.shape[-2] * strides[-2]
+        end = int(sequence.storage_offset()) + sequence.shape[-2] * strides[-2]
         return cls(ref(base), end, strides, (*sequence.shape[:-2], sequence.shape[-1]))
 
 

@@ -21,6 +21,7 @@ from regard.attention.memory.entries import Entries, Trainable
 from regard.attention.memory.file import Contents, read_memory, write_memory
 from regard.attention.normalisers import Hard, NormaliserLike, as_normaliser
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
+from regard.attention.torch_names import answers
 
 Strings = str | Sequence[str]
 SHOWN = 4  # entries that a repr lists
@@ -94,6 +95,7 @@ class Memory(nn.Module):
     A payload that JSON cannot hold is None there, with a warning; the others stay.
     """
 
+    @answers({})
     def __init__(
         self,
         d_key: int | None = None,

@@ -61,12 +61,15 @@ def from_torch(theirs: nn.Module) -> Any:
 
     =============================  ==============================================
     nn.MultiheadAttention          `regard.MultiHeadAttention`
-    nn.TransformerEncoderLayer     `EncoderLayer` of our Transformer
-    nn.TransformerDecoderLayer     `DecoderLayer`; its attention to itself is causal
-    nn.TransformerEncoder          `EncoderStack`
-    nn.TransformerDecoder          `DecoderStack`
-    nn.Transformer                 `EncoderDecoder`
+    nn.TransformerEncoderLayer     `EncoderLayer` of our Transformer: ``(x, mask)``
+    nn.TransformerDecoderLayer     `DecoderLayer`: ``(x, states)``; its attention to itself is causal
+    nn.TransformerEncoder          `EncoderStack`: ``(x, mask)``
+    nn.TransformerDecoder          `DecoderStack`: ``(x, states, readable)``
+    nn.Transformer                 `EncoderDecoder`: ``(source, target, readable)``
     =============================  ==============================================
+
+    ``mask`` and ``readable`` are ``(batch, 1, source)`` for padding, or left out. A single `DecoderLayer` takes padding
+    as ``TransformerEncoded(states, readable)`` in place of the states.
 
     In evaluation they answer the same. In training torch also drops weights of attention and inner activations of
     the feed-forward layer, which our layers do not. Ours take ``(batch, length, width)`` whatever ``batch_first``

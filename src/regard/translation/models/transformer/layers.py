@@ -99,11 +99,19 @@ class EncoderLayer(_Layer):
 
     def forward(  # type: ignore[override]
         self,
-        x: Tensor,
-        mask: Tensor | None,
+        x: Float[Tensor, "batch source width"],
+        mask: Bool[Tensor, "..."] | None = None,
         watched: Watched | None = None,
-        bias: Tensor | None = None,
-    ) -> Tensor:
+        bias: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "batch source width"]:
+        """The states of the source.
+
+        Args:
+            x: the states before this layer.
+            mask: what may be read, ``(batch, 1, source)`` for padding; None for all.
+            watched: stores the looks.
+            bias: added to the scores.
+        """
         return self._through(x, None, partial(self._attend, watched), mask, None, bias)
 
 
@@ -116,14 +124,24 @@ class DecoderLayer(_Layer):
 
     def forward(  # type: ignore[override]
         self,
-        x: Tensor,
-        source: TransformerEncoded,
+        x: Float[Tensor, "batch target width"],
+        source: TransformerEncoded | Float[Tensor, "batch source width"],
         watched: Watched | None = None,
-        bias: Tensor | None = None,
-    ) -> Tensor:
+        bias: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "batch target width"]:
+        """The states of the target, each of which reads those up to its own, and the source.
+
+        Args:
+            x: the states before this layer.
+            source: the encoder's states, alone or with a mask: ``TransformerEncoded(states, readable)``,
+                where readable is ``(batch, 1, source)`` and True = may be read.
+            watched: stores the looks.
+            bias: added to the scores of self-attention.
+        """
+        states, readable = (source, None) if isinstance(source, Tensor) else source
         attend = partial(self._attend, watched)
         rule = causal(align="start")
-        return self._through(x, source.states, attend, rule, source.readable, bias)
+        return self._through(x, states, attend, rule, readable, bias)
 
     def step(
         self,
