@@ -31,11 +31,11 @@ def forms(answer: Any) -> Iterator[Any]:
         case Named():
             yield Named(answer.tensor.double(), " ".join(answer.axes))
         case Tensor() if answer.requires_grad:
-            yield answer.double()
+            yield from (answer.double(), answer.half())
         case Tensor():
             yield from (answer.numpy(), answer.tolist())
             if answer.is_floating_point():
-                yield answer.double()
+                yield from (answer.double(), answer.half())
         case bool() | int() | float():
             array = np.array(answer)
             yield from (torch.tensor(answer), array, array[()], np.array([answer]))
@@ -47,6 +47,7 @@ def forms(answer: Any) -> Iterator[Any]:
             yield from (list(answer), tuple(map(torch.tensor, answer)))
         case tuple():
             yield from (list(answer), tuple(map(float, answer)), tuple(map(np.float64, answer)))
+            yield tuple(torch.as_tensor(each).half() for each in answer)
 
 
 def no_number(answer: Any) -> Any:
