@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -99,6 +100,142 @@ def test_a_dict_of_other_objects_keeps_them_as_payloads():
     assert vectors["a"].shape == (2,)
     with pytest.raises(TypeError, match="a dict holds its values"):
         memory.write({"a": "b"}, ["c"])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
+def test_arrays_and_lists_are_keys_and_values_as_tensors_are(kind):
+    memory = Memory(normaliser="hard")
+    memory.write(np.eye(3, dtype=kind), np.eye(3, dtype=kind))
+    key = np.array([1, 0, 0], kind)
+    assert key in memory
+    assert key[::-1] in memory
+    assert np.ones(3, kind) not in memory
+    memory[key] = np.array([9, 9, 9], kind)
+    memory[[0.0, 1.0, 0.0]] = [1, 2, 3]
+    assert memory.values.tolist() == [[9, 9, 9], [1, 2, 3], [0, 0, 1]]
+    assert memory.payloads == [None] * 3
+    assert memory[key].tolist() == [9, 9, 9]
+    memory[[torch.tensor(2.0), torch.tensor(0.0), torch.tensor(1.0)]] = (4, 5, 6)
+    assert memory.values[3].tolist() == [4, 5, 6]
+    for matrix in (np.ones((2, 3)), torch.ones(2, 3)):
+        with pytest.raises(ShapeError, match=r"a value has shape \[2, 3\]: pass one vector"):
+            memory[key] = matrix
+    with pytest.raises(ShapeError, match="values are 2 and 3 wide: pass values of one width"):
+        memory.write({(1.0, 1.0, 1.0): [1, 2], (2.0, 2.0, 2.0): [1, 2, 3]})
+    assert len(memory) == 4
+
+
+def test_an_entry_without_a_payload_answers_with_its_value():
+    memory = written("hard")
+    memory["vector"] = torch.ones(64)
+    memory.write("only")
+    assert torch.equal(memory["vector"], torch.ones(64))
+    assert torch.equal(memory["only"], memory.encoder(["only"])[0])
+    assert memory[["vector", "Date"]][1] == "14 July"
+    assert all(memory[name] is item or memory[name].equal(item) for name, item in memory.items())
+    memory.normaliser = "softmax"
+    assert torch.equal(memory["vector"].payloads[0], torch.ones(64))
+    assert memory.find("vector", 1).payloads == [None]
+
+
+def test_writing_a_dict_replaces_the_entries_of_its_keys():
+    memory = written("hard")
+    memory.write({"To": "Sal Paradise", "Subject": "the dean", "From": "Carlo Marx"})
+    memory.update({"Cc": "Jane Lee"})
+    expected = {**LINES, "Subject": "the dean", "From": "Carlo Marx"}
+    assert dict(memory.items()) == {**expected, "To": "Sal Paradise", "Cc": "Jane Lee"}
+    assert {name: memory[name] for name in memory} == dict(memory.items())
+    assert torch.equal(memory.values[0], memory.encoder(["Carlo Marx"])[0])
+    vectors = Memory(trainable="values")
+    vectors.write(torch.eye(2), torch.zeros(2, 3))
+    with pytest.raises(ShapeError, match="values are 4 wide"):
+        vectors.write({(5.0, 5.0): torch.ones(4), (1.0, 0.0): torch.ones(4)})
+    assert len(vectors) == 2
+    assert vectors.values.eq(0).all()
+    vectors.write({(5.0, 5.0): torch.ones(3), (1.0, 0.0): torch.ones(3)})
+    assert vectors.values.tolist() == [[1] * 3, [0] * 3, [1] * 3]
+
+
+def test_an_object_becomes_the_payload_and_the_value_stays():
+    memory = Memory(encoder=CharacterNgrams(64), normaliser="hard")
+    memory.write(["x"], torch.full((1, 3), 7.0))
+    memory["x"] = {"p": 1}
+    assert memory["x"] == {"p": 1}
+    assert memory.values.tolist() == [[7, 7, 7]]
+    memory["x"] = torch.ones(3)
+    assert memory["x"].tolist() == [1, 1, 1]
+    for item in ({"p": 1}, "text", 5):
+        with pytest.raises(
+            ShapeError, match=r"are 3 wide, and .* is no vector of this width: write it beside one"
+        ):
+            memory["y"] = item
+    assert len(memory) == 1
+
+
+def test_numbers_and_lists_among_strings_are_payloads():
+    memory = written("hard")
+    memory["n"], memory["list"], memory["t"] = 5, [1, 2], (1, 2)
+    memory["Subject"] = 7
+    assert (memory["n"], memory["list"], memory["t"], memory["Subject"]) == (5, [1, 2], (1, 2), 7)
+
+
+def test_get_finds_the_keys_that_were_written():
+    memory = written()
+    assert memory.get("Subject") == "Professor Perry"
+    assert memory.get("subject") is None
+    assert memory.get("subject", "nobody") == "nobody"
+    vectors = Memory()
+    vectors.write(torch.eye(2), torch.arange(2.0))
+    assert vectors.get([0, 1]).tolist() == [1]
+
+
+def test_a_method_of_a_dict_that_a_memory_lacks_says_what_serves():
+    memory = written()
+    for name in ("pop", "popitem", "clear"):
+        with pytest.raises(AttributeError, match="nothing is deleted: write the entries to keep"):
+            getattr(memory, name)
+    with pytest.raises(AttributeError, match="has no setdefault: write `if key not in memory"):
+        memory.setdefault("a", "b")
+    with pytest.raises(TypeError, match="cannot be deleted: write the entries to keep"):
+        del memory["Subject"]
+    with pytest.raises(AttributeError, match="'Memory' object has no attribute 'gte'"):
+        memory.gte("a")
+
+
+@pytest.mark.parametrize("key", [None, b"x", slice("a", "b"), ["k", 2], [("a", "b")], {}, 1j])
+def test_an_object_that_is_no_key_is_refused(key):
+    memory = written()
+    with pytest.raises(TypeError, match="pass vectors, a string or a list of strings"):
+        memory[key]
+    with pytest.raises(TypeError, match="as a key: pass a string or a vector"):
+        memory[key] = "value"
+    assert key not in memory
+    assert ("a", "b") not in memory
+    assert ["a"] not in memory
+    with pytest.raises(TypeError, match="pass vectors, a string or a list of strings"):
+        memory.write(["a"], [key])
+    with pytest.raises(TypeError, match="got 2 as a key: pass a string or a vector"):
+        memory.write({"a": "b", 2: "c"})
+    assert len(memory) == 3
+
+
+def test_what_is_no_encoder_is_refused_as_is_a_count_that_is_none():
+    with pytest.raises(TypeError, match="encoder is 'ngrams': pass a function"):
+        Memory(encoder="ngrams")
+    with pytest.raises(TypeError, match="the encoder made 1 of 1 strings: it has to make a vector"):
+        Memory(encoder=len).write("a")
+    with pytest.raises(TypeError, match="k is 'two': pass a whole number"):
+        written().find("Subject", "two")
+
+
+def test_an_entry_without_a_name_is_known_by_its_vector_beside_entries_with_one():
+    memory = Memory(encoder=CharacterNgrams(64), normaliser="hard")
+    memory.write(memory.encoder(["x", "y"]), payloads=[1, 2])
+    memory["z"] = {"q": 1}
+    assert "x" in memory
+    memory["y"] = {"v": 8}
+    assert len(memory) == 3
+    assert memory["y"] == {"v": 8}
 
 
 def test_a_memory_says_what_it_holds():

@@ -116,27 +116,38 @@ class Entries(nn.Module):
         """The place of the first entry of this name, or None."""
         return self._places.get(name)
 
-    def replace(self, place: int, value: Tensor | None, payload: Any) -> None:
-        """Put another value, its key by default, and payload at this entry."""
-        key: Any = self.key
-        value = self._checked(key[..., place : place + 1, :], value)
-        if value is not None and self.value is None:
-            self._put("value", key)
+    def unnamed(self) -> set[int]:
+        """The places of the entries without a name."""
+        if self.names is None:
+            return set(range(len(self)))
+        if len(self._places) == len(self.names):
+            return set()
+        return {place for place, name in enumerate(self.names) if name is None}
+
+    def replace(
+        self, places: Sequence[int], value: Tensor | None, payloads: Sequence[Any] | None
+    ) -> None:
+        """Put values at these entries, or leave theirs; and payloads, or take theirs away."""
         if value is not None:
-            self._overwrite(place, value)
-        if payload is not None and self.payloads is None:
+            key: Any = self.key
+            self._checked(key[..., places, :], value)
+            if self.value is None:
+                self._put("value", key)
+            self._overwrite(places, value)
+        if payloads is not None and self.payloads is None:
             self.payloads = [None] * len(self)
         if self.payloads is not None:
-            self.payloads[place] = payload
+            for place, payload in zip(places, payloads or [None] * len(places), strict=True):
+                self.payloads[place] = payload
 
-    def _overwrite(self, place: int, value: Any) -> None:
+    def _overwrite(self, places: Sequence[int], value: Tensor) -> None:
         old: Any = self.value
+        where = torch.tensor(places, device=old.device)
         if self._trained["value"]:
             with torch.no_grad():
-                old[..., place : place + 1, :] = value.to(old)
+                old.index_copy_(-2, where, value.to(old))
         else:  # a new tensor, because the old one may be in a graph
-            rows = (old[..., :place, :], value.to(old), old[..., place + 1 :, :])
-            self.value = torch.cat(rows, dim=-2)
+            self.value = old.index_copy(-2, where, value.to(old))
 
     def __copy__(self) -> Entries:
         """The same tensors, and lists that grow by themselves."""
@@ -190,7 +201,7 @@ class Entries(nn.Module):
         more = f" and {len(others)} more" if others else ""
         warnings.warn(
             f"JSON cannot hold the payload of {first}{more}: the state of the memory is without",
-            stacklevel=4,
+            stacklevel=5,  # the caller of the state_dict() of a memory
         )
         return [None if place in reasons else item for place, item in enumerate(items)]
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import os
-import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -19,12 +18,29 @@ from regard.attention.kernels.ties import level_best
 from regard.attention.looks import Look
 from regard.attention.memory.entries import Entries, Trainable
 from regard.attention.memory.file import Contents, read_memory, write_memory
+from regard.attention.memory.objects import (
+    as_rows,
+    as_value,
+    floats,
+    is_alone,
+    is_array,
+    is_text,
+    numbers,
+    short,
+    strings,
+)
 from regard.attention.normalisers import Hard, NormaliserLike, as_normaliser
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
+from regard.attention.shapes import ShapeError
 from regard.attention.torch_names import answers
 
 Strings = str | Sequence[str]
 SHOWN = 4  # entries that a repr lists
+FINAL = "write the entries to keep, those of items(), into a new memory"
+ABSENT = {  # advice for the methods of a dict that are absent
+    **dict.fromkeys(("pop", "popitem", "clear"), f"nothing is deleted: {FINAL}"),
+    "setdefault": "write `if key not in memory: memory[key] = value`",
+}
 SHARPNESS = 20.0  # weights of 0.99 for an exact key among hundreds of strings
 
 Alone = Float[Tensor, " width"]
@@ -91,6 +107,9 @@ class Memory(nn.Module):
         >>> memory["the subjects"]
         Found(0.99 'Professor Perry')
 
+    `get`, `update`, `items`, `in` and iteration are those of a dict. ``keys`` and ``values`` are the
+    tensors, so ``dict(memory.items())`` makes a dict of it. Nothing is deleted.
+
     Keys that were strings and payloads are part of ``state_dict()``, as JSON in tensors of bytes.
     A payload that JSON cannot hold is None there, with a warning; the others stay.
     """
@@ -120,7 +139,20 @@ class Memory(nn.Module):
             value = build(value, self.entries.d_key, self.entries.d_key)
         elif isinstance(value, str) and name == "normaliser":
             value = as_normaliser(value)
+        elif name == "encoder" and value is not None and not callable(value):
+            raise TypeError(
+                f"encoder is {value!r}: pass a function of a list of strings, such as CharacterNgrams()"
+            )
         super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """As in nn.Module, with advice for an absent method of a dict."""
+        if name in ABSENT:
+            raise AttributeError(f"a Memory has no {name}: {ABSENT[name]}")
+        return super().__getattr__(name)
+
+    def __delitem__(self, key: Any) -> None:
+        raise TypeError(f"an entry of a Memory cannot be deleted: {FINAL}")
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -138,13 +170,20 @@ class Memory(nn.Module):
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Each key, as `iter` gives it, with its payload, or its value where it has none."""
-        values = self.values
-        for place, (key, payload) in enumerate(zip(self, self.payloads, strict=True)):
-            absent = payload is None and values is not None
-            yield key, values[..., place, :] if absent and values is not None else payload
+        for place, key in enumerate(self):
+            yield key, self._answer(place)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The payload, or value, of this very key; the default where nobody wrote the key."""
+        place = self._place(key)
+        return default if place is None else self._answer(place)
+
+    def update(self, entries: Mapping[Any, Any]) -> None:
+        """Write the entries of a dict, as `write` does."""
+        self.write(dict(entries))
 
     def __repr__(self) -> str:
-        items = [f"{_short(key)}: {_short(item)}" for key, item in islice(self.items(), SHOWN)]
+        items = [f"{short(key)}: {short(item)}" for key, item in islice(self.items(), SHOWN)]
         more = ", …" if len(self) > SHOWN else ""
         parts = {"score": self.score, "normaliser": self.normaliser, "encoder": self.encoder}
         how = "".join(
@@ -185,9 +224,12 @@ class Memory(nn.Module):
     ) -> None:
         """Append entries, one or many; those already there stay as they are.
 
+        A dict is its keys and their values, each written as by ``memory[key] = value``: the entry
+        of a key that is there is replaced.
+
         Args:
             keys: The keys: vectors, or strings for the encoder. A string
-                or a vector alone is one entry. A dict is its keys and their values.
+                or a vector alone is one entry.
             values: The values: vectors, one number each, or strings, which are encoded for
                 blending and kept as payloads. The keys by default.
             payloads: Any object for each entry, handed back by `find` and by a hard lookup.
@@ -201,33 +243,79 @@ class Memory(nn.Module):
                 raise TypeError(
                     "got a dict and values or payloads as well: a dict holds its values"
                 )
-            if not keys:
-                return
-            (values, payloads), keys = _columns(list(keys.values())), list(keys)
+            self._set(list(keys), list(keys.values()))
+            return
         key = self._vectors(keys)
         value = None if values is None else self._values(values)
-        if payloads is None and values is not None and _is_text(values):
-            payloads = _strings(values)
-        self.entries.append(key, value, payloads, _strings(keys) if _is_text(keys) else None)
+        if payloads is None and values is not None and is_text(values):
+            payloads = strings(values)
+        self.entries.append(key, value, payloads, strings(keys) if is_text(keys) else None)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write one entry, or replace that of this very key.
 
         Args:
-            key: a string or a vector.
-            value: a string, a vector or a number; any other object becomes the payload alone.
+            key: A string or a vector.
+            value: A string, a vector (a list of numbers is one) or a number: the value of the entry.
+                Any other object becomes the payload alone: a new entry has its key as its value, one
+                that is there keeps its value. A vector or number leaves no payload. In a memory with an
+                encoder, a number or list that is not as wide as the values is a payload, too.
         """
-        if not _alone(key):
-            raise TypeError(f"got {key!r} as a key: pass a string or a vector, or use write")
-        values, payloads = _columns([value])
-        place = self._place(key)
-        if place is None:
-            self.write(key, values, payloads)
-            return
-        vector = None if values is None else self._values(values)
-        if values is not None and _is_text(values):
-            payloads = values
-        self.entries.replace(place, vector, None if payloads is None else payloads[0])
+        self._set([key], [value])
+
+    def _set(self, keys: list[Any], objects: list[Any]) -> None:
+        """Write or replace the entries of these keys; all of them or, where one does not fit, none."""
+        for key in keys:
+            if not is_alone(key):
+                raise TypeError(
+                    f"got {short(key)} as a key: pass a string or a vector, or use write"
+                )
+        places = [self._place(key) for key in keys]
+        value, payloads = self._columns(objects)
+        new = [row for row, place in enumerate(places) if place is None]
+        old = {place: row for row, place in enumerate(places) if place is not None}
+
+        def at(picks: list[int]) -> tuple[Tensor | None, list[Any] | None]:
+            return (
+                None if value is None else value[picks],
+                None if payloads is None else [payloads[row] for row in picks],
+            )
+
+        if new:
+            added = [keys[row] for row in new]
+            vectors = (
+                self._vectors(added)
+                if is_text(added)
+                else as_rows("keys", [self._vectors(key)[0] for key in added])
+            )
+            width = self.entries.d_value
+            if value is None and width not in (None, vectors.shape[-1]):
+                raise ShapeError(
+                    f"the values of this memory are {width} wide, and {short(objects[new[0]])} is no vector of"
+                    " this width: write it beside one, as in write(key, value, payloads=[...])"
+                )
+            names = [key if isinstance(key, str) else None for key in added]
+            self.entries.append(
+                vectors, *at(new), names if any(is_text(key) for key in added) else None
+            )
+        if old:
+            self.entries.replace(list(old), *at(list(old.values())))
+
+    def _columns(self, objects: list[Any]) -> tuple[Tensor | None, list[Any] | None]:
+        """The values of objects that are all strings, or vectors or numbers, and the payloads of others."""
+        width = self.entries.d_value
+        if is_text(objects):
+            encoded = self._vectors(objects)
+            return (encoded if width in (None, encoded.shape[-1]) else None), objects
+        vectors = [vector for each in objects if (vector := as_value(each)) is not None]
+        if not vectors or len(vectors) < len(objects):
+            return None, objects or None
+        if self.encoder is not None and not any(is_array(each) for each in objects):
+            plain = not any(isinstance(each, Sequence) for each in objects)
+            fit = plain if width is None else {len(vector) for vector in vectors} == {width}
+            if not fit:
+                return None, objects
+        return as_rows("values", vectors), None
 
     def read(
         self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
@@ -251,22 +339,23 @@ class Memory(nn.Module):
         """The payload of the entry that a hard lookup reads; else the best one, or the reading.
 
         A string or vector gives one answer, several give several. There is always an answer, so
-        never a KeyError. Where the weights blend, strings are answered by ``find(query, 1)``, the best
-        payload with its weight. Vectors, and strings where there are no payloads, give the
-        reading, a tensor.
+        never a KeyError. Where the weights blend, strings are answered as by ``find(query, 1)``, by the
+        best payload with its weight. Vectors, and strings where there are no payloads, give the
+        reading, a tensor. An entry without a payload among others with one answers with its value.
 
         Raises:
             EmptyMemoryError: If nothing was written yet.
         """
-        vectors, keys, alone = self._vectors(query), self._filled_keys(), _alone(query)
+        vectors, keys, alone = self._vectors(query), self._filled_keys(), is_alone(query)
         hard, payloads = isinstance(self.normaliser, Hard), self.entries.payloads
-        if payloads is not None and not hard and _is_text(query):
-            return self.find(query, 1)
+        if payloads is not None and not hard and is_text(query):
+            found = self.find(query, 1)
+            return replace(found, payloads=self._at(found.positions, self._answer))
         if payloads is None or not hard:
             reading = self.read(vectors)
             return reading[..., 0, :] if alone else reading
         weights = look(vectors, keys, **self._how()).weights()
-        answers = self._payloads_at(weights.argmax(-1))
+        answers = self._at(weights.argmax(-1), self._answer)
         return answers[0] if alone else answers
 
     def find(self, query: Any, k: int = 5) -> Found:
@@ -280,9 +369,13 @@ class Memory(nn.Module):
             >>> payloads
             [{'line': 2}]
         """
+        try:
+            operator.index(k)
+        except TypeError:
+            raise TypeError(f"k is {k!r}: pass a whole number of at least 1") from None
         if k < 1:
             raise ValueError(f"k is {k}: pass at least 1")
-        vectors, alone = self._vectors(query), _alone(query)
+        vectors, alone = self._vectors(query), is_alone(query)
         if not len(self) or self.keys is None:
             weights = vectors.new_zeros((*vectors.shape[:-1], 0))
             positions = weights.long()
@@ -296,7 +389,7 @@ class Memory(nn.Module):
             weights = weights.gather(-1, positions)
         if alone:
             weights, positions = weights[..., 0, :], positions[..., 0, :]
-        return Found(weights, self._payloads_at(positions), positions)
+        return Found(weights, self._at(positions, self.payloads.__getitem__), positions)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file, which appears whole or not at all.
@@ -359,83 +452,66 @@ class Memory(nn.Module):
 
     def _place(self, key: Any) -> int | None:
         """The place of the first entry with this very key, or None."""
-        if isinstance(key, str):
-            if self.entries.names is not None or self.encoder is None:
-                return self.entries.place(key)
-            key = self._vectors(key)[0]  # a file of an earlier version has no names
         keys = self.keys
-        if keys is None or keys.dim() > 2 or not isinstance(key, Tensor | Sequence):
+        if isinstance(key, str):
+            place, unnamed = self.entries.place(key), self.entries.unnamed()
+            if place is not None or not unnamed or self.encoder is None:
+                return place
+            # An entry has no name if it was written as a vector, or comes from a file of an earlier version.
+            vector: Tensor | None = self._vectors(key)[0]
+        else:
+            vector, unnamed = numbers(key), None
+        if keys is None or keys.dim() > 2 or vector is None or vector.shape != keys.shape[-1:]:
             return None
-        vector = torch.as_tensor(key)
-        if vector.shape != keys.shape[-1:]:
-            return None
-        equal = (keys == vector.to(keys)).all(-1).nonzero()
-        return int(equal[0]) if len(equal) else None
+        equal = (keys == vector.to(keys)).all(-1).nonzero().flatten().tolist()
+        return next((place for place in equal if unnamed is None or place in unnamed), None)
 
-    def _payloads_at(self, positions: Tensor) -> list[Any]:
-        stored = self.payloads
+    def _answer(self, place: int) -> Any:
+        """The payload of an entry, or its value where it has none."""
+        payload = None if self.entries.payloads is None else self.entries.payloads[place]
+        values = self.values
+        return values[..., place, :] if payload is None and values is not None else payload
 
+    def _at(self, positions: Tensor, answer: Callable[[int], Any]) -> list[Any]:
         def pick(nested: Any) -> Any:
-            return [pick(one) for one in nested] if isinstance(nested, list) else stored[nested]
+            return [pick(one) for one in nested] if isinstance(nested, list) else answer(nested)
 
         picked: list[Any] = pick(positions.tolist())
         return picked
 
     def _values(self, values: Any) -> Tensor:
-        if not _is_text(values) and not isinstance(values, Tensor):
-            values = torch.as_tensor(values)
-        if isinstance(values, Tensor) and values.dim() == 1:
-            values = values.unsqueeze(-1)
-        return self._vectors(values)
+        if is_text(values):
+            return self._vectors(values)
+        tensor = numbers(values)
+        return self._vectors(
+            values if tensor is None or tensor.dim() != 1 else tensor.unsqueeze(-1)
+        )
 
     def _vectors(self, what: Any) -> Tensor:
-        if _is_text(what):
-            if self.encoder is None:
-                raise ValueError("got strings, and this memory has no encoder: pass encoder=")
-            what = self.encoder([what] if isinstance(what, str) else list(what))
-            if not isinstance(what, Tensor):
-                what = torch.stack([torch.as_tensor(vector) for vector in what])
-            what = what if self.keys is None else what.to(self.keys)
-        vectors = torch.as_tensor(what)
-        if vectors.dim() == 0:
-            raise TypeError(f"got {what!r}: pass vectors, a string or a list of strings")
-        if not vectors.is_floating_point():
-            vectors = vectors.to(torch.get_default_dtype())
+        if is_text(what):
+            return self._encoded(strings(what))
+        vectors = numbers(what)
+        if vectors is None or vectors.dim() == 0:
+            raise TypeError(f"got {short(what)}: pass vectors, a string or a list of strings")
+        if not isinstance(what, Tensor) and self.keys is not None:
+            vectors = vectors.to(self.keys)
+        vectors = floats(vectors)
         return vectors.unsqueeze(0) if vectors.dim() == 1 else vectors
 
-
-def _is_text(what: Any) -> bool:
-    """Whether these are strings; a list without anything in it is not."""
-    return isinstance(what, str) or (
-        isinstance(what, (list, tuple))
-        and len(what) > 0
-        and all(isinstance(one, str) for one in what)
-    )
-
-
-def _strings(text: Any) -> list[str]:
-    return [text] if isinstance(text, str) else list(text)
-
-
-def _columns(objects: list[Any]) -> tuple[Any, list[Any] | None]:
-    """The objects as values, if they are strings, vectors or numbers; else as payloads."""
-    if all(isinstance(each, Tensor) for each in objects):
-        return torch.stack([each.reshape(-1) for each in objects]), None
-    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in objects)
-    return (objects, None) if numbers or _is_text(objects) else (None, objects)
-
-
-def _short(item: Any) -> str:
-    """An object on a line, at most some words of it."""
-    return f"a vector of {item.shape[-1]}" if isinstance(item, Tensor) else reprlib.repr(item)
+    def _encoded(self, text: list[str]) -> Tensor:
+        if self.encoder is None:
+            raise ValueError("got strings, and this memory has no encoder: pass encoder=")
+        result = self.encoder(text)
+        vectors = numbers(result)
+        if vectors is None or vectors.dim() != 2 or len(vectors) != len(text):
+            raise TypeError(
+                f"the encoder made {short(result)} of {len(text)} strings: it has to make a vector of each"
+            )
+        return floats(vectors if self.keys is None else vectors.to(self.keys))
 
 
 def _listing(weights: list[Any], payloads: list[Any]) -> str:
     pairs = zip(weights, payloads, strict=True)
     if weights and isinstance(weights[0], list):
         return ", ".join(f"[{_listing(*pair)}]" for pair in pairs)
-    return ", ".join(f"{weight:.2f} {_short(payload)}" for weight, payload in pairs)
-
-
-def _alone(query: Any) -> bool:
-    return isinstance(query, str) or (not _is_text(query) and torch.as_tensor(query).dim() == 1)
+    return ", ".join(f"{weight:.2f} {short(payload)}" for weight, payload in pairs)
