@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load, save, save_file
 
 from regard import tensor_files
-from regard.tensor_files import PickledError, TensorFileError
+from regard.tensor_files import PickledError, TensorFileError, UnreadTypeError
 
 
 def entry(first: int, last: int, shape: list[int], dtype: str = "F32") -> dict[str, object]:
@@ -54,11 +54,19 @@ FAULTS = {
     "a key twice": (ONE.replace(b"{", b'{"a": {"shape": [2], ') + b"}", 4, "stands twice"),
     "metadata twice": (b'{"__metadata__": {"b": "c", "b": "d"}}', 0, "stands twice"),
     "metadata of numbers": ({"__metadata__": {"b": 1}}, 0, "no table of texts"),
-    "an axis too large": ({"a": entry(0, 4, [10**30])}, 4, "a type, shape or place"),
-    "an axis of text": ({"a": entry(0, 4, ["1"])}, 4, "a type, shape or place"),  # type: ignore[list-item]
-    "an axis of truth": ({"a": entry(0, 4, [True])}, 4, "a type, shape or place"),
-    "many axes": ({"a": entry(0, 4, [1] * 1000)}, 4, "a type, shape or place"),
-    "an enormous power": (b'{"a": 1e100000000}', 0, "a type, shape or place"),
+    "an axis too large": ({"a": entry(0, 4, [10**30])}, 4, "has a shape that cannot be"),
+    "an axis of text": ({"a": entry(0, 4, ["1"])}, 4, "has a shape that cannot be"),  # type: ignore[list-item]
+    "an axis of truth": ({"a": entry(0, 4, [True])}, 4, "has a shape that cannot be"),
+    "many axes": ({"a": entry(0, 4, [1] * 1000)}, 4, "has a shape that cannot be"),
+    "an enormous power": (b'{"a": 1e100000000}', 0, "is not described by type, shape and place"),
+    "a place of text": ({"a": entry("0", 4, [1])}, 4, "has a place that cannot be"),  # type: ignore[arg-type]
+    "a place that ends before it begins": (
+        {"a": entry(4, 0, [1])},
+        4,
+        "has a place that cannot be",
+    ),
+    "a place of another size": ({"a": entry(0, 8, [1])}, 8, "has 8 bytes, its shape needs others"),
+    "a key too many": ({"a": {**entry(0, 4, [1]), "b": 1}}, 4, "is not described by"),
     "a hole": ({"a": entry(0, 4, [1]), "b": entry(8, 12, [1])}, 12, "does not begin where"),
     "overlap": ({"a": entry(0, 4, [1]), "b": entry(0, 4, [1])}, 4, "does not begin where"),
     "bytes left over": ({"a": entry(0, 4, [1])}, 5, "its tensors end at byte"),
@@ -72,6 +80,30 @@ def test_faulty_headers_are_refused_with_the_reason(tmp_path, fault):
     path = written(tmp_path / "f", header, bytes(size))
     with pytest.raises(TensorFileError, match=reason):
         tensor_files.read(path)
+
+
+def test_a_tensor_of_a_type_that_is_not_read_stands_beside_others(tmp_path):
+    table = {"a": entry(0, 4, [1]), "scale": entry(4, 6, [4], "F4"), "b": entry(6, 7, [1], "U8")}
+    path = written(tmp_path / "f", table, struct.pack("<f", 2.5) + bytes([9, 9, 7]))
+    tensors, _ = tensor_files.read(path, ("a", "b", "no such tensor"))
+    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {"a": [2.5], "b": [7]}
+    for names in (None, ("a", "scale")):
+        with pytest.raises(UnreadTypeError, match="tensor 'scale' has type F4, which is not read"):
+            tensor_files.read(path, names)
+
+
+def test_tensors_of_every_type_come_back_as_the_format_itself_reads_them(tmp_path):
+    path = tmp_path / "f"
+    tensors = {
+        name: torch.arange(16, dtype=torch.uint8).view(dtype)
+        for name, dtype in tensor_files._TYPES.items()
+        if name != "BOOL"
+    }
+    save_file(tensors, path)
+    found, _ = tensor_files.read(path)
+    for name, expected in load(path.read_bytes()).items():
+        assert found[name].dtype == expected.dtype
+        assert torch.equal(found[name].view(torch.uint8), expected.view(torch.uint8))
 
 
 def test_the_format_itself_takes_the_last_of_two_names(tmp_path):

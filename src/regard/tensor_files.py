@@ -5,7 +5,7 @@ They are never mapped: a mapped file that another program cuts short ends the pr
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from regard import files
@@ -20,13 +21,27 @@ from regard.errors import one_line
 
 _LONGEST_HEADER, _MOST_TENSORS, _MOST_AXES = 10_000_000, 20_000, 64
 _METADATA = "__metadata__"
-# Bytes of a number.
-_SIZES = (
-    dict.fromkeys(["BOOL", "U8", "I8", "F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2", "F8_E5M2FNUZ"], 1)
-    | dict.fromkeys(["U16", "I16", "F16", "BF16"], 2)
-    | dict.fromkeys(["U32", "I32", "F32"], 4)
-    | dict.fromkeys(["U64", "I64", "F64", "C64"], 8)
-)
+# The types that are read. A file may have tensors of others, which are not.
+_TYPES = {
+    "BOOL": torch.bool,
+    "U8": torch.uint8,
+    "U16": torch.uint16,
+    "U32": torch.uint32,
+    "U64": torch.uint64,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
+    "F8_E5M2": torch.float8_e5m2,
+    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+    "C64": torch.complex64,
+}
 
 
 class TensorFileError(ValueError):
@@ -37,18 +52,18 @@ class PickledError(TensorFileError):
     """A pickle or an archive instead of a safetensors file."""
 
 
+class UnreadTypeError(TensorFileError):
+    """A tensor of a type that is not read, in a file that may be whole."""
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A tensor of a file: its type ("F32"), its shape, and its first byte in the file."""
+    """A tensor of a file: its type ("F32"), its shape, its first byte in the file, and its number of bytes."""
 
     dtype: str
     shape: tuple[int, ...]
     offset: int
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return prod(self.shape) * _SIZES[self.dtype]
+    size: int
 
 
 @dataclass(frozen=True)
@@ -59,17 +74,37 @@ class Header:
     metadata: Mapping[str, str]
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], Mapping[str, str]]:
-    """The tensors and the metadata of a file.
+def read(
+    path: str | os.PathLike[str], names: Container[str] | None = None
+) -> tuple[dict[str, Tensor], Mapping[str, str]]:
+    """The tensors of a file, or those of `names` that it has, and its metadata.
 
     Raises:
-        TensorFileError: it is not a whole safetensors file.
+        TensorFileError: it is not a whole safetensors file, or a tensor to read is of a type that is not read.
         OSError: it cannot be read, or is not an ordinary file.
     """
     with files.opened(Path(path)) as file:
         found = header(file)
-        file.seek(0)
-        return load(file.read()), found.metadata
+        entries = {n: e for n, e in found.entries.items() if names is None or n in names}
+        check_types(entries)
+        return {name: _tensor(file, entry) for name, entry in entries.items()}, found.metadata
+
+
+def check_types(entries: Mapping[str, Entry]) -> None:
+    """Raise `UnreadTypeError` for the first tensor of a type that is not read."""
+    for name, entry in entries.items():
+        if entry.dtype not in _TYPES:
+            raise UnreadTypeError(f"tensor {name!r} has type {entry.dtype[:20]}, which is not read")
+
+
+def _tensor(file: BinaryIO, entry: Entry) -> Tensor:
+    content = bytearray(entry.size)
+    file.seek(entry.offset)
+    if file.readinto(content) < entry.size:  # type: ignore[attr-defined]
+        raise TensorFileError("it was cut short while it was read")
+    if not content:  # torch reads no empty buffer
+        return torch.empty(entry.shape, dtype=_TYPES[entry.dtype])
+    return torch.frombuffer(content, dtype=_TYPES[entry.dtype]).reshape(entry.shape)
 
 
 def load(content: bytes) -> dict[str, Tensor]:
@@ -122,14 +157,26 @@ def header(file: BinaryIO) -> Header:
 def _entry(name: str, described: Any, begin: int) -> Entry:
     """A tensor as the header describes it; the bytes of the tensors begin at `begin`."""
     match described:
-        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [first, last]}:
-            counts = [*shape, first, last]
-            whole = all(type(each) is int and 0 <= each < 2**63 for each in counts)
-            if whole and len(described) == 3 and len(shape) <= _MOST_AXES and dtype in _SIZES:
-                entry = Entry(dtype, tuple(shape), begin + first)
-                if entry.size == last - first:
-                    return entry
-    raise TensorFileError(f"tensor {name!r} has a type, shape or place that cannot be")
+        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [first, last]} if (
+            len(described) == 3
+        ):
+            pass
+        case _:
+            raise TensorFileError(f"tensor {name!r} is not described by type, shape and place")
+    if len(shape) > _MOST_AXES or not all(map(_counts, shape)):
+        raise TensorFileError(f"tensor {name!r} has a shape that cannot be: {str(shape)[:60]}")
+    if not (_counts(first) and _counts(last) and first <= last):
+        raise TensorFileError(
+            f"tensor {name!r} has a place that cannot be: {str([first, last])[:60]}"
+        )
+    if dtype in _TYPES and prod(shape) * _TYPES[dtype].itemsize != last - first:
+        raise TensorFileError(f"tensor {name!r} has {last - first} bytes, its shape needs others")
+    return Entry(dtype, tuple(shape), begin + first, last - first)
+
+
+def _counts(value: Any) -> bool:
+    """Whether a value is a whole number of 63 bits, from 0."""
+    return type(value) is int and 0 <= value < 2**63
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

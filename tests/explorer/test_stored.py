@@ -116,6 +116,25 @@ def test_shapes_that_expand_are_refused_before_anything_is_computed(tmp_path, qu
     assert str(path) in str(fault.value)
 
 
+def test_tensors_of_types_that_are_not_read_may_stand_beside_queries_and_keys(tmp_path):
+    path, _ = saved(tmp_path / "a.safetensors")
+    expected = open_file(path).attentions[0].look.weights()
+    content = path.read_bytes()
+    begin = 8 + int.from_bytes(content[:8], "little")
+    table, size = json.loads(content[8:begin]), len(content) - begin
+    scale = {"dtype": "F8_E8M0", "shape": [4], "data_offsets": [size, size + 4]}
+    text = json.dumps({**table, "scale": scale}).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[begin:] + bytes(4))
+    assert torch.equal(open_file(path).attentions[0].look.weights(), expected)
+    table["query"]["dtype"] = "F8_E8M0"
+    text = json.dumps(table).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[begin:])
+    with pytest.raises(
+        regard.errors.DataError, match="'query' has type F8_E8M0, which is not read"
+    ):
+        open_file(path)
+
+
 def test_keys_that_all_heads_share_are_not_copied(tmp_path):
     query, key = torch.randn(64, 3, 8), torch.randn(1, 5, 8)
     path, _ = saved(tmp_path / "a.safetensors", query, key)
@@ -129,10 +148,10 @@ def test_keys_that_all_heads_share_are_not_copied(tmp_path):
 def test_the_file_is_named_when_memory_runs_out(tmp_path, monkeypatch):
     path, _ = saved(tmp_path / "a.safetensors")
 
-    def load(content: bytes) -> None:
+    def header(file: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(tensor_files, "load", load)
+    monkeypatch.setattr(tensor_files, "header", header)
     with pytest.raises(regard.errors.RegardError, match=rf"out of memory while reading {path}"):
         open_file(path)
 

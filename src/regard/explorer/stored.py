@@ -13,7 +13,7 @@ from regard.attention import masks
 from regard.attention.attend import look
 from regard.errors import DataError, memory_named, raised_as
 from regard.explorer.contract import Attention, Kind, Scene, Sequence
-from regard.tensor_files import TensorFileError
+from regard.tensor_files import TensorFileError, UnreadTypeError
 
 NAMES = ("query", "key")
 # Weights that one query of every head has: the measures of heads compute so many at once.
@@ -62,7 +62,9 @@ def _read(path: Path) -> tuple[Tensor, Tensor, Mapping[str, str]]:
     """The queries and keys, each (heads, tokens, width) in float32, and the metadata."""
     try:
         with raised_as(DataError, f"{path}: cannot be read"):
-            tensors, metadata = tensor_files.read(path)
+            tensors, metadata = tensor_files.read(path, NAMES)
+    except UnreadTypeError as fault:
+        raise DataError(f"{path}: {fault}: save it as float32") from None
     except TensorFileError as fault:
         raise DataError(f"{path}: not a safetensors file: {fault}") from None
     missing = sorted(set(NAMES) - tensors.keys())

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard import files, tensor_files
 from regard.errors import CheckpointError, CorruptedError, ModelError, raised_as
-from regard.tensor_files import PickledError, TensorFileError
+from regard.tensor_files import PickledError, TensorFileError, UnreadTypeError
 from regard.translation import checksums
 
 _SMALL = 2**27  # bytes
@@ -92,6 +92,7 @@ def load(
         content = file.read()
     checksums.compare(content, checksum, path)
     with _named(path):
+        tensor_files.check_types(entries)
         tensors = tensor_files.load(content)
     for name, scales in scaled.items():
         tensors[name] = tensors[name].float() * tensors.pop(scales)[:, None]
@@ -103,7 +104,7 @@ def _named(path: Path) -> Iterator[None]:
     """Raise a `CheckpointError` that names a file which is not a whole safetensors file."""
     try:
         yield
-    except PickledError as fault:
+    except (PickledError, UnreadTypeError) as fault:
         raise CheckpointError(f"{path}: {fault}") from None
     except TensorFileError as fault:
         raise _corrupted(path, str(fault)) from None
