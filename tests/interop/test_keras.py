@@ -248,9 +248,21 @@ def test_layers_that_compute_something_else_are_refused(keras):
             from_keras(layer)
 
 
+def test_a_subclass_that_overrides_nothing_is_converted(keras):
+    class Mine(keras.layers.MultiHeadAttention):
+        pass
+
+    x = seeded(1, 3, QUERY)
+    layer = Mine(2, 4)
+    wanted = layer(x, x)
+    assert torch.allclose(from_keras(layer)(x), torch.as_tensor(wanted), atol=1e-5)
+
+
 def test_other_things_are_refused():
     with pytest.raises(TypeError, match="got a Tensor: known are Attention"):
         from_keras(torch.zeros(1))
+    with pytest.raises(TypeError, match="got a int: known are Attention"):
+        from_keras(5)
     with pytest.raises(TypeError, match="got a Cosine"):
         to_keras(scores.Cosine())
 

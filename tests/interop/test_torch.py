@@ -259,9 +259,25 @@ def pruned() -> nn.Module:
     return prune.l1_unstructured(nn.Linear(8, 8), "weight", 0.5)
 
 
-def replaced(module: Any, name: str) -> Any:
-    setattr(module, name, lambda *_: None)
+def replaced(module: Any, name: str, other: Any = lambda *_: None) -> Any:
+    setattr(module, name, other)
     return module
+
+
+class Called(nn.MultiheadAttention):
+    def __call__(self, *given: Any, **how: Any) -> Any:
+        return super().__call__(*given, **how)[0], None
+
+
+class Named(nn.MultiheadAttention):
+    """It overrides nothing that takes part in its answers."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(8, 2, batch_first=True)
+        self.name = name
+
+    def described(self) -> str:
+        return self.name
 
 
 ALTERED = {
@@ -279,7 +295,12 @@ ALTERED = {
         r"layers\.1\.linear2 has parametrizations",
     ),
     "replaced": (replaced(encoder(), "forward"), "it has another forward than its class"),
-    "norm": (encoder(norm1=nn.RMSNorm(8)), "its norm1 is a RMSNorm: ours is a LayerNorm"),
+    "call": (Called(8, 2), "that overrides __call__"),
+    "of another": (
+        replaced(nn.MultiheadAttention(8, 2), "forward", nn.MultiheadAttention(8, 2).forward),
+        "it has another forward than its class",
+    ),
+    "norm": (encoder(norm1=nn.RMSNorm(8)), "its norm1 is of type RMSNorm, ours of type LayerNorm"),
     "in a model": (nn.Transformer(8, 2, custom_encoder=Doubled(8, 2)), r"encoder is a Doubled"),
 }
 
@@ -288,6 +309,21 @@ ALTERED = {
 def test_modules_that_compute_something_else_are_refused(module, reason):
     with pytest.raises(ValueError, match=reason):
         from_torch(module)
+
+
+def test_a_subclass_that_overrides_nothing_is_converted():
+    theirs, x = Named("mine"), torch.randn(1, 3, 8)
+    assert torch.allclose(from_torch(theirs)(x), theirs(x, x, x)[0], atol=1e-6)
+    theirs.forward = theirs.forward  # its own method, kept by the object
+    assert torch.allclose(from_torch(theirs)(x), theirs(x, x, x)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [nn.TransformerEncoderLayer, nn.TransformerDecoderLayer])
+def test_a_dropout_that_was_switched_off_has_the_rate_0(kind):
+    theirs = kind(8, 2, 8, dropout=0.3)
+    for name in ("dropout", "dropout1", "dropout2"):
+        setattr(theirs, name, nn.Identity())
+    assert to_torch(from_torch(theirs)).dropout1.p == 0
 
 
 class Halved(regard.MultiHeadAttention):

@@ -1,12 +1,21 @@
 """Why a module may compute something else than its class: to convert its weights alone would change the answers."""
 
+from types import MethodType
 from typing import Any
 
 from torch import nn
 from torch.nn.utils import parametrize
 
 OURS = ("torch.nn.modules", "regard")  # packages whose classes our models are made of
+# Special methods that take part in what a module computes.
+_CALLING = {"__call__", "__getattr__", "__getattribute__"}
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def refuse_altered(module: Any, error: type[Exception], homes: tuple[str, ...] = OURS) -> None:
+    """Raise this error where a module has a part that is not as a class of these packages made it."""
+    if reason := objection(module, *homes):
+        raise error(f"{reason}; its weights alone would give other answers")
 
 
 def objection(module: Any, *homes: str) -> str | None:
@@ -30,16 +39,18 @@ def _altered(part: Any, homes: tuple[str, ...]) -> str | None:
     if isinstance(part, nn.Module) and parametrize.is_parametrized(part):
         return "has parametrizations: take them away with parametrize.remove_parametrizations"
     kinds = type(part).__mro__
-    base = next(kind for kind in kinds if kind is object or _is_of(kind.__module__, homes))
-    if base not in (type(part), nn.Module, object):
+    base = next((kind for kind in kinds if _is_of(kind.__module__, homes)), nn.Module)
+    if base is not nn.Module:
         added = {name for kind in kinds[: kinds.index(base)] for name in vars(kind)}
-        methods = [name for name in sorted(added) if name[:2] != "__" and _is_method(base, name)]
-        overriding = f" that overrides {', '.join(methods)}" if methods else ""
-        return f"is a {type(part).__name__}, a subclass of {base.__name__}{overriding}"
+        if methods := [name for name in sorted(added) if _is_method(base, name)]:
+            return (
+                f"is a {type(part).__name__}, a subclass of {base.__name__} "
+                f"that overrides {', '.join(methods)}"
+            )
     replaced = [
         name
-        for name, value in getattr(part, "__dict__", {}).items()
-        if _is_method(type(part), name) and not _is_of(getattr(value, "__module__", ""), homes)
+        for name, value in vars(part).items()
+        if _is_method(type(part), name) and not _is_as_made(value, part, name, homes)
     ]
     if replaced:
         return f"has another {', '.join(replaced)} than its class {type(part).__name__}"
@@ -49,7 +60,14 @@ def _altered(part: Any, homes: tuple[str, ...]) -> str | None:
 
 
 def _is_method(kind: type, name: str) -> bool:
-    return callable(getattr(kind, name, None))
+    return callable(getattr(kind, name, None)) and (name[:2] != "__" or name in _CALLING)
+
+
+def _is_as_made(value: Any, part: Any, name: str, homes: tuple[str, ...]) -> bool:
+    """Whether a method that an object holds itself is that of its class, or a wrapper that a package made."""
+    if isinstance(value, MethodType):
+        return value.__self__ is part and value.__func__ is getattr(type(part), name)
+    return _is_of(getattr(value, "__module__", ""), homes)
 
 
 def _is_of(module: str | None, homes: tuple[str, ...]) -> bool:

@@ -17,7 +17,7 @@ from regard.attention.blocks import FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias
 from regard.errors import ConfigurationError, ModelError
-from regard.interop.altered import OURS, objection
+from regard.interop.altered import refuse_altered
 from regard.translation import checksums
 from regard.translation.models.transformer.model import TABLES, Transformer
 from regard.translation.runs.layout import new_folder
@@ -90,8 +90,7 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
             f"a {type(model).__name__} cannot be exported: CTranslate2 has no recurrent layers and serves "
             "no ensembles; it takes a single Transformer"
         )
-    if reason := objection(model, *OURS):
-        raise ModelError(f"{reason}; an export has the weights alone, and would give other answers")
+    refuse_altered(model, ModelError)
     settings, specs = model.settings, library().specs
     if settings.positions == "alibi":
         raise ModelError(

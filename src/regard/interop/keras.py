@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.scores import Additive, Dot, ScaledDot
-from regard.interop.altered import OURS, objection
+from regard.interop.altered import refuse_altered
 from regard.interop.heads import PROJECTIONS, check_plain
 
 Array = NDArray[np.floating[Any]]
@@ -78,12 +78,14 @@ def from_keras(layer: Any) -> Any:
         ScaledDot(scale=0.5)
     """
     own = isinstance(layer, KerasLayer)
-    if not own and (reason := objection(layer, "keras")):
-        raise ValueError(f"{reason}; its weights alone would give other answers")
-    name = layer.kind if own else type(layer).__name__
-    kind = name.replace("Grouped", "Group")  # the class and its public name
-    if kind not in _READERS:
-        raise TypeError(f"got a {name}: known are {', '.join(_READERS)}")
+    names = [layer.kind] if own else [kind.__name__ for kind in type(layer).__mro__]
+    # The class GroupedQueryAttention has the public name GroupQueryAttention.
+    kinds = [name.replace("Grouped", "Group") for name in names]
+    kind = next((each for each in kinds if each in _READERS), None)
+    if kind is None:
+        raise TypeError(f"got a {names[0]}: known are {', '.join(_READERS)}")
+    if not own:
+        refuse_altered(layer, ValueError, ("keras",))
     config, weights = (
         (layer.config, layer.weights) if own else (_config(layer), layer.get_weights())
     )
@@ -206,15 +208,13 @@ def to_keras(ours: Any, *, width: int | None = None, key_heads: int | None = Non
 
     Raises:
         TypeError: If it is something else.
-        ValueError: If Keras has no such layer, or ours is a subclass, or has hooks; the part is named.
+        ValueError: If Keras has no such layer, or ours overrides methods, or has hooks; the part is named.
     """
     if isinstance(ours, Dot | ScaledDot | Additive | MultiHeadAttention):
-        reason = objection(ours, *OURS)
-        if reason:
-            raise ValueError(f"{reason}; its weights alone would give other answers")
-    if type(ours) in (Dot, ScaledDot):
+        refuse_altered(ours, ValueError)
+    if isinstance(ours, Dot | ScaledDot):
         return _dot_to_keras(ours, width)
-    if type(ours) is Additive:
+    if isinstance(ours, Additive):
         return _additive_to_keras(ours)
     if isinstance(ours, MultiHeadAttention):
         return _heads_to_keras(ours, key_heads)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard import files
 from regard.errors import ModelError
-from regard.interop.altered import OURS, objection
+from regard.interop.altered import refuse_altered
 from regard.interop.huggingface.marian import (
     ACTIVATIONS,
     DECODER_WORDS,
@@ -89,8 +89,7 @@ def _exportable(model: nn.Module) -> Transformer:
             f"a {type(model).__name__} cannot be exported: Marian models at Hugging Face are Transformers; "
             "the recurrent ones and ensembles have no counterpart"
         )
-    if reason := objection(model, *OURS):
-        raise ModelError(f"{reason}; an export has the weights alone, and would give other answers")
+    refuse_altered(model, ModelError)
     settings = model.settings
     if settings.positions != "sinusoidal":
         elsewhere = "; export to ctranslate2, which takes any table" if model.adds_positions else ""

@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.attention.blocks import ACTIVATIONS
 from regard.attention.heads import MultiHeadAttention
-from regard.interop.altered import OURS, objection
+from regard.interop.altered import refuse_altered
 from regard.interop.torch.attention import attention_from_torch, attention_to_torch
 from regard.interop.torch.stacks import DecoderStack, EncoderDecoder, EncoderStack
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
@@ -29,12 +29,12 @@ _DECODER = {
     "cross_residual.norm": "norm2",
     "feed_forward_residual.norm": "norm3",
 }
-_KINDS: dict[str, type[nn.Module]] = {
-    "self_attn": nn.MultiheadAttention,
-    "multihead_attn": nn.MultiheadAttention,
-    "linear": nn.Linear,
-    "norm": nn.LayerNorm,
-    "dropout": nn.Dropout,
+_KINDS: dict[str, tuple[type[nn.Module], ...]] = {
+    "self_attn": (nn.MultiheadAttention,),
+    "multihead_attn": (nn.MultiheadAttention,),
+    "linear": (nn.Linear,),
+    "norm": (nn.LayerNorm,),
+    "dropout": (nn.Dropout, nn.Identity),  # Identity is a dropout that was switched off
 }
 _LAYERS: tuple[tuple[Any, Any, str, dict[str, str]], ...] = (
     (EncoderLayer, nn.TransformerEncoderLayer, "encoder", _ENCODER),
@@ -51,8 +51,13 @@ _THEIRS = (
     nn.Transformer,
 )
 _OURS = (
-    *(MultiHeadAttention, Transformer, EncoderDecoder, EncoderStack, DecoderStack),
-    *(EncoderLayer, DecoderLayer),
+    MultiHeadAttention,
+    Transformer,
+    EncoderDecoder,
+    EncoderStack,
+    DecoderStack,
+    EncoderLayer,
+    DecoderLayer,
 )
 
 
@@ -79,8 +84,8 @@ def from_torch(theirs: nn.Module) -> Any:
     Raises:
         TypeError: If the module is none of these.
         ValueError: If ours has no counterpart of one of its parts, such as ``add_bias_kv`` or ``add_zero_attn``,
-            or a part may compute something else than torch's class: a subclass, forward hooks, parametrizations, or a
-            replaced method.
+            or a part may compute something else than torch's class: a subclass that overrides methods, forward hooks,
+            parametrizations, or a replaced method.
 
     Example:
         >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True)
@@ -89,7 +94,7 @@ def from_torch(theirs: nn.Module) -> Any:
         True
     """
     if isinstance(theirs, _THEIRS):
-        _refuse_altered(theirs)
+        refuse_altered(theirs, ValueError)
     if isinstance(theirs, nn.MultiheadAttention):
         return attention_from_torch(theirs)
     if isinstance(theirs, nn.Transformer):
@@ -117,7 +122,7 @@ def to_torch(ours: nn.Module) -> Any:
             class, as for `from_torch`.
     """
     if isinstance(ours, _OURS):
-        _refuse_altered(ours)
+        refuse_altered(ours, ValueError)
     if isinstance(ours, MultiHeadAttention):
         return attention_to_torch(ours)
     if isinstance(ours, Transformer):
@@ -160,7 +165,7 @@ def _layer_from_torch(theirs: Any, number: int) -> Any:
         expected = _KINDS.get(part.rstrip("0123456789"))
         if expected and not isinstance(module, expected):
             raise ValueError(
-                f"its {part} is a {type(module).__name__}: ours is a {expected.__name__}"
+                f"its {part} is of type {type(module).__name__}, ours of type {expected[0].__name__}"
             )
     ours = kind(_settings(theirs), f"{name}.{number}").to(theirs.linear1.weight)
     for own, other in parts.items():
@@ -214,11 +219,6 @@ def _stack_to_torch(ours: EncoderStack | DecoderStack) -> Any:
     return theirs.train(ours.training)
 
 
-def _refuse_altered(module: nn.Module) -> None:
-    if reason := objection(module, *OURS):
-        raise ValueError(f"{reason}; its weights alone would give other answers")
-
-
 def _settings(theirs: Any) -> TransformerSettings:
     return TransformerSettings(
         width=theirs.linear1.in_features,
@@ -226,7 +226,7 @@ def _settings(theirs: Any) -> TransformerSettings:
         feed_forward=theirs.linear1.out_features,
         activation=_activation(theirs.activation),
         norm="pre" if theirs.norm_first else "post",
-        dropout=theirs.dropout1.p,
+        dropout=getattr(theirs.dropout1, "p", 0.0),
         attention_bias=theirs.self_attn.in_proj_bias is not None,
     )
 
