@@ -252,7 +252,7 @@ def test_a_subclass_that_overrides_nothing_is_converted(keras):
     class Mine(keras.layers.MultiHeadAttention):
         pass
 
-    x = seeded(1, 3, QUERY)
+    x = seeded(1, 3, QUERY).float()
     layer = Mine(2, 4)
     wanted = layer(x, x)
     assert torch.allclose(from_keras(layer)(x), torch.as_tensor(wanted), atol=1e-5)
