@@ -1,7 +1,8 @@
 """Tensors that are read again later, by a backward pass or a look, and must not change until then.
 
-torch counts the writes to each tensor and to all of its views. The counts are kept beside the
-tensors, and compared before each tensor is read again.
+torch counts the writes to each tensor, to all of its views, and to whatever else shares its memory.
+The counts are kept beside the tensors, and compared before each tensor is read again. The tensors
+stay in memory as long: a look, or the record of a backward pass, reads them anyway.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class Versions:
         if changed := self._changed():
             name, tensor, _ = changed
             raise ChangedError(
-                f"{_described(name, tensor)} was {AFTER}, so the weights would not be those of the"
-                " call: ask the look before the change, or pass a copy, .clone(), to the call"
+                f"{_described(name, tensor)}, or a tensor that shares its memory, was {AFTER}, so the"
+                " weights may not be those of the call: ask the look before the change, or pass a copy,"
+                " .clone(), to the call"
             )
 
     def check_gradients(self) -> None:
@@ -54,6 +56,11 @@ class Versions:
                 f" expected version {version} instead. The backward pass reads it again: change it"
                 " after backward(), or pass a copy, .clone(), to the call"
             )
+
+    def leave_out_changed(self) -> None:
+        """Compare no more the tensors that have been written to: a function of the caller's did, just now."""
+        if self._changed():
+            self._counts = [each for each in self._counts if each[1]._version == each[2]]
 
     def _changed(self) -> tuple[str, Tensor, int | None] | None:
         if torch.compiler.is_compiling():

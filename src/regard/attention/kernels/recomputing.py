@@ -80,11 +80,13 @@ class Blocks:
         return reads.versions(), _leaves(result, since)
 
     def unless_changed(self, versions: Versions) -> Blocks:
-        """The same blocks; each raises a `ChangedError` where these tensors have been written to."""
+        """The same blocks; each raises a `ChangedError` where others have written to these tensors."""
 
         def read(*arguments: Any) -> Tensor:
             versions.check_gradients()
-            return self.read(*arguments)
+            reading = self.read(*arguments)
+            versions.leave_out_changed()
+            return reading
 
         return replace(self, read=read)
 

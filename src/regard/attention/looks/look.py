@@ -38,7 +38,9 @@ class Look(Statistics):
     with the rows done and the rows there are, over all batch entries. The weights are those before
     dropout; half precisions are answered in float32.
 
-    Answers raise a `ChangedError` once a tensor that the weights are made of was changed in place.
+    Answers raise a `ChangedError` once a tensor that the weights are made of was changed in place, or
+    one that shares its memory, such as the next step of a cache of keys: torch counts the writes to
+    all of it.
 
     Example:
         >>> import torch, regard

@@ -47,8 +47,12 @@ class Weights:
 
     def _unchanged(self) -> Request:
         """The request, where nothing that it reads was changed in place since the call."""
-        cast(Versions, self._request.versions).check_look()
+        self._versions.check_look()
         return self._request
+
+    @property
+    def _versions(self) -> Versions:
+        return cast(Versions, self._request.versions)
 
     @property
     def shape(self) -> Shape:
@@ -70,7 +74,9 @@ class Weights:
 
     def _rows(self, rows: Tensor | None) -> Tensor:
         """The weights of these queries over every key; it broadcasts to (*batch, rows, keys)."""
-        return weigh(self._unchanged(), rows)
+        weights = weigh(self._unchanged(), rows)
+        self._versions.leave_out_changed()
+        return weights
 
     def _spread(self, rows: Tensor) -> Tensor:
         """The weights of these queries, of the look's own shape."""
@@ -79,11 +85,14 @@ class Weights:
     def _scores(self, rows: Tensor) -> Tensor:
         """The scores over the temperature of these queries, -inf where they may not read."""
         scores = masked_scores(self._unchanged(), rows)
+        self._versions.leave_out_changed()
         return scores.expand(*self.shape[:-2], len(rows), self.shape[-1])
 
     def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
         """Which of these keys each of these queries may read; None where nothing forbids any."""
-        return self._unchanged().readable(rows, columns)
+        readable = self._unchanged().readable(rows, columns)
+        self._versions.leave_out_changed()
+        return readable
 
     def _temperature(self) -> float:
         """The softmax's; a TypeError where the weights are no softmax of scores."""
@@ -151,6 +160,7 @@ class Weights:
     def _blocks(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Block]:
         done, total = 0, self._rows_asked(rows)
         for block in self._source().blocks(rows):
+            self._versions.leave_out_changed()
             yield block
             if progress:
                 region = block.region
@@ -190,7 +200,7 @@ class Weights:
             weights: their weights, where the answer has any.
             summed: whether parts are summed, not laid side by side along the last axis.
         """
-        versions = cast(Versions, self._request.versions)
+        versions = self._versions
         look = self._finite()._changed(prepared)  # no strip does again what all share
         own = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
         pairs = prod(self.shape[:-2]) * self.shape[-1] * self._cost()
