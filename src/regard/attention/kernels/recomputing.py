@@ -178,14 +178,17 @@ class Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, blocks: Blocks, *tensors: Any) -> Tensor:
         ctx.blocks, ctx.surroundings = blocks, Surroundings(tensors[QUERY])
-        ctx.save_for_backward(*tensors)
+        # Not saved as tensors: under hooks, as of checkpoints, those come back as other objects, and
+        # the functions go on to use these. `blocks` sees to it that they do not change.
+        ctx.leaves = tensors[OTHERS:]
+        ctx.save_for_backward(*tensors[:OTHERS])
         return blocks.write(tensors)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         needs = ctx.needs_input_grad[1:]
         gradients = _RecomputedGradients.apply(  # type: ignore[no-untyped-call]
-            ctx.blocks, ctx.surroundings, needs, upstream[0], *ctx.saved_tensors
+            ctx.blocks, ctx.surroundings, needs, upstream[0], *ctx.saved_tensors, *ctx.leaves
         )
         return (None, *gradients)
 
@@ -202,9 +205,10 @@ class _RecomputedGradients(torch.autograd.Function):
         *tensors: Any,
     ) -> Any:
         ctx.blocks, ctx.surroundings, ctx.needs = blocks, surroundings, needs
-        ctx.save_for_backward(*tensors)
-        ctx.set_materialize_grads(False)
         upstream, *inputs = tensors
+        ctx.leaves = inputs[OTHERS:]
+        ctx.save_for_backward(upstream, *inputs[:OTHERS])
+        ctx.set_materialize_grads(False)
 
         def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
             return _grad(reading, leaves, needs, cut(QUERY, upstream, span))
@@ -215,6 +219,7 @@ class _RecomputedGradients(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> Any:
         first, *inputs = ctx.saved_tensors
+        inputs += ctx.leaves
 
         def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
             found = _grad(reading, leaves[:-1], ctx.needs, leaves[-1], record=True)
