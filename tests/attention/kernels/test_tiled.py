@@ -84,6 +84,7 @@ def test_every_pair_that_may_be_read_is_in_one_tile_and_no_other_is(
             assert (
                 tile.rows.start >= until or tile.rows.stop == until
             )  # the same queries, or later ones
+            assert tile.joins == (tile.rows.start < until)
             until = tile.rows.stop
         at = i * len(expected) // len(entries)
         assert torch.equal(count, expected[at].float())

@@ -34,9 +34,7 @@ def plan_for(request: Request) -> Plan | None:
     if frame.queries * frame.keys < AREA or not request.query.is_cpu or transformed():
         return None
     entries = mask.entries(frame)
-    if (
-        entries is None or request.batch() != frame.batch
-    ):  # some entries are those of the mask alone
+    if not entries or request.batch() != frame.batch:  # some entries are those of the mask alone
         return None
     return [tiles(entry, frame) for entry in entries]
 
@@ -62,7 +60,7 @@ class _Tiled(torch.autograd.Function):
     ) -> Tensor:
         reading = query.new_zeros(query.shape)
         sums = query.new_full(query.shape[:-1], -torch.inf, dtype=widen(query[..., :0]).dtype)
-        for rows, columns, tile, joins in _each(plan, query):
+        for rows, columns, tile in _each(plan, query):
             tile_reading, tile_sums = _forward(
                 query[rows],
                 key[columns],
@@ -73,7 +71,7 @@ class _Tiled(torch.autograd.Function):
             )
             if tile.window is not None:  # a row with nothing to read has no sum
                 tile_sums = tile_sums.masked_fill(~tile.window.any(-1), -torch.inf)
-            if joins:
+            if tile.joins:
                 _join(reading[rows], sums[rows], tile_reading, tile_sums)
             else:
                 reading[rows], sums[rows] = tile_reading, tile_sums
@@ -106,7 +104,7 @@ class _TiledGradients(torch.autograd.Function):
         sums: Tensor,
     ) -> tuple[Tensor, ...]:
         totals = [widen(tensor.new_zeros(tensor.shape)) for tensor in (query, key, value)]
-        for rows, columns, tile, _ in _each(plan, query):
+        for rows, columns, tile in _each(plan, query):
             gradients = _backward(
                 upstream[rows],
                 query[rows],
@@ -132,18 +130,17 @@ class _TiledGradients(torch.autograd.Function):
         )
 
 
-def _each(plan: Plan, query: Tensor) -> Iterator[tuple[Index, Index, Tile, bool]]:
-    """Every tile, with the places of its queries and keys, and whether the tile before has the same queries."""
+def _each(plan: Plan, query: Tensor) -> Iterator[tuple[Index, Index, Tile]]:
+    """Every tile, with the places of its queries and keys."""
     size = query.shape[0] // len(plan)
     for i, entry in enumerate(plan):
-        batch, until = slice(i * size, (i + 1) * size), 0
+        batch = slice(i * size, (i + 1) * size)
         for tile in entry:
             rows, columns = (
                 (batch, slice(None), slice(side.start, side.stop))
                 for side in (tile.rows, tile.columns)
             )
-            yield rows, columns, tile, tile.rows.start < until
-            until = tile.rows.stop
+            yield rows, columns, tile
 
 
 def _added(window: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Bool, Int
@@ -251,11 +251,7 @@ class Joined(Mask):
         left, right = self.left.entries(frame), self.right.entries(frame)
         if left is None or right is None:
             return None
-        most = max(len(left), len(right))
-        pairs = zip(
-            *(side * (most if len(side) == 1 else 1) for side in (left, right)), strict=True
-        )
-        return [type(self)(*pair) for pair in pairs]
+        return [type(self)(*pair) for pair in paired(left, right)]
 
     def check(self, frame: Frame) -> None:
         self.left.check(frame)
@@ -319,6 +315,12 @@ class Complement(Mask):
 
     def __invert__(self) -> Mask:
         return self.mask
+
+
+def paired(left: list[Any], right: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """The entries of two sides, side by side; a side of one entry has it for all of the other's."""
+    size = len(right) if len(left) == 1 else len(left)
+    return zip(*(side * size if len(side) == 1 else side for side in (left, right)), strict=True)
 
 
 def overlap(left: range, right: range) -> range:

@@ -18,6 +18,7 @@ from regard.attention.masks.mask import (
     check_whole,
     lead,
     overlap,
+    paired,
     pick,
 )
 from regard.attention.shapes import Frame, ShapeError
@@ -153,9 +154,7 @@ class Documents(Mask):
         queries, keys = (_entries(ids, 1, frame) for ids in (self.query_ids, self.key_ids))
         if queries is None or keys is None:
             return None
-        most = max(len(queries), len(keys))
-        both = (side * (most if len(side) == 1 else 1) for side in (queries, keys))
-        return [Documents(*ids) for ids in zip(*both, strict=True)]
+        return [Documents(*ids) for ids in paired(queries, keys)]
 
 
 def _entries(tensor: Tensor, own: int, frame: Frame) -> list[Tensor] | None:

@@ -23,12 +23,14 @@ class Tile(NamedTuple):
         rows, columns: the positions of the queries and of the keys.
         triangle: whether query i of the tile reads its keys up to i, and not all of them.
         window: which keys may be read, (rows, columns); None where the other two say it all.
+        joins: whether the tile before has the same queries, or these among others.
     """
 
     rows: range
     columns: range
     triangle: bool = False
     window: Tensor | None = None
+    joins: bool = False
 
 
 def tiles(mask: Mask, frame: Frame) -> list[Tile]:
@@ -58,7 +60,8 @@ def _divided(mask: Mask, rows: range, frame: Frame) -> Iterator[Tile]:
         yield Tile(rows, common)
         edges = range(readable.start, common.start), range(common.stop, readable.stop)
         for columns in filter(len, edges):
-            yield Tile(rows, columns, window=_window(mask, rows, columns, frame))
+            window = _window(rule or mask, rows, columns, frame)
+            yield Tile(rows, columns, window=window, joins=True)
     else:
         yield Tile(rows, readable, window=_window(rule or mask, rows, readable, frame))
 
@@ -69,7 +72,8 @@ def _triangle(band: Band, rows: range, columns: range, frame: Frame) -> Iterator
     assert diagonal is not None
     if diagonal > 0:
         yield Tile(rows, columns[:diagonal])
-    yield Tile(rows[max(0, -diagonal) :], columns[max(0, diagonal) :], triangle=True)
+    rows, columns = rows[max(0, -diagonal) :], columns[max(0, diagonal) :]
+    yield Tile(rows, columns, triangle=True, joins=diagonal > 0)
 
 
 def _window(mask: Mask, rows: range, columns: range, frame: Frame) -> Tensor:
