@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -210,6 +211,26 @@ def test_a_lock_file_that_its_holder_removed_meanwhile_is_made_again(tmp_path, m
     with files.locked(path) as held:
         assert held.held()
     assert len(opened) == 2
+
+
+@pytest.mark.parametrize("code", ["ENOLCK", "ENOSYS", "EOPNOTSUPP"])
+def test_a_file_system_without_locks_gives_none_and_work_goes_on(tmp_path, monkeypatch, code):
+    path = tmp_path / ".lock"
+
+    def without_locks(handle: int, *, blocking: bool) -> bool:
+        raise OSError(getattr(errno, code), code)
+
+    with files.locked(path) as other:
+        monkeypatch.setattr(filelock, "lock_descriptor", without_locks)
+        with files.locked(path) as lock:
+            assert lock.handle is None
+            assert lock.held()
+        assert other.held()  # the file of a process that got a lock stays
+    with files.locked(path), files.new_folder(tmp_path / "made"):
+        assert not path.exists()
+    with pytest.raises(OSError, match="of the block"), files.locked(path):
+        raise OSError(errno.ENOLCK, "of the block")
+    assert [each.name for each in tmp_path.iterdir()] == ["made"]
 
 
 KILLED = """

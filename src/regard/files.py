@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from errno import EBUSY, EEXIST, EFBIG, EINVAL, ELOOP
+from errno import EBUSY, EEXIST, EFBIG, EINVAL, ELOOP, ENOLCK, ENOSYS, EOPNOTSUPP
 from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
 
 _DAY = 24 * 60 * 60  # seconds
+# How file systems without locks refuse one.
+_WITHOUT_LOCKS = {ENOLCK, ENOSYS, EOPNOTSUPP}
 
 
 def write(path: str | os.PathLike[str], content: bytes) -> Path:
@@ -178,13 +180,15 @@ class HeldError(Exception):
 
 @dataclass(frozen=True)
 class Lock:
-    """A lock file that this process holds."""
+    """A lock file that this process holds; `handle` is None on a file system without locks."""
 
     path: Path
-    handle: int
+    handle: int | None
 
     def held(self) -> bool:
-        """Whether the file is still at its path; False when it was removed or replaced."""
+        """Whether the file is still at its path; False when it was removed or replaced, and after the lock ended."""
+        if self.handle is None:
+            return True
         try:
             return os.path.samestat(
                 os.fstat(self.handle), os.stat(self.path, follow_symlinks=False)
@@ -198,6 +202,7 @@ def locked(path: Path) -> Iterator[Lock]:
     """Hold a lock file while the block runs. It contains the process id and is removed at the end.
 
     A lock ends with its process, so the file of a killed process does not block others. A symbolic link is refused.
+    On a file system without locks the block runs without one.
 
     Raises:
         HeldError: another process holds it.
@@ -207,28 +212,38 @@ def locked(path: Path) -> Iterator[Lock]:
 
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     while True:
-        lock = Lock(path, os.open(path, flags, 0o644))
-        ours = False
+        handle = os.open(path, flags, 0o644)
+        lock, ours = Lock(path, handle), False
         try:
-            if not lock_descriptor(lock.handle, blocking=False):
-                os.lseek(lock.handle, 1, os.SEEK_SET)
-                holder = os.read(lock.handle, 32).decode("ascii", "replace").strip()
+            if not lock_descriptor(handle, blocking=False):
+                os.lseek(handle, 1, os.SEEK_SET)
+                holder = os.read(handle, 32).decode("ascii", "replace").strip()
                 raise HeldError(holder or "unknown")
             ours = lock.held()
             if ours:  # otherwise its last holder has just removed the file: make a new one
                 with suppress(OSError):  # a full disk: the lock holds without the process id
-                    os.ftruncate(lock.handle, 0)
+                    os.ftruncate(handle, 0)
                     # From the second byte on: on Windows no other process can read the locked first byte.
-                    os.lseek(lock.handle, 0, os.SEEK_SET)
-                    os.write(lock.handle, b"\n%d" % os.getpid())
+                    os.lseek(handle, 0, os.SEEK_SET)
+                    os.write(handle, b"\n%d" % os.getpid())
                 yield lock
                 return
+        except OSError as fault:
+            if ours or fault.errno not in _WITHOUT_LOCKS:
+                raise
+            ours = (
+                os.fstat(handle).st_size == 0
+            )  # otherwise it is that of a process which got a lock
+            lock = Lock(path, None)
         finally:
             # Removed while it is held, so that no process locks a removed file. Windows needs it closed first.
             removed = not (ours and lock.held()) or _removed(path)
-            os.close(lock.handle)
+            os.close(handle)
             if not removed:
                 _removed(path)
+        if lock.handle is None:
+            yield lock
+            return
 
 
 @contextmanager

@@ -420,7 +420,7 @@ def test_a_second_writer_is_refused_and_no_checksum_is_lost(tmp_path, monkeypatc
     def late(path, content):
         """Another writer comes between the table of checksums that the first one read, and its last."""
         if Path(path).name == "alignment.toml":
-            with pytest.raises(TrainingError, match=f"process {os.getpid()} is writing") as fault:
+            with pytest.raises(TrainingError, match="this process is writing") as fault:
                 Run.open(run.folder).keep("doubts.json", b"{}")
             refused.append(fault)
         return write(path, content)
@@ -460,8 +460,19 @@ def test_a_lock_that_leads_elsewhere_or_cannot_be_had_is_no_other_trainer(tmp_pa
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", without_locks)
-    with pytest.raises(TrainingError, match="cannot be locked: No locks available"), run.locked():
-        pass
+    with run.locked() as unlocked:  # goes on without one
+        assert not (run.folder / ".lock").exists()
+        unlocked.keep("alignment.toml", b"one")
+        unlocked.check_there(1)
+    assert run.content("alignment.toml") == b"one"
+
+
+def test_nothing_is_written_under_a_lock_that_has_ended(tmp_path):
+    with trainer(tmp_path).run.locked() as run:
+        run.keep("alignment.toml", b"one")
+    with pytest.raises(TrainingError, match="its lock has ended"):
+        run.keep("alignment.toml", b"two")
+    assert run.content("alignment.toml") == b"one"
 
 
 def test_enormous_sizes_are_refused_before_memory_is_taken(run):

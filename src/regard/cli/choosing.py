@@ -11,6 +11,7 @@ from regard.cli import aligning
 from regard.cli.aligning import AlignOptions
 from regard.cli.options.checks import check_writable
 from regard.cli.output import report
+from regard.cli.writing import writing
 
 if TYPE_CHECKING:
     from regard.translation.aligning.choice import Choice
@@ -35,7 +36,7 @@ def choose(path: Path, options: AlignOptions) -> None:
     if options.store:
         check_writable(place)
     # Locked from before the model is read, so that the choice is that of the weights it names.
-    with run.locked() if options.store else nullcontext(run) as run:
+    with writing(run) if options.store else nullcontext(run) as run:
         translator = options.model.open()
         found = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)
         if options.format == "json":

@@ -11,6 +11,7 @@ from regard.cli.options import corpora
 from regard.cli.options.checks import check_writable
 from regard.cli.options.model import DEFAULT_MODEL, Device, Model, open_translator
 from regard.cli.output import report
+from regard.cli.writing import writing
 from regard.errors import ConfigurationError
 
 
@@ -50,7 +51,7 @@ def doubts(
     for name in (DOUBTS, WORDS):
         check_writable(opened.folder / name)
     folder = corpora.folder(section.paired_names, data, opened.folder)
-    with opened.locked() as run:  # from before the model is read until its doubts are written
+    with writing(opened) as run:  # from before the model is read until its doubts are written
         found = read_data(section, folder, run.configuration.seed)
         own = by_people(found.train)
         KnownWords.learn(own).keep(run)

@@ -12,6 +12,7 @@ from regard.cli.options.checks import check_whole, check_writable
 from regard.cli.options.corpora import CorpusOptions
 from regard.cli.options.model import DEFAULT_MODEL, Model
 from regard.cli.output import report
+from regard.cli.writing import writing
 from regard.errors import ConfigurationError, memory_named
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def shortlist(
 
     (opened,), tokenizers = open_runs(model)
     check_writable(opened.folder / SHORTLIST)
-    with opened.locked() as run:
+    with writing(opened) as run:
         if named:
             pairs = [pair for one in corpus.corpora(files) for pair in read_pairs(one).pairs]
         else:

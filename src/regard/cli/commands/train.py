@@ -18,6 +18,7 @@ from regard.cli.options import corpora
 from regard.cli.options.model import Device, check_device
 from regard.cli.output import report
 from regard.cli.signals import Interrupted, Signals, first_failure_only
+from regard.cli.writing import writing
 from regard.errors import ConfigurationError, DataError, ModelError
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _prepare(
     lock = reporter = None
     if processes.first:
         # Locked before anything is read or written, so that two trainings never write the same run.
-        lock = stack.enter_context(Run(plan.folder, plan.configuration).locked()).lock
+        lock = stack.enter_context(writing(Run(plan.folder, plan.configuration))).lock
         reporter = stack.enter_context(progress.reporter(plan.folder))
     given: dict[str, Any] = {
         "data": plan.data,

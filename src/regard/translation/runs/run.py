@@ -316,12 +316,18 @@ class Run:
     def locked(self) -> Iterator[Self]:
         """This run with the lock on its folder, so that no other process writes into it.
 
-        The folder is made where there is none, and removed if nothing was put there.
+        The folder is made where there is none, and removed if nothing was put there. On a file system without locks no
+        process is kept away.
 
         Raises:
-            TrainingError: another process writes to it, or it cannot be written or locked.
+            TrainingError: another process writes to it, it cannot be written or locked, or its lock has ended.
         """
         if self.lock is not None:
+            if not self.lock.held():
+                raise TrainingError(
+                    f"{self.folder}: its lock has ended, or was removed with the folder: "
+                    "nothing more is written there"
+                )
             yield self
             return
         _check_writable(self.folder)
@@ -334,10 +340,11 @@ class Run:
                     lock = stack.enter_context(files.locked(path))
                 yield replace(self, lock=lock)
         except files.HeldError as fault:
-            raise TrainingError(
-                f"{self.folder}: process {fault.holder} is writing to it: "
-                "wait until it ends, or choose another run folder"
-            ) from None
+            if fault.holder == str(os.getpid()):
+                told = "this process is writing to it already: end that first"
+            else:
+                told = f"process {fault.holder} is writing to it: wait until it ends"
+            raise TrainingError(f"{self.folder}: {told}, or choose another run folder") from None
         finally:
             for folder in made:
                 with suppress(OSError):  # something was put there
