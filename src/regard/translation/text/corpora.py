@@ -28,6 +28,24 @@ _PACKED = {
     b"\x28\xb5\x2f\xfd": ("packed by zstd", "unzstd"),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x"),
 }
+# A header of tar has its name there.
+_TAR = slice(257, 262), b"ustar"
+# The first bytes of files that hold text or none, but no lines of it. Those of Word, Excel and LibreOffice are zip
+# archives, whose first entry has one of these names.
+_DOCUMENTS = {
+    b"\x89PNG\r\n": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"GIF89a": "a picture",
+    b"%PDF-": "a PDF document",
+}
+_OFFICE = (
+    b"[Content_Types].xml",
+    b"_rels/",
+    b"docProps/",
+    b"word/",
+    b"xl/",
+    b"mimetypeapplication/",
+)
 # A file with a longer line is hardly text with one sentence a line.
 LONGEST_LINE = 64 * 2**20
 # gzip shrinks text to a tenth at best, and a file made to fill the memory to a thousandth. Small files are not checked.
@@ -214,7 +232,16 @@ def opened(path: Path) -> BinaryIO:
 
 def _refuse_foreign(raw: bytes, name: str) -> None:
     """Raise `DataError` for binary files, and for UTF-16 and UTF-32: they begin with a mark or contain many NULs."""
-    for start, (what, tool) in _PACKED.items():
+    documents = [what for start, what in _DOCUMENTS.items() if raw.startswith(start)]
+    if raw.startswith(b"PK\x03\x04") and raw[30:].startswith(_OFFICE):
+        documents = ["a document of an office program"]
+    if documents:
+        raise DataError(f"{name}: is {documents[0]}, expected text: save its sentences as text")
+    place, mark = _TAR
+    packed = dict(_PACKED)
+    if raw[place] == mark:
+        packed[raw[:1]] = "a tar archive", "tar -xf"
+    for start, (what, tool) in packed.items():
         if raw.startswith(start):
             raise DataError(
                 f"{name}: is {what}, expected text, plain or gzip: unpack it with `{tool}`"
@@ -226,9 +253,9 @@ def _refuse_foreign(raw: bytes, name: str) -> None:
         return
     unmarked = "UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE"
     encoding = max(marked or unmarked, key=lambda each: _letters(raw[:1000].decode(each, "ignore")))
-    place = next(at for at, byte in enumerate(raw, start=1) if byte in b"\0\xfe\xff")
+    first = next(at for at, byte in enumerate(raw, start=1) if byte in b"\0\xfe\xff")
     raise DataError(
-        f"{name}:1: byte {place} is not UTF-8, the file looks like {encoding}: "
+        f"{name}:1: byte {first} is not UTF-8, the file looks like {encoding}: "
         f"convert it with `iconv -f {encoding} -t UTF-8`"
     )
 

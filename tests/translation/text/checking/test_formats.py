@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def table(folder: Path, *lines: str) -> Path:
         ("XML", "<?xml version='1.0'?>\n<corpus>\n"),
         ("PO", '# Titles.\nmsgid ""\nmsgstr ""\n\nmsgid "Hi"\nmsgstr "Hola"\n'),
         ("SRT", "1\r\n00:00:01,000 --> 00:00:02,000\r\nHola\r\n"),
+        ("JSON", '{"es": "Hola", "en": "Hi"}\n{"es": "No", "en": "No"}\n'),
+        ("JSON", '[\n  {"translation": {"es": "Hola", "en": "Hi"}}]\n'),
         ("WebVTT", "WEBVTT\n\n00:01.000 --> 00:02.000\nHola\n"),
     ],
 )
@@ -50,9 +53,36 @@ def test_a_packed_file_is_named_with_what_unpacks_it(tmp_path):
     (tmp_path / "a.xz").write_bytes(lzma.compress(text))
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a.tsv", text)
-    for name, tool in (("bz2", "bunzip2"), ("xz", "unxz"), ("zip", "unzip")):
+    (tmp_path / "a.tsv").write_bytes(text)
+    for kind, mode in (("tar", "w"), ("tgz", "w:gz")):
+        with tarfile.open(tmp_path / f"a.{kind}", mode) as archive:
+            archive.add(tmp_path / "a.tsv", "folder/a.tsv")
+    tools = {"bz2": "bunzip2", "xz": "unxz", "zip": "unzip", "tar": "tar -xf", "tgz": "tar -xf"}
+    for name, tool in tools.items():
         (found,) = said(tmp_path / f"a.{name}")
         assert f"unpack it with `{tool}`" in found
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0", "is a picture"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "is a picture"),
+        (b"%PDF-1.7\n", "is a PDF document"),
+        (b"PK\x03\x04" + bytes(26) + b"[Content_Types].xml", "is a document of an office program"),
+        (b"un gato\ta cat\run sol\ta sun\r", "end with a carriage return alone"),
+    ],
+)
+def test_a_file_without_lines_of_text_is_named(tmp_path, content, what):
+    (tmp_path / "a.tsv").write_bytes(content)
+    found = check([Tsv(tmp_path / "a.tsv")])
+    assert what in str(found.findings.of("error")[0])
+
+
+def test_commas_in_place_of_tabs_are_told(tmp_path):
+    found = said(table(tmp_path, *LINES, "un gato,a cat"))
+    kind = "fewer than 2 tab-separated columns, and commas or semicolons: export it with tabs"
+    assert found == {f"error: {kind}": [f"{tmp_path / 'a.tsv'}:31"]}
 
 
 @pytest.mark.parametrize(

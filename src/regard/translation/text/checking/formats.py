@@ -15,6 +15,7 @@ _FORMATS = {
     "XML": re.compile(rb"\s*<\?xml\b"),
     "PO": re.compile(rb'(?:.*\n)*?msgid "(?:.*\n)+?msgstr "'),
     "WebVTT": re.compile(rb"WEBVTT\b"),
+    "JSON": re.compile(rb'\s*(?:\[\s*)?\{\s*"[^"\n]*"\s*:'),
     "SRT": re.compile(rb"\s*\d+[ \t]*\r?\n\d\d:\d\d:\d\d,\d{3} --> "),
 }
 _ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]+|#[0-9]+|#[xX][0-9A-Fa-f]+);")
@@ -32,7 +33,10 @@ _COLUMNS = set(
 def of_text(head: bytes) -> str | None:
     """The format of a file that begins so; None for lines of text."""
     head = head.removeprefix(b"\xef\xbb\xbf")
-    if head.lstrip().startswith((b"<", b"#", b"msgid", b"WEBVTT")) or head[:1].isdigit():
+    if (
+        head.lstrip().startswith((b"<", b"#", b"{", b"[", b"msgid", b"WEBVTT"))
+        or head[:1].isdigit()
+    ):
         for name, pattern in _FORMATS.items():
             if pattern.search(head) if name in ("TMX", "XLIFF") else pattern.match(head):
                 return name

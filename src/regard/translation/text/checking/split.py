@@ -1,5 +1,6 @@
 """One split of a corpus, read once line by line: counts and findings."""
 
+import re
 import unicodedata
 import zlib
 from array import array
@@ -118,7 +119,9 @@ def read_split(
             continue
         sides = (row[0], row[-1]) if isinstance(corpus, Parallel) else corpus.columns(row[0])
         if sides is None:
-            findings.add("error", too_few, f"{name}:{number}")
+            commas = ", and commas or semicolons: export it with tabs"
+            separated = "\t" not in row[0] and re.search("[,;]", row[0])
+            findings.add("error", too_few + commas * bool(separated), f"{name}:{number}")
             continue
         pair = Pair(normalise(sides[0]), normalise(sides[1]))
         if number == 1 and formats.is_header(*pair[:2]):
@@ -154,6 +157,10 @@ def _lines(path: Path, findings: Findings, forms: set[str], broken: set[Path]) -
                 )
             for number, raw in enumerate(raw_lines(file, str(path)), start=1):
                 where = f"{path}:{number}"
+                if number == 1 and b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):
+                    raise DataError(
+                        f"{path}: its lines end with a carriage return alone: convert it with `tr '\\r' '\\n'`"
+                    )
                 if number == 1 and raw.startswith(BOM):
                     findings.add("warning", f"{characters.BOM} at the start", f"{where}:1")
                     raw = raw.removeprefix(BOM)
