@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from regard.attention.looks import Look
     from regard.attention.memory import CharacterNgrams, HeadMemory, Memory
     from regard.attention.shapes import ShapeError
+    from regard.attention.versions import ChangedError
     from regard.costs import cost
     from regard.translation.translator import Translator
     from regard.viewing.plot import plot
@@ -37,6 +38,7 @@ except metadata.PackageNotFoundError:  # read from a checkout that was never ins
     __version__ = "0.2.0"
 
 __all__ = [
+    "ChangedError",
     "CharacterNgrams",
     "HeadMemory",
     "Look",
@@ -71,6 +73,7 @@ __all__ = [
 ]
 
 _NAMES = {
+    "ChangedError": "regard.attention.versions",
     "CharacterNgrams": "regard.attention.memory",
     "HeadMemory": "regard.attention.memory",
     "Look": "regard.attention.looks",

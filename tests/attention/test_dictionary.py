@@ -289,6 +289,15 @@ def test_a_payload_that_json_cannot_hold_is_alone_left_out_of_a_state():
         vectors.state_dict()
 
 
+def test_a_memory_takes_back_its_own_state():
+    memory = written("hard")
+    memory.load_state_dict(memory.state_dict())
+    assert dict(memory.items()) == LINES
+    memory["Subject"] = "the dean"
+    assert len(memory) == len(LINES)
+    assert memory["Subject"] == "the dean"
+
+
 def test_a_state_of_other_keys_leaves_no_names_of_those_before():
     memory, others = Memory(encoder=CharacterNgrams(64)), Memory()
     memory.write({"a": "one", "b": "two"})

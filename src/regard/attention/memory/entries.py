@@ -240,7 +240,7 @@ class Entries(nn.Module):
         if lists["payloads"] is not None:
             self.payloads = lists["payloads"]
         if lists["names"] is not None:
-            self.names, self._places = None, {}
+            self.names, self._places = [], {}
             self._name(lists["names"], count)
 
     def _misfit(self, key: Tensor, value: Tensor) -> str | None:
