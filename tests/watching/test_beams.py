@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 from tests.explorer.bundles import Bundle
@@ -77,6 +79,61 @@ def test_cross_attention_follows_the_ancestors_of_each_entry(source, seed, layer
     torch.testing.assert_close(
         rows["encoder_attn.cross"].weights(), expected[:, :, [1, 4]], **CLOSE
     )
+
+
+class Deep(nn.Module):
+    """Four layers. The caches of the upper ones depend on all words of an entry."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Decoder() for _ in range(4))
+        self.caches: list[list[weakref.ref[torch.Tensor]]] = []
+
+    def forward(self, words, caches, source):
+        state, grown = torch.cat([self.layers[0].words[each] for each in words], -2), []
+        for layer, cache in zip(self.layers, caches, strict=True):
+            grown.append(torch.cat([cache, state], -2))
+            state = state + layer.self_attn(state, grown[-1])
+            state = state + layer.encoder_attn(state, source + 0)
+        self.caches.append([weakref.ref(each) for each in grown])
+        return grown
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("layers", ["*.0.encoder_attn", "*.3.encoder_attn", "*.encoder_attn"])
+def test_the_first_and_last_of_excluded_attentions_are_followed(source, seed, layers):
+    """In two searches, each of which begins with a prompt of two words."""
+    groups = torch.arange(len(source)) // BEAMS * BEAMS
+    seen = {}
+    for asked in (None, layers):
+        model, draw = Deep(), torch.Generator().manual_seed(seed)
+        with torch.no_grad(), regard.watch(model, layers=asked) as seen[asked]:
+            for count in [2, *[1] * STEPS] * 2:
+                if count > 1:
+                    caches = [source.new_empty(len(source), HEADS, 0, WIDTH)] * 4
+                    model.caches.clear()
+                order = groups + torch.randint(BEAMS, (len(source),), generator=draw)
+                words = torch.randint(3, (count, len(source)), generator=draw)
+                caches = model(words, [cache[order] for cache in caches], source)
+            del caches
+            alive = [[each() is not None for each in step] for step in model.caches]
+        assert not seen[asked].unseen
+    assert seen[layers]
+    for name in seen[layers]:
+        steps = seen[layers].steps(name)
+        assert [step.shape[-2] for step in steps] == [2, STEPS] * 2
+        for step in steps:
+            looks = [each[name, step.number] for each in seen.values()]
+            torch.testing.assert_close(looks[1].weights(), looks[0].weights(), **CLOSE)
+    # The first and last cache of two excluded attentions are kept, none of the others.
+    ends = [True, False, False, True]
+    assert alive == [[False] * 4, ends, *[[False] * 4] * (STEPS - 2), ends]
+
+
+def test_a_budget_counts_the_cache_that_is_followed(source):
+    with torch.no_grad(), pytest.warns(RuntimeWarning, match="not everything"):
+        seen, _ = searched(Decoder(), source, layers="encoder_attn", memory=source.nbytes + 900)
+    assert "was used up" in seen.unseen["encoder_attn"]
 
 
 def test_a_second_search_of_the_same_source_is_another_look(source):

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import regard
-from regard.watching.edits import Cell, Hard, Scale, Temperature
+from regard.watching.edits import Cell, Edit, Hard, Scale, Temperature
 
 
 class Plain(nn.Module):
@@ -222,8 +222,25 @@ def test_an_edit_that_returns_no_weights_is_reported(edit):
 
 
 def test_a_class_is_no_edit():
-    with pytest.raises(TypeError, match="pass one of"):
+    with pytest.raises(TypeError, match=r"edit of 'self' is the class Hard: pass an .* Hard\(…\)"):
         regard.change(Plain(fused), {"self": Hard})
+    with pytest.raises(TypeError, match="edit of 'self' is of type float: pass one of"):
+        regard.change(Plain(fused), {"self": 0.5})
+    with pytest.raises(TypeError, match="edits is of type Scale: pass a mapping of names"):
+        regard.change(Plain(fused), Scale(0.0))
+    assert all(issubclass(getattr(regard.edits, name), Edit) for name in regard.edits.__all__)
+    with pytest.warns(DeprecationWarning, match="is a type and no edit"):
+        assert regard.edits.Heads
+
+
+def test_a_faulty_edit_is_named_as_a_watch_names_the_attention():
+    model, (_, key, value) = Plain(fused), tensors()
+    with regard.watch(model) as seen:
+        model(key, key, value)
+    (name,) = seen
+    change = regard.change(model, {"*": lambda weights: weights[0]})
+    with pytest.raises(regard.WatchError, match=f"an edit of {name} returned"), change:
+        model(key, key, value)
 
 
 def test_grouped_heads_of_regards_own_attention():

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.attention.names import not_callable
 from regard.watching import names, running
 from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
@@ -52,7 +53,9 @@ def change(model: nn.Module, edits: Mapping[str, Edits]) -> Change:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model is a {type(model).__name__}: pass the torch.nn.Module to change")
-    return Change(model, {name: _several(each) for name, each in edits.items()})
+    if not isinstance(edits, Mapping):
+        raise not_callable("edits", edits, 'a mapping of names to edits, such as {"*": edit}')
+    return Change(model, {name: _several(name, each) for name, each in edits.items()})
 
 
 class FastPaths:
@@ -183,7 +186,7 @@ class _Edited:
             if not isinstance(made, Tensor) or made.shape != weights.shape:
                 got = list(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
                 raise WatchError(
-                    f"an edit of {self.names[-1]} returned {got}: return weights of shape {list(weights.shape)}"
+                    f"an edit of {self.names[1]} returned {got}: return weights of shape {list(weights.shape)}"
                 )
             weights = made
         self.weights.append(weights.detach())
@@ -197,11 +200,10 @@ def _below(name: str, several: Sequence[Tensor]) -> Tensor:
     return torch.cat([F.pad(weights, (0, keys - weights.shape[-1])) for weights in several], -2)
 
 
-def _several(edits: Edits) -> Sequence[Edit | OnWeights]:
+def _several(name: str, edits: Edits) -> Sequence[Edit | OnWeights]:
     several = edits if isinstance(edits, Sequence) else [edits]
     for each in several:
         if isinstance(each, type) or not callable(each):
-            raise TypeError(
-                f"an edit is a {type(each).__name__}: pass one of regard.edits, or a function of weights"
-            )
+            example = "one of regard.edits, or a function of weights"
+            raise not_callable(f"the edit of {name!r}", each, example)
     return several

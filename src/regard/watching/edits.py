@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.watching.errors import WatchError
 
-__all__ = ["Cell", "Edit", "Hard", "Heads", "Scale", "Temperature"]
+__all__ = ["Cell", "Edit", "Hard", "Scale", "Temperature"]
 
 Heads = int | Iterable[int] | None
 

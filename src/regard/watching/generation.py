@@ -73,6 +73,16 @@ class CachedGeneration:
         filled = self._filled
         return self._grows is False and (filled is None or torch.equal(filled[1], self._latest))
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether the keys are those of the first step, in a tensor that was not written to."""
+        return self._grows is False and self._filled is None
+
+    def steps_with(self, other: "CachedGeneration") -> bool:
+        """Whether the caches of both grew in the same passes, with as many entries."""
+        alike = self.entries == other.entries and self._numbers == other._numbers
+        return alike and bool(self._grows and other._grows)
+
     @staticmethod
     def begins(call: CapturedCall) -> bool:
         """Whether this can be a step: one query, and a score that depends on no other query."""

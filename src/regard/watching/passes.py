@@ -45,6 +45,10 @@ class DecoderPasses:
         if all(cache is not each for each in self._caches):
             self._caches.append(cache)
 
+    def remove(self, cache: FollowedCache) -> None:
+        """Remove a generation that no other attention depends on."""
+        self._caches = [each for each in self._caches if each is not cache]
+
     def connects(self, first: int, last: int) -> bool:
         """Whether the order of the entries is known from one pass to another."""
         return first == last or any(each.spans(first, last) for each in self._caches)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from itertools import chain
 from operator import index
 from threading import Lock
@@ -18,6 +17,7 @@ from regard.loops.availability import device_objection, transformed
 from regard.watching import names, running
 from regard.watching.captured import CapturedCall, RowIndex, Selection
 from regard.watching.errors import WatchError
+from regard.watching.following import Followed
 from regard.watching.generation import CachedGeneration
 from regard.watching.interception import ModelObserver
 from regard.watching.passes import DecoderPasses
@@ -117,7 +117,7 @@ class Watch(ModelObserver):
         super().__init__(model)
         self._layers, self._selection, self._budget = layers, selection, budget
         self._passes = DecoderPasses() if group else None
-        self._followed: dict[str, AttentionRecord] = {}  # generations that `layers` excludes
+        self._followed = None if self._passes is None else Followed(self._passes)
         self._seen, self._lock = Seen(), Lock()
         self._seen.heads, self._seen.model = selection.heads, type(model).__name__
         self._called: dict[str, nn.Module] = {}
@@ -134,7 +134,8 @@ class Watch(ModelObserver):
             last = record.calls[-1]
             if isinstance(last, CachedGeneration):
                 last.seal()
-        self._followed.clear()
+        if self._followed is not None:
+            self._followed.clear()
         modules = dict(self._model.named_modules()) | self._called
         add_compiled(self._seen.unseen, modules, self._seen._records)
         add_attentive(self._seen.unseen, self._called, self._seen._records, self._is_asked)
@@ -176,7 +177,9 @@ class Watch(ModelObserver):
     def _keep(self, path: str, stack: Stack, capture: Capture) -> None:
         if not self._is_asked(path):
             self._seen.passed.setdefault(path)
-            self._follow(path, stack, capture)
+            if self._followed is not None and not transformed():
+                number = f"#{stack[-1].attention}" if stack[-1].attention else ""
+                self._followed.add(f"{path}{number}", capture)
             return
         if transformed():
             raise WatchError("it runs under torch.func or a trace, where tensors have no values")
@@ -200,21 +203,10 @@ class Watch(ModelObserver):
             for each in record.calls[-2:]:  # the one before may have become smaller
                 self._storages[each] = storages(each.tensors())
 
-    def _follow(self, path: str, stack: Stack, capture: Capture) -> None:
-        """Follow the cache of an attention that is not kept: it shows the order of a beam search."""
-        if self._passes is None or transformed():
-            return
-        with suppress(WatchError), torch.no_grad():
-            call = capture()
-            if isinstance(call, CapturedCall) and CachedGeneration.begins(call):
-                path = f"{path}#{stack[-1].attention}" if stack[-1].attention else path
-                record = self._followed.setdefault(path, AttentionRecord(path))
-                record.keep(call, Selection(), self._passes)
-                del record.calls[:-1]
-
     def _used(self) -> int:
         """The bytes of all kept tensors. Memory that several share is counted once."""
-        every = (each.items() for each in self._storages.values())
+        excluded = [] if self._followed is None else self._followed.tensors()
+        every = (each.items() for each in (*self._storages.values(), storages(excluded)))
         return sum(dict(chain.from_iterable(every)).values())
 
     def _is_asked(self, path: str) -> bool:
