@@ -233,3 +233,17 @@ def test_links_that_count_from_one_get_a_note(tmp_path):
     assert result.err == (
         "note: gold: no link has a word 0: links are read as counted from 0, these seem to count from 1\n"
     )
+
+
+def test_empty_references_beside_others_are_told(tmp_path):
+    for name, text in {
+        "ours": "A cat\nA sun\n",
+        "one": "A cat\nThe sun\n",
+        "two": "The cat\n\n",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    files = ["--hypotheses", "ours", "--target", "one"]
+    assert "note" not in run("evaluate", *files).err
+    told = run("evaluate", *files, "--target", "two")
+    assert told.code == 0
+    assert "note: 1 of 2 sentences have an empty reference beside one with text" in told.err

@@ -97,3 +97,8 @@ def test_the_tokenizer_is_sacrebleu_s_and_its_signature_says_so():
     )
     # One of five characters is another, two of seven are missing: each is a word for TER.
     assert measure(worse, CHINESE, tokenizer="zh", measures=["ter"]).ter == pytest.approx(25.0)
+
+
+def test_an_empty_reference_beside_one_with_text_is_no_exact_match():
+    scores = measure(["", "x", ""], ["a cat", "x", ""], ["", "y", ""], measures=["exact"])
+    assert scores.exact == pytest.approx(100 * 2 / 3)

@@ -102,6 +102,11 @@ def evaluate(
     if pairs is None:
         pairs = test.pairs(translator)
     references = test.references(pairs)
+    if blank := sum(any(each) and not all(each) for each in zip(*references, strict=True)):
+        report.note(
+            f"{blank} of {len(pairs)} sentences have an empty reference beside one with text: BLEU, chrF and TER "
+            "take it for a reference"
+        )
     tokenizer = evaluating.tokenizer_of(
         tokenize, system.language(translator), chain.from_iterable(references)
     )

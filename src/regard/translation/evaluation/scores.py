@@ -53,7 +53,8 @@ def measure(
 
     Args:
         translations: plain text, not tokenised.
-        references: sets of references; a translation is an exact match if it equals one of its references.
+        references: sets of references; a translation is an exact match if it equals one of its
+            references; an empty reference beside one with text is none.
         measures: which of "bleu", "chrf", "ter", "exact"; TER takes longest, and ignores case.
         tokenizer: that of BLEU. With "zh", "ja-mecab" and "char", TER counts Chinese and Japanese characters.
 
@@ -68,9 +69,9 @@ def measure(
     >>> measure(ours, given, ["the house", "yes"], measures=["exact"]).exact
     100.0
     """
-    for some in references:
-        if len(translations) != len(some):
-            raise DataError(f"{len(translations)} translations for {len(some)} references")
+    for reference_set in references:
+        if len(translations) != len(reference_set):
+            raise DataError(f"{len(translations)} translations for {len(reference_set)} references")
     if not (translations and references):
         raise DataError("nothing to compare: no translations")
     if unknown := [name for name in measures if name not in MEASURES]:
@@ -81,7 +82,10 @@ def measure(
         found[name] = float(metric.corpus_score(list(translations), references).score)
         signatures[name] = str(metric.get_signature())
     if "exact" in measures:
-        same = sum(ours in given for ours, *given in zip(translations, *references, strict=True))
+        same = sum(
+            ours in (list(filter(None, given)) or given)
+            for ours, *given in zip(translations, *references, strict=True)
+        )
         found["exact"] = 100.0 * same / len(translations)
     return Scores(sentences=len(translations), signatures=signatures, **found)
 
