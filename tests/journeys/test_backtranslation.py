@@ -324,8 +324,9 @@ def test_what_is_no_pair_is_counted():
     ],
 )
 def test_options_out_of_range_are_refused(options, told, code, text, trained):
-    command = ("data", "back-translate", text, "--model", trained, "--out", "new.tsv")
-    check_refused(run(*command, *options), told, code=code)
+    usual = [("--model", trained), ("--out", "new.tsv")]
+    others = [each for pair in usual if pair[0] not in options for each in pair]
+    check_refused(run("data", "back-translate", text, *others, *options), told, code=code)
     assert not Path("new.tsv.part").exists()
 
 
