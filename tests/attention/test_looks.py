@@ -69,7 +69,7 @@ def test_positions_that_are_not_there(tensors: list[torch.Tensor]) -> None:
     with pytest.raises(IndexError, match="of 5"):
         regard.look(*tensors[:2]).weights(rows=[5])
     with pytest.raises(IndexError, match="one axis"):
-        regard.look(*tensors[:2]).weights(columns=torch.zeros(2, 2))
+        regard.look(*tensors[:2]).weights(columns=torch.zeros(2, 2, dtype=torch.long))
 
 
 def test_a_look_computes_one_row_of_a_function_until_it_is_asked() -> None:
