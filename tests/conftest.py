@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -78,6 +81,13 @@ def plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "Agg")
     for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "REGARD_KERNEL"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def run_async() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
+    """asyncio.run in a thread of its own: after tests in a browser this one has a running event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        yield lambda coroutine: thread.submit(asyncio.run, coroutine).result()
 
 
 @pytest.fixture(scope="session")

@@ -225,7 +225,7 @@ def test_pins_nest_and_belong_to_their_thread(monkeypatch: pytest.MonkeyPatch) -
         ask()
 
 
-def test_a_pin_belongs_to_its_task() -> None:
+def test_a_pin_belongs_to_its_task(run_async: Any) -> None:
     query, key = torch.ones(2, 3), torch.ones(4, 3)
 
     async def pinning(name: str, inside: asyncio.Event, leave: asyncio.Event) -> None:
@@ -248,7 +248,7 @@ def test_a_pin_belongs_to_its_task() -> None:
             await task
         assert regard.explain(query, key).kernel == "sdpa"
 
-    asyncio.run(main())
+    run_async(main())
     assert regard.explain(query, key).kernel == "sdpa"
 
 

@@ -287,12 +287,12 @@ def test_a_parameter_completes_its_names(parameter, incomplete, completed):
 
 
 def test_every_parameter_that_takes_a_name_of_ours_completes_it():
-    # --device names a device, --tag a text of the user's.
+    # --device names a device, --tag a text of the user's; click completes the choices of --tokenize.
     named = {
         name: one._custom_shell_complete is not None
         for name, one in parameters()
         if re.search("NAME|CONFIG|MODEL|TABLE", one.metavar or "")
-        if not name.endswith((" device", " tag"))
+        if not name.endswith((" device", " tag", " tokenize"))
     }
     assert len(named) > 10
     assert all(named.values()), [name for name, completes in named.items() if not completes]

@@ -49,7 +49,13 @@ def shortened(command: list[str]) -> list[str]:
     if command[0] != "train" or "--resume" in command:
         return command
     changes = STEPS | (GENERATED if command[1] == "dates" else {})
-    return [*command, *(f"--set={change}" for change in _changes(changes))]
+    shown = [each.partition("=")[0] for each in command]
+    options = [f"--set={key}={value}" for key, value in changes.items() if key not in shown]
+    replaced = [
+        f"{key}={changes[key]}" if key in changes else each
+        for key, each in zip(shown, command, strict=True)
+    ]
+    return [*replaced, *options]
 
 
 def build(folder: Path, configuration: str) -> None:

@@ -145,15 +145,15 @@ class Clients:
         return statuses[0]
 
 
-def test_a_body_has_one_deadline_and_not_one_for_each_part(monkeypatch):
+def test_a_body_has_one_deadline_and_not_one_for_each_part(monkeypatch, run_async):
     monkeypatch.setattr(guard, "SLOW", 0.2)
     clients, parts = Clients(), [b"a"] * 100
-    assert asyncio.run(clients.ask("POST", parts, pause=0.05)) == 408
+    assert run_async(clients.ask("POST", parts, pause=0.05)) == 408
     assert 1 < clients.waiting < 100  # parts arrived, each in time
-    assert asyncio.run(Clients().ask("POST", parts)) == 200
+    assert run_async(Clients().ask("POST", parts)) == 200
 
 
-def test_slow_bodies_take_no_places_from_others(monkeypatch):
+def test_slow_bodies_take_no_places_from_others(monkeypatch, run_async):
     monkeypatch.setattr(guard, "OPEN", 3)
 
     async def crowd() -> tuple[list[int], list[int]]:
@@ -170,12 +170,12 @@ def test_slow_bodies_take_no_places_from_others(monkeypatch):
             task.cancel()
         return quick, [status, *await asyncio.gather(*others)]
 
-    quick, slow = asyncio.run(crowd())
+    quick, slow = run_async(crowd())
     assert quick == [200, 200]
     assert slow == [503, 503, 503]
 
 
-def test_a_request_that_comes_as_the_deadlines_of_others_expire_is_answered(monkeypatch):
+def test_a_request_that_comes_as_the_deadlines_of_others_expire_is_answered(monkeypatch, run_async):
     monkeypatch.setattr(guard, "OPEN", 3)
 
     async def crowd() -> tuple[int, list[int]]:
@@ -188,10 +188,10 @@ def test_a_request_that_comes_as_the_deadlines_of_others_expire_is_answered(monk
             deadline._on_timeout()
         return await quick, await asyncio.gather(*slow)
 
-    assert asyncio.run(crowd()) == (200, [408, 408, 408])
+    assert run_async(crowd()) == (200, [408, 408, 408])
 
 
-def test_one_that_makes_room_hears_why(monkeypatch):
+def test_one_that_makes_room_hears_why(monkeypatch, run_async):
     monkeypatch.setattr(guard, "OPEN", 1)
     told = []
 
@@ -209,10 +209,10 @@ def test_one_that_makes_room_hears_why(monkeypatch):
         assert await clients.ask("POST", [b"{}"]) == 200
         assert await slow == 503
 
-    asyncio.run(crowd())
+    run_async(crowd())
     assert told == [(503, "too many requests arrive, and this one was the slowest")]
 
 
-def test_a_body_is_answered_as_it_arrived():
-    assert asyncio.run(Clients().ask("POST", [b"a", b"b"])) == 200
-    assert asyncio.run(Clients().ask("POST", [b"a" * BODY, b"b"])) == 413
+def test_a_body_is_answered_as_it_arrived(run_async):
+    assert run_async(Clients().ask("POST", [b"a", b"b"])) == 200
+    assert run_async(Clients().ask("POST", [b"a" * BODY, b"b"])) == 413

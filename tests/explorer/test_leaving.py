@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -32,7 +31,7 @@ def test_a_running_search_stops_at_the_step_at_which_its_client_has_left(edits):
     assert explore(translator, "El gato negro duerme.", edits=edits)[1].text
 
 
-def test_a_request_that_the_stopping_server_cancels_is_refused():
+def test_a_request_that_the_stopping_server_cancels_is_refused(run_async):
     """Else the server would print the cancellation as a failure."""
     sent = []
 
@@ -57,7 +56,6 @@ def test_a_request_that_the_stopping_server_cancels_is_refused():
         answer.cancel()
         await answer
 
-    with ThreadPoolExecutor(1) as thread:  # this one may have an event loop already
-        thread.submit(asyncio.run, stopped()).result()
+    run_async(stopped())
     assert sent[0]["status"] == 503
     assert b"the server is stopping" in sent[1]["body"]
