@@ -38,7 +38,11 @@ def test_a_line_of_json_for_each_line(trained):
     plain = translate(trained, text=TEXT + "\n\u2028\n")
     found = objects(lines)
     assert [one["translation"] for one in found] == plain
-    assert [one["source"] for one in found] == [*SENTENCES, "", " "]  # separators of lines are spaces
+    assert [one["source"] for one in found] == [
+        *SENTENCES,
+        "",
+        " ",
+    ]  # separators of lines are spaces
     for one in found[:3]:
         assert one["score"] < 0
         assert one["log_probability"] < 0

@@ -22,10 +22,20 @@ class _Once:
                 if count > 1 and not (option.multiple or option.is_eager or ctx.resilient_parsing):
                     names = "/".join([option.opts[0], *option.secondary_opts])
                     ctx.fail(f"{names} is given {count} times: give it once")
+                if "--set" in option.opts:
+                    _check_keys(ctx, values[option.name])
             return values, rest, order
 
         parser.parse_args = parse_once
         return parser
+
+
+def _check_keys(ctx: Any, changes: list[str]) -> None:
+    """Refuse a key of a configuration that several changes KEY=VALUE set."""
+    keys = Counter("".join(change.partition("=")[0].split()) for change in changes)
+    for key, count in keys.items():
+        if count > 1:
+            ctx.fail(f"--set {key} is given {count} times: give it once")
 
 
 class Command(_Once, TyperCommand):

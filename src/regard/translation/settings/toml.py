@@ -53,12 +53,8 @@ def parse(text: str, name: str = "configuration", changes: tuple[str, ...] = ())
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as fault:
         raise ConfigurationError(f"{name}: not valid TOML: {fault}") from None
-    changed = [_apply(table, change) for change in changes]
-    for key in changed:
-        if changed.count(key) > 1:
-            raise ConfigurationError(
-                f"--set {'.'.join(key)}: is given {changed.count(key)} times: give it once"
-            )
+    for change in changes:
+        _apply(table, change)
     try:
         return Configuration.model_validate(table)
     except ValidationError as fault:
@@ -87,8 +83,7 @@ def differences(
     ]
 
 
-def _apply(table: dict[str, Any], change: str) -> list[str]:
-    """Make a `section.key=value` change; its section and key."""
+def _apply(table: dict[str, Any], change: str) -> None:
     path, equals, value = change.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
@@ -106,7 +101,6 @@ def _apply(table: dict[str, Any], change: str) -> list[str]:
         if not isinstance(place, dict | list):
             raise ConfigurationError(f"--set {change}: {key} is not a table")
     place[_place_in(place, keys[-1], change)] = found
-    return keys
 
 
 def _place_in(tables: Any, key: str, change: str) -> Any:
