@@ -1,8 +1,8 @@
-"""Masks of positions: regard.attend beside torch's fused attention with the mask written out, and cut by hand.
+"""Masks of positions: regard.attend beside torch's fused attention with the mask written out, and cut to fit.
 
 python benchmarks/masks.py [--threads 1] [--rounds 5] [--lengths 2048 8192] [--out benchmarks/results/masks.json]
 
-"by hand" is the fastest way to call F.scaled_dot_product_attention that we know for each mask: blocks of a window,
+"cut to fit" is the fastest way to call F.scaled_dot_product_attention that we know for each mask: blocks of a window,
 keys cut to their length, one call for each document. Each mask needs code of its own. Seconds are those of the
 processor, in turns.
 """
@@ -80,15 +80,15 @@ MASKS: dict[str, tuple[Callable[[int], masks.Mask], Attend]] = {
 
 
 def compare(name: str, length: int, both: bool, rounds: int) -> dict[str, Any]:
-    """Median seconds of ours, by hand, and with the mask written out; forward, or with the backward pass."""
-    rule, by_hand = MASKS[name]
+    """Median seconds of ours, cut to fit, and with the mask written out: forward, or with the backward pass."""
+    rule, cut = MASKS[name]
     torch.manual_seed(0)
     sides = [torch.randn(1, 1, length, WIDTH, requires_grad=both) for _ in range(3)]
     mask = rule(length)
     dense = mask.dense((1, 1), length, length)
     attends: dict[str, Attend] = {
         "ours": lambda *sides: regard.attend(*sides, mask=mask),
-        "by hand": by_hand,
+        "cut to fit": cut,
         "written out": lambda *sides: sdpa(*sides, attn_mask=dense),
     }
     upstream = torch.randn(1, 1, length, WIDTH)
@@ -104,7 +104,7 @@ def compare(name: str, length: int, both: bool, rounds: int) -> dict[str, Any]:
             assert torch.allclose(reading, regard.attend(*sides, mask=mask), atol=1e-4)
     medians = {way: statistics.median(each) for way, each in seconds.items()}
     ours = medians["ours"]
-    ratios = {f"over {way}": ours / medians[way] for way in ("by hand", "written out")}
+    ratios = {f"over {way}": ours / medians[way] for way in ("cut to fit", "written out")}
     return {
         "mask": name,
         "length": length,
