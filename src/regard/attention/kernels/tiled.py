@@ -6,6 +6,7 @@ row, so its weights, exp(score - sum), are those of the whole row (Dao 2023, arX
 """
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from regard.attention.masks.tiles import Tile, tiles
 from regard.attention.products import widen
 from regard.loops.availability import transformed
 
-AREA = 1 << 16  # pairs of a batch entry from which tiles are worth their calls
+AREA = 1 << 20  # pairs from which tiles are worth their calls (benchmarks/masks.py)
 Plan = list[list[Tile]]  # for each entry of the first batch axis, or one for all
 Index = tuple[slice, slice, slice]
 
@@ -31,12 +32,13 @@ def plan_for(request: Request) -> Plan | None:
     mask, frame = request.mask, request.frame
     if not isinstance(mask, Mask) or request.bias is not None or request.dropout:
         return None
-    if frame.queries * frame.keys < AREA or not request.query.is_cpu or transformed():
+    pairs = prod(frame.batch) * frame.queries * frame.keys
+    if pairs < AREA or not request.query.is_cpu or transformed():
         return None
     entries = mask.entries(frame)
     if not entries or request.batch() != frame.batch:  # some entries are those of the mask alone
         return None
-    return [tiles(entry, frame) for entry in entries]
+    return [tiles(entry, frame) for entry in entries] if pairs // len(entries) >= AREA else None
 
 
 def read_tiles(plan: Plan, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
