@@ -31,11 +31,11 @@ def objection(module: Any, *homes: str) -> str | None:
     '1 is a Doubled, a subclass of Linear that overrides forward'
     """
     parts = dict(module.named_modules()) if isinstance(module, nn.Module) else {"": module}
-    reasons = ((path, _altered(part, homes)) for path, part in parts.items())
+    reasons = ((path, _module_objection(part, homes)) for path, part in parts.items())
     return next((f"{path or 'it'} {reason}" for path, reason in reasons if reason), None)
 
 
-def _altered(part: Any, homes: tuple[str, ...]) -> str | None:
+def _module_objection(part: Any, homes: tuple[str, ...]) -> str | None:
     if isinstance(part, nn.Module) and parametrize.is_parametrized(part):
         return "has parametrizations: take them away with parametrize.remove_parametrizations"
     kinds = type(part).__mro__

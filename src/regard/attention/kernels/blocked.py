@@ -26,7 +26,7 @@ LOW = 64  # queries of the lowest block that a narrow mask is worth
 class Blocked:
     name = "blocked"
 
-    def supports(self, request: Request, value: Tensor) -> str | None:
+    def objection(self, request: Request, value: Tensor) -> str | None:
         return None
 
     def attend(self, request: Request, value: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ class Kernel(Protocol):
 
     name: str
 
-    def supports(self, request: Request, value: Tensor) -> str | None:
+    def objection(self, request: Request, value: Tensor) -> str | None:
         """Why this kernel cannot serve the request, or None when it can."""
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
@@ -128,18 +128,18 @@ def choose(request: Request, value: Tensor) -> Kernel:
     """The kernel that serves this request."""
     if name := pinned():
         only = _named(name)
-        if reason := only.supports(request, value):
-            raise KernelRefusedError(f"kernel {name!r} cannot serve this request: {reason}")
+        if objection := only.objection(request, value):
+            raise KernelRefusedError(f"kernel {name!r} cannot serve this request: {objection}")
         return only
     first, second = (MATMUL, SDPA) if _is_plain(request, value) else (SDPA, MATMUL)
-    if first.supports(request, value) is None:
+    if first.objection(request, value) is None:
         long = first is MATMUL and request.keys > SHORT
         return BLOCKED if long and is_large(request) else first
-    if second.supports(request, value) is None:
+    if second.objection(request, value) is None:
         return second
-    if value.is_cuda and TRITON.supports(request, value) is None:
+    if value.is_cuda and TRITON.objection(request, value) is None:
         return TRITON
-    if CPU.supports(request, value) is None and CPU.pays(request):
+    if CPU.objection(request, value) is None and CPU.pays(request):
         return CPU
     return BLOCKED if is_large(request) else REFERENCE
 
@@ -192,7 +192,7 @@ def explain(
     )
     chosen = choose(request, value)
     refused = {
-        name: other.supports(request, value)
+        name: other.objection(request, value)
         or (
             f"can serve this, which is too small to gain by it; {chosen.name} comes first"
             if other is CPU and chosen is REFERENCE
@@ -207,7 +207,7 @@ def explain(
 
 def _because(chosen: Kernel, request: Request, value: Tensor) -> str:
     size = f"{request.queries} queries x {request.keys} keys on {request.query.device.type}"
-    if chosen is REFERENCE and CPU.supports(request, value) is None:
+    if chosen is REFERENCE and CPU.objection(request, value) is None:
         return f"the fastest at this size, {size}"
     if chosen is REFERENCE:
         return f"small enough to be computed as a whole, {size}"

@@ -13,7 +13,7 @@ from regard.loops.availability import transformed
 Opened = tuple[Tensor | None, Tensor | None]
 
 
-def refuse(request: Request, value: Tensor) -> str | None:
+def dots_objection(request: Request, value: Tensor) -> str | None:
     """Why this is no softmax over dot products of something; None when it is."""
     if not isinstance(request.score, DotLike):
         return f"{name_of(request.score)} is not a dot product"

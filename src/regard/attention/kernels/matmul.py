@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.dropout import drop
-from regard.attention.kernels.dots import additive, factors, refuse
+from regard.attention.kernels.dots import additive, dots_objection, factors
 from regard.attention.kernels.request import Request
 from regard.attention.products import HALVES, blend, dots, product_dtype
 
@@ -18,8 +18,8 @@ from regard.attention.products import HALVES, blend, dots, product_dtype
 class Matmul:
     name = "matmul"
 
-    def supports(self, request: Request, value: Tensor) -> str | None:
-        return refuse(request, value)
+    def objection(self, request: Request, value: Tensor) -> str | None:
+        return dots_objection(request, value)
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         dtype = product_dtype(value)

@@ -62,7 +62,7 @@ def read(request: Request, weights: Tensor, value: Tensor) -> Tensor:
 class Reference:
     name = "reference"
 
-    def supports(self, request: Request, value: Tensor) -> str | None:
+    def objection(self, request: Request, value: Tensor) -> str | None:
         return None
 
     def attend(self, request: Request, value: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels.dots import factors, opened, refuse
+from regard.attention.kernels.dots import dots_objection, factors, opened
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.tiled import Plan, plan_for, read_tiles
 from regard.attention.masks.positions import Band
@@ -18,9 +18,9 @@ from regard.loops.availability import in_forward_mode, transformed
 class Sdpa:
     name = "sdpa"
 
-    def supports(self, request: Request, value: Tensor) -> str | None:
-        if reason := refuse(request, value):
-            return reason
+    def objection(self, request: Request, value: Tensor) -> str | None:
+        if objection := dots_objection(request, value):
+            return objection
         if in_forward_mode():
             return "torch's fused attention has no forward-mode derivatives: pin regard.kernel('matmul')"
         batch = request.frame.batch

@@ -76,7 +76,7 @@ class Entries(nn.Module):
         if value is None and separate:
             value = key
         given = key if value is None else value
-        if problem := self._misfit(key, given):
+        if problem := self._objection(key, given):
             raise ShapeError(problem)
         for name, new, old in (("key", key, self.key), ("value", given, self.values)):
             if old is not None and new.shape[:-2] != old.shape[:-2]:
@@ -212,7 +212,7 @@ class Entries(nn.Module):
         if key is not None:
             if value is None and self._trained["key"] != self._trained["value"]:
                 value = state[prefix + "value"] = key
-            if problem := self._misfit(key, key if value is None else value):
+            if problem := self._objection(key, key if value is None else value):
                 errors: list[str] = rest[-1]
                 errors.append(f"memory {prefix or 'entries'}: {problem}")
                 return
@@ -243,7 +243,7 @@ class Entries(nn.Module):
             self.names, self._places = [], {}
             self._name(lists["names"], count)
 
-    def _misfit(self, key: Tensor, value: Tensor) -> str | None:
+    def _objection(self, key: Tensor, value: Tensor) -> str | None:
         if key.dim() < 2 or key.shape[:-1] != value.shape[:-1]:
             shapes = f"keys have shape {tuple(key.shape)}, values {tuple(value.shape)}"
             return f"{shapes}: pass one value for each key"

@@ -54,13 +54,13 @@ class HuggingFaceConfiguration(BaseModel):
             raise ModelError(
                 f"{path}: {key} is {short(first['input'])}: {first['msg'].lower()}"
             ) from None
-        for unlike, key, why in found.unlike_ours():
-            if unlike:
-                raise ModelError(f"{path}: {key} is {short(getattr(found, key))}: {why}")
+        for applies, key, objection in found.objections():
+            if applies:
+                raise ModelError(f"{path}: {key} is {short(getattr(found, key))}: {objection}")
         return found
 
-    def unlike_ours(self) -> list[tuple[bool, str, str]]:
-        """Whether our Transformer has no counterpart for a value, its key, and the reason."""
+    def objections(self) -> list[tuple[bool, str, str]]:
+        """Why our Transformer may have no counterpart of a setting: whether that is so here, the key, the reason."""
         barred = ([self.pad_token_id], [self.decoder_start_token_id])
         others = any(words not in barred for words in self.bad_words_ids or [])
         why = "our search excludes padding and the start of a sentence, and no other words"

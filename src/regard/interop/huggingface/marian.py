@@ -128,7 +128,7 @@ class MarianConfiguration(HuggingFaceConfiguration):
             scale_embedding=self.scale_embedding,
         )
 
-    def unlike_ours(self) -> list[tuple[bool, str, str]]:
+    def objections(self) -> list[tuple[bool, str, str]]:
         sides = (
             "expected {}, as in the encoder; this library has one setting for both sides: run the model"
             " with transformers, where regard.watch can look into it"
@@ -144,7 +144,7 @@ class MarianConfiguration(HuggingFaceConfiguration):
             (self.activation_function not in ACTIVATIONS, "activation_function", known),
             (self.d_model % heads != 0, "d_model", f"it is no multiple of {heads} heads"),
             *found,
-            *super().unlike_ours(),
+            *super().objections(),
         ]
 
 

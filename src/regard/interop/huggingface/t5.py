@@ -138,7 +138,7 @@ class T5Configuration(HuggingFaceConfiguration):
             scale_embedding=False,
         )
 
-    def unlike_ours(self) -> list[tuple[bool, str, str]]:
+    def objections(self) -> list[tuple[bool, str, str]]:
         buckets = self.relative_attention_num_buckets
         known = f"known are {', '.join(_FEED_FORWARD)}"
         return [
@@ -150,7 +150,7 @@ class T5Configuration(HuggingFaceConfiguration):
                 "relative_attention_max_distance",
                 f"the decoder tells {buckets // 2} distances apart one by one, it must be more",
             ),
-            *super().unlike_ours(),
+            *super().objections(),
         ]
 
 

@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive.requests import operands, refuse, within
+from regard.attention.kernels.additive.requests import additive_objection, operands, within
 from regard.attention.kernels.request import Request
 from regard.attention.products import widen
 from regard.loops import availability as loops
@@ -23,9 +23,9 @@ STORED = (torch.float32, torch.float16, torch.bfloat16)
 class Cpu:
     name = "cpu"
 
-    def supports(self, request: Request, value: Tensor) -> str | None:
-        if reason := refuse(request, value):
-            return reason
+    def objection(self, request: Request, value: Tensor) -> str | None:
+        if objection := additive_objection(request, value):
+            return objection
         if not request.query.is_cpu:
             return f"the query is on {request.query.device.type}, this kernel is for processors"
         if not loops.are_compiled():
@@ -50,9 +50,9 @@ class Cpu:
 class Triton:
     name = "triton"
 
-    def supports(self, request: Request, value: Tensor) -> str | None:
-        if reason := refuse(request, value):
-            return reason
+    def objection(self, request: Request, value: Tensor) -> str | None:
+        if objection := additive_objection(request, value):
+            return objection
         if value.dtype not in STORED:
             return f"it computes in float32, which is less than {value.dtype}"
         if find_spec("triton") is None:

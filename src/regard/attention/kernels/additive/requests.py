@@ -22,7 +22,7 @@ from regard.loops.availability import differentiated
 OWN = (2, 2, 1, 2, 2, 2, 2, 1, 1)
 
 
-def refuse(request: Request, value: Tensor) -> str | None:
+def additive_objection(request: Request, value: Tensor) -> str | None:
     """Why this is no softmax over additive scores; None when it is."""
     score = within(request.score)
     changed = isinstance(score, SoftCap) and not is_cap(score)
