@@ -8,7 +8,9 @@ import pytest
 from tests.translation.tiny import MODELS, PAIRS, REST, configuration, trainer
 
 from regard.errors import ConfigurationError, DataError, TrainingError
-from regard.translation.settings.toml import parse
+from regard.translation.runs import Run
+from regard.translation.runs.layout import CONFIGURATION
+from regard.translation.settings.toml import dump, parse
 from regard.translation.settings.training import TrainingSettings
 from regard.translation.text.corpora import Pair
 from regard.translation.training.data import read_data
@@ -263,3 +265,18 @@ def test_tags_that_a_start_does_not_know_are_refused(tmp_path, several):
     with pytest.raises(ConfigurationError, match="its tokenizer has no tag 2big, 2same, bt"):
         prepare(several, tmp_path / "run", data=tmp_path, start=start.run)
     assert not (tmp_path / "run").exists()
+
+
+def test_word_vectors_are_refused_and_models_that_learnt_with_them_open(tmp_path):
+    vectors = 'pretrained.source="words.vec"'
+    with pytest.raises(ConfigurationError, match="word vectors are no longer read: leave"):
+        trainer(tmp_path, vectors)
+    assert not (tmp_path / "run").exists()
+    made = trainer(tmp_path)
+    settings = configuration(tmp_path, vectors, "pretrained.frozen=true")
+    assert parse(dump(settings)) == settings
+    content = dump(settings).encode()
+    made.run.keep(CONFIGURATION, content)
+    assert Run.open(made.run.folder).configuration == settings
+    with pytest.raises(ConfigurationError, match="word vectors are no longer read: leave"):
+        prepare_resumed(made.run.folder)

@@ -171,11 +171,8 @@ def _check_begun(folder: Path) -> None:
 
 
 def _corpora(configuration: Configuration, resume: bool) -> list[str]:
-    """The files that a training reads; a resumed one has translated text and read pretrained vectors already."""
-    if resume:
-        return list(configuration.data.paired_names)
-    pretrained = configuration.pretrained
-    return [*configuration.data.names, *(pretrained.files.values() if pretrained else ())]
+    """The files that a training reads; a resumed one has translated text already."""
+    return list(configuration.data.paired_names if resume else configuration.data.names)
 
 
 def _prepare(

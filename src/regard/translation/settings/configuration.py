@@ -1,10 +1,11 @@
 """A whole configuration, with the checks between its tables, and its tables by name."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from regard.errors import ConfigurationError
 from regard.translation.settings.base import Settings
 from regard.translation.settings.data import (
     CorpusSettings,
@@ -17,7 +18,6 @@ from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.search import SearchSettings
 from regard.translation.settings.training import (
     GuideSettings,
-    PretrainedSettings,
     TokenizerSettings,
     TrainingSettings,
 )
@@ -34,9 +34,18 @@ class Configuration(Settings):
     data: DataSettings
     tokenizer: TokenizerSettings = TokenizerSettings()
     model: Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]
-    pretrained: PretrainedSettings | None = None
+    pretrained: Annotated[dict[str, Any] | None, Field(deprecated="removed")] = None
+    """Word vectors, which Regard 0.2 read. Models that were trained with them still open."""
     training: TrainingSettings = TrainingSettings()
     search: SearchSettings = SearchSettings()
+
+    def check_vectors(self, *, resumed: bool = False) -> None:
+        """Raise `ConfigurationError` for a training with word vectors. One that is resumed needs only frozen ones."""
+        vectors = self.__dict__["pretrained"]
+        if vectors is not None and (not resumed or vectors.get("frozen")):
+            raise ConfigurationError(
+                "[pretrained]: word vectors are no longer read: leave the table out, or train with Regard 0.2"
+            )
 
     def faults(self) -> Iterator[str]:
         model, guide, longest = self.model, self.training.guide, self.data.longest
@@ -81,7 +90,6 @@ TABLES: dict[str, tuple[type[Settings], ...]] = {
     "data.distillation": (DistillationSettings,),
     "tokenizer": (TokenizerSettings,),
     "model": tuple(MODELS.values()),
-    "pretrained": (PretrainedSettings,),
     "training": (TrainingSettings,),
     "training.guide": (GuideSettings,),
     "search": (SearchSettings,),

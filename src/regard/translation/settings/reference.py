@@ -50,6 +50,7 @@ def reference() -> list[Table]:
                 Key(key, _values(schema), _default(schema), " ".join(schema["description"].split()))
                 for key, schema in section.model_json_schema()["properties"].items()
                 if "$ref" not in json.dumps(schema)  # a table of its own
+                and not schema.get("deprecated")
             ],
         )
         for name, sections in TABLES.items()

@@ -1,4 +1,4 @@
-"""The settings of a training, as in the `[tokenizer]`, `[training]` and `[pretrained]` tables."""
+"""The settings of a training, as in the `[tokenizer]` and `[training]` tables."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -141,27 +141,6 @@ class TrainingSettings(Settings):
             yield "give max_steps, max_epochs or both: 0 is no limit"
         if self.shard and self.optimiser == "muon":
             yield 'shard and optimiser = "muon" exclude each other: Muon needs whole matrices'
-
-
-class PretrainedSettings(Settings):
-    """Word vectors to begin with: files in the text format of word2vec and fastText, or safetensors."""
-
-    source: str | None = None
-    """Word vectors of the source embedding."""
-    target: str | None = None
-    """Word vectors of the target embedding."""
-    frozen: bool = False
-    """Whether the embeddings that have a file keep its vectors during training."""
-
-    def faults(self) -> Iterator[str]:
-        if self.source is None and self.target is None:
-            yield "give `source`, `target` or both: files of word vectors"
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The file of each side that has one, as the configuration names it."""
-        named = {"source": self.source, "target": self.target}
-        return {side: name for side, name in named.items() if name is not None}
 
 
 # Keys that may change on --resume: budgets, patience, logging, settings of the machine, and a text of the card.

@@ -247,7 +247,7 @@ def _refuse_foreign(raw: bytes, name: str) -> None:
                 f"{name}: is {what}, expected text, plain or gzip: unpack it with `{tool}`"
             )
     if raw.startswith(_BINARY):
-        raise DataError(f"{name}: a binary file, expected text (word vectors as .vec)")
+        raise DataError(f"{name}: a binary file, expected text")
     marked = [encoding for mark, encoding in _FOREIGN.items() if raw.startswith(mark)]
     if not marked and (len(raw) < 4 or 5 * raw.count(0) < 2 * len(raw)):
         return

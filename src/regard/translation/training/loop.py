@@ -13,7 +13,7 @@ from regard.translation import weights
 from regard.translation.evaluation import segmenting
 from regard.translation.models.building import build
 from regard.translation.runs import Run, Tokenizers
-from regard.translation.training import checkpoints, pretrained, reporting, tuning
+from regard.translation.training import checkpoints, reporting, tuning
 from regard.translation.training.data import Data
 from regard.translation.training.epochs import Epochs
 from regard.translation.training.guiding import Guide
@@ -47,8 +47,6 @@ class Trainer:
             torch.set_num_threads(settings.threads)
         torch.manual_seed(configuration.seed)
         self.model = build(configuration, len(tokenizers.source), len(tokenizers.target))
-        if configuration.pretrained is not None and configuration.pretrained.frozen:
-            pretrained.freeze(self.model, configuration.pretrained)
         self._sharded = settings.shard and processes.size > 1
         if settings.shard and not self._sharded:
             observer.note("training.shard changes nothing: one process holds all of the model")

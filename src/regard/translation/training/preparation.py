@@ -15,7 +15,7 @@ from regard.translation.settings import toml
 from regard.translation.settings.configuration import Configuration
 from regard.translation.settings.data import DataSettings
 from regard.translation.text.corpora import Pair, by_people
-from regard.translation.training import checkpoints, pretrained
+from regard.translation.training import checkpoints
 from regard.translation.training.data import (
     Data,
     check_made,
@@ -67,12 +67,8 @@ def prepare(
                 f"{folder}: holds checkpoints but no config.toml: choose another --run"
             )
         checkpoints.prune(left, set())  # of a start that was killed before the run was made
-    vectors = configuration.pretrained
+    configuration.check_vectors()
     if start is not None:
-        if vectors is not None:
-            raise ConfigurationError(
-                "--from and [pretrained]: both set the embeddings: give one of them"
-            )
         configuration = _fitted(configuration, start)
     run = Run(folder, configuration, lock=lock)
     sums = file_sums(corpus_files(configuration.data, data)) if processes.first else {}
@@ -101,11 +97,9 @@ def prepare(
     trainer = Trainer(run, tokenizers, found, observer, processes)
     if start is not None:
         _copy_weights(start, trainer.model)
-    elif vectors is not None:
-        pretrained.set_embeddings(trainer.model, vectors, tokenizers, found.train, data, observer)
     if processes.first:
         with run.locked() as run:
-            if start is not None or vectors is not None:
+            if start is not None:
                 # A training that is killed before its next checkpoint is resumed from this one.
                 checkpoints.save(run, trainer.progress, trainer.model, trainer.optimiser)
             keep_sums(run, sums)
@@ -137,6 +131,7 @@ def prepare_resumed(
     `lock` is the lock on `folder`, if this process holds it.
     """
     run = replace(Run.open(folder), lock=lock)
+    run.configuration.check_vectors(resumed=True)
     if configuration is not None:
         changed = [
             f"{key}: {old!r} in the run folder, {new!r} asked for"
