@@ -394,8 +394,8 @@ def check_steps(mask: Any, queries: int, keys: int) -> None:
     if mask is None and queries > 1:
         objection = "and without a mask each would read the steps after it"
         or_all = "; where each shall read all of them: mask=torch.ones(1, 1, dtype=torch.bool)"
-    parts = mask.parts() if isinstance(mask, Mask) else []
-    if queries < keys and any(isinstance(part, Band) and part.align == "start" for part in parts):
+    rules = mask.rules() if isinstance(mask, Mask) else []
+    if queries < keys and any(isinstance(rule, Band) and rule.align == "start" for rule in rules):
         objection = 'and the mask has align="start", which puts them at the first'
     if objection is not None:
         raise ValueError(

@@ -62,7 +62,7 @@ def _packing(request: Request) -> Packed | None:
     """How the sentences of a request are packed, if they are."""
     if not isinstance(request.mask, Mask):
         return None
-    return next((part for part in request.mask.parts() if isinstance(part, Packed)), None)
+    return next((part for part in request.mask.rules() if isinstance(part, Packed)), None)
 
 
 def _one_by_one(packing: Packed, request: Request, value: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def _mask(request: Request, packing: Packed, section: SentenceSpan) -> Mask | Te
     """The other masks within a sentence; None where they forbid nothing there."""
     frame, joint = request.frame, None
     at, of = (torch.arange(s.start, s.stop, device=frame.device) for s in section)
-    for part in cast(Mask, request.mask).parts():
+    for part in cast(Mask, request.mask).rules():
         if part is packing:
             continue
         if isinstance(part, Band):

@@ -22,6 +22,14 @@ class Reach(NamedTuple):
     every: range
 
 
+class Place(NamedTuple):
+    """Some queries and some keys of a frame."""
+
+    rows: range
+    columns: range
+    frame: Frame
+
+
 class Mask(ABC):
     """A rule that says which keys each query may read; `&` and `|` join two of them, `~` allows the other keys."""
 
@@ -50,13 +58,11 @@ class Mask(ABC):
     def check(self, frame: Frame) -> None:  # noqa: B027  (most masks have nothing to check)
         """Refuse numbers that cannot belong to these lengths; called once for each request."""
 
-    def parts(self) -> list[Mask]:
-        """The masks that `&` joined."""
+    def rules(self, place: Place | None = None) -> list[Mask]:
+        """The masks that `&` joined; at a place, those of them that may forbid some of its pairs."""
+        if place and covers(self.reach(place.rows, place.frame).every, place.columns):
+            return []
         return [self]
-
-    def rules(self, rows: range, columns: range, frame: Frame) -> list[Mask]:
-        """The masks, joined by `&`, that forbid some of these keys to some of these queries."""
-        return [] if covers(self.reach(rows, frame).every, columns) else [self]
 
     def breaks(self, frame: Frame) -> list[int]:
         """The positions of queries, in their order, at which other keys begin to be read."""
@@ -272,11 +278,8 @@ class Both(Joined):
         left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
         return Reach(overlap(left.some, right.some), overlap(left.every, right.every))
 
-    def parts(self) -> list[Mask]:
-        return self.left.parts() + self.right.parts()
-
-    def rules(self, rows: range, columns: range, frame: Frame) -> list[Mask]:
-        return self.left.rules(rows, columns, frame) + self.right.rules(rows, columns, frame)
+    def rules(self, place: Place | None = None) -> list[Mask]:
+        return self.left.rules(place) + self.right.rules(place)
 
 
 class Either(Joined):
@@ -289,13 +292,13 @@ class Either(Joined):
         left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
         return Reach(_hull(left.some, right.some), _union(left.every, right.every))
 
-    def rules(self, rows: range, columns: range, frame: Frame) -> list[Mask]:
-        left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
-        if covers(right.every, overlap(left.some, columns)):
-            return self.right.rules(rows, columns, frame)
-        if covers(left.every, overlap(right.some, columns)):
-            return self.left.rules(rows, columns, frame)
-        return super().rules(rows, columns, frame)
+    def rules(self, place: Place | None = None) -> list[Mask]:
+        if place is not None:
+            for mask, other in ((self.left, self.right), (self.right, self.left)):
+                reach, some = (side.reach(place.rows, place.frame) for side in (mask, other))
+                if covers(reach.every, overlap(some.some, place.columns)):
+                    return mask.rules(place)
+        return super().rules(place)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask
+from regard.attention.masks.mask import Mask, Place
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
 
@@ -46,7 +46,7 @@ def _divided(mask: Mask, rows: range, frame: Frame) -> Iterator[Tile]:
     readable, common = mask.reach(rows, frame)
     if not readable:
         return
-    rules = mask.rules(rows, readable, frame)
+    rules = mask.rules(Place(rows, readable, frame))
     rule = rules[0] if len(rules) == 1 else None
     if not rules:
         yield Tile(rows, readable)

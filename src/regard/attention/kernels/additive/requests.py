@@ -69,21 +69,21 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
     if isinstance(mask, Tensor):
         return Rules(mask=mask)
     low = high = asking = stored = dense = None
-    for part in mask.parts():
-        if isinstance(part, SpanMask):
-            begin, end = part.spans(frame)
+    for rule in mask.rules():
+        if isinstance(rule, SpanMask):
+            begin, end = rule.spans(frame)
             low = begin if low is None else torch.maximum(low, begin)
             high = end if high is None else torch.minimum(high, end)
-        elif isinstance(part, Documents) and asking is None:
+        elif isinstance(rule, Documents) and asking is None:
             asking, stored = (
                 ids.long().expand(*ids.shape[:-1], length)
-                for ids, length in zip(part.ids(frame), (frame.queries, frame.keys), strict=True)
+                for ids, length in zip(rule.ids(frame), (frame.queries, frame.keys), strict=True)
             )
         else:
             rows, columns = (
                 torch.arange(n, device=frame.device) for n in (frame.queries, frame.keys)
             )
-            window = part.window(rows, columns, frame)
+            window = rule.window(rows, columns, frame)
             dense = window if dense is None else dense & window
     return Rules(low, high, asking, stored, dense)
 
