@@ -39,7 +39,7 @@ class Kernel(Protocol):
 
 
 REFERENCE, SDPA, MATMUL, BLOCKED, CPU = Reference(), Sdpa(), Matmul(), Blocked(), Cpu()
-TRITON = Triton()
+TRITON = Triton()  # never chosen, only pinned: it was measured on no GPU yet
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel for kernel in (MATMUL, SDPA, TRITON, CPU, BLOCKED, REFERENCE)
 }
@@ -137,8 +137,6 @@ def choose(request: Request, value: Tensor) -> Kernel:
         return BLOCKED if long and is_large(request) else first
     if second.objection(request, value) is None:
         return second
-    if value.is_cuda and TRITON.objection(request, value) is None:
-        return TRITON
     if CPU.objection(request, value) is None and CPU.pays(request):
         return CPU
     return BLOCKED if is_large(request) else REFERENCE
@@ -192,17 +190,21 @@ def explain(
     )
     chosen = choose(request, value)
     refused = {
-        name: other.objection(request, value)
-        or (
-            f"can serve this, which is too small to gain by it; {chosen.name} comes first"
-            if other is CPU and chosen is REFERENCE
-            else f"can serve this; {chosen.name} comes first"
-        )
+        name: other.objection(request, value) or _passed_over(other, chosen)
         for name, other in KERNELS.items()
         if other is not chosen
     }
     because = "pinned" if pinned() else _because(chosen, request, value)
     return Explanation(chosen.name, because, refused)
+
+
+def _passed_over(other: Kernel, chosen: Kernel) -> str:
+    """Why a kernel that could serve a request does not."""
+    if other is TRITON:
+        return "can serve this where it is pinned: it was measured on no GPU yet"
+    if other is CPU and chosen is REFERENCE:
+        return f"can serve this, which is too small to gain by it; {chosen.name} comes first"
+    return f"can serve this; {chosen.name} comes first"
 
 
 def _because(chosen: Kernel, request: Request, value: Tensor) -> str:

@@ -48,6 +48,8 @@ class Cpu:
 
 
 class Triton:
+    """It serves where it is pinned: it was tested in Triton's interpreter and measured on no GPU yet."""
+
     name = "triton"
 
     def objection(self, request: Request, value: Tensor) -> str | None:
