@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain, islice, repeat
@@ -39,7 +40,6 @@ from regard.translation.results import (
     words_of,
 )
 from regard.translation.runs import Run, Tokenizers
-from regard.translation.shortlist.table import Shortlist
 from regard.translation.text import sentences
 from regard.translation.text.batches import grouped, sources
 from regard.translation.text.corpora import Pair
@@ -63,25 +63,15 @@ class Translator:
     "Where's the cat?"
 
     Attributes:
-        shortlist: the words that each sentence may be translated with; None for all. A prefix may ask
-            for any word, so that translations with one are of all.
         engine: it runs the model when this translates, chosen when the translator is made. `engine.name` is
             "compiled" or "layers", and `engine.reason` says why a faster one was not chosen. It packs weights
             once: after writing to weights, call `refresh`.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        model: TranslationModel,
-        tokenizers: Tokenizers,
-        shortlist: Shortlist | None = None,
-    ) -> None:
+    def __init__(self, run: Run, model: TranslationModel, tokenizers: Tokenizers) -> None:
         self.run = run
         self.model = model.eval()
         self.tokenizers = tokenizers
-        self.shortlist = shortlist
-        self.rounded = False
         self.engine = choose(self.model)
 
     @classmethod
@@ -95,20 +85,21 @@ class Translator:
     ) -> Translator:
         """Open a bundled model by its name or a model by its folder; several models are averaged.
 
-        Several models are averaged word by word (see `models.ensemble`), with the search and the shortlist of
-        the first one. `to` is the target language, for models with several.
+        Several models are averaged word by word (see `models.ensemble`), with the search of the first one. `to` is
+        the target language, for models with several. `shortlist` is deprecated and has no effect.
 
         Raises:
-            ModelError: a model is missing or broken, has no shortlist, or the models have different vocabularies.
+            ModelError: a model is missing or broken, or the models have different vocabularies.
             ConfigurationError: it does not translate into that language.
         """
+        if shortlist:
+            _warn_removed("shortlist", "shortlists were removed")
         if objection := device_objection(device):
             raise ConfigurationError(f"device {device}: {objection}")
         runs, tokenizers = open_runs(names_or_folders)
         tokenizers = runs[0].directed(tokenizers, to)
-        listed = Shortlist.open(runs[0], tokenizers) if shortlist else None
         models = [run.model(tokenizers).to(device) for run in runs]
-        return cls(runs[0], models[0] if len(models) == 1 else Ensemble(models), tokenizers, listed)
+        return cls(runs[0], models[0] if len(models) == 1 else Ensemble(models), tokenizers)
 
     def refresh(self, *, rounded: bool | None = None, avoid_loops: str = "") -> None:
         """Choose the engine anew, for the model as it is now.
@@ -117,15 +108,12 @@ class Translator:
         call: while a model has hooks, or a watch is open, its own layers translate.
 
         Args:
-            rounded: round products to 8 bits (int8 search); None leaves that as it is.
+            rounded: deprecated and without effect: the search computes in float32.
             avoid_loops: a reason not to load compiled loops; `engine.reason` repeats it.
-
-        Raises:
-            ConfigurationError: int8 search does not support the model.
         """
-        rounded = self.rounded if rounded is None else rounded
-        self.engine = choose(self.model, rounded=rounded, avoid_loops=avoid_loops)
-        self.rounded = rounded
+        if rounded is not None:
+            _warn_removed("rounded", "the search computes in float32; CTranslate2 has int8")
+        self.engine = choose(self.model, avoid_loops=avoid_loops)
 
     @cached_property
     def search(self) -> Search:
@@ -194,7 +182,7 @@ class Translator:
 
         Raises:
             ConfigurationError: settings out of range, a prefix longer than a translation may be, or a tree of
-                several sentences or with a shortlist.
+                several sentences.
             ModelError: the model answers numbers that are not finite.
         """
         if batch_tokens < 1:
@@ -336,16 +324,12 @@ class Translator:
         found: dict[int, Translation] = {}
         for rows, bound in self._batches(kept, begun, batch_tokens // search.hypotheses):
             source, lengths = self._sources([encoded[row] for row in rows])
-            lists = None
-            if self.shortlist is not None and bound is None:
-                lists = [self.shortlist.of(kept[row]) for row in rows]
             best = translate_batch(
                 self.model,
                 source,
                 lengths,
                 search,
                 prefix=bound,
-                lists=lists,
                 generator=generator,
                 engine=engine,
                 tree=tree,
@@ -486,3 +470,8 @@ class Translator:
             looks=seen,
             unfinished=unfinished,
         )
+
+
+def _warn_removed(argument: str, reason: str) -> None:
+    text = f"{argument} of Translator has no effect any more: {reason}: leave it out"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)

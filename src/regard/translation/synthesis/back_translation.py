@@ -162,7 +162,7 @@ class BackTranslation:
             # Rounding and sampling depend on the batches and the device.
             "batch_tokens": self.batch_tokens,
             "device": next(self.translator.model.parameters()).device.type,
-            "rounded": self.translator.rounded,
+            "rounded": False,  # of earlier versions, which could search in int8
         }
 
 
