@@ -82,6 +82,9 @@ FUNCTIONS = {
     ),
     "torch.nn.attention.flex_attention.flex_attention": attention(functions.flex_call, edited.flex),
     "regard.attention.attend.attend": attention(functions.regard_call, edited.attend),
+    "regard.attention.kernels.additive.steps.attend_step": attention(
+        functions.regard_call, edited.attend
+    ),
     "regard.attention.attend.read": attention(functions.regard_call, edited.read),
     "torch.softmax": softmax,
 }

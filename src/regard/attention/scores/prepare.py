@@ -101,7 +101,7 @@ def is_pairwise(score: object) -> bool:
     """Whether a score is ours, so that it depends on the numbers of one query and one key alone."""
     while isinstance(score, SoftCap) and is_cap(score):
         score = score.score
-    return is_dots(score) or is_additive(score) or type(score) is PreparedAdditive
+    return is_dots(score) or is_additive(score) or isinstance(score, PreparedAdditive)
 
 
 def is_plain(score: object) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, look
 from regard.attention.heads import MultiHeadAttention
+from regard.attention.kernels.additive.steps import StepAdditive, attend_step, prepare_steps
 from regard.attention.looks.look import Look
 from regard.attention.memory.heads import HeadMemory
 from regard.attention.normalisers import Normaliser, as_normaliser
@@ -18,6 +19,18 @@ from regard.translation.models.recurrent.cells import CellState
 from regard.translation.settings.recurrent import RecurrentSettings
 
 States = Float[Tensor, "batch source d_memory"]
+Readable = Bool[Tensor, "batch 1 source"] | None
+
+
+class SourceKeys(NamedTuple):
+    """The keys of one attention, prepared once a sentence, and the score of queries against them."""
+
+    score: Score
+    keys: Float[Tensor, "batch source d_prepared"]
+
+    def select(self, rows: Int[Tensor, " kept"]) -> SourceKeys:
+        """These rows, in this order; a row may be taken twice."""
+        return SourceKeys(self.score, self.keys[rows])
 
 
 @dataclass(frozen=True)
@@ -25,21 +38,19 @@ class Source:
     """The encoded sentences, one row each, and the decoder's first state, a layer.
 
     Attributes:
-        keys: The keys of attention: a tensor as `regard.attention.scores.prepare` leaves it, or the
-            `HeadMemory` of `MultiHeadAttention.remember`; None without attention.
+        keys: The keys of attention: `SourceKeys`, or the `HeadMemory` of `MultiHeadAttention.remember`;
+            None without attention.
         readable: True where a sentence has a word; None where every position has one.
     """
 
     states: Float[Tensor, "batch source d_memory"]
     keys: Any
-    readable: Bool[Tensor, "batch 1 source"] | None
+    readable: Readable
     first: tuple[CellState, ...]
 
     def select(self, rows: Int[Tensor, " kept"]) -> Source:
         """These rows, in this order; a row may be taken twice."""
-        keys = self.keys
-        if keys is not None:
-            keys = keys.select(rows) if isinstance(keys, HeadMemory) else keys[rows]
+        keys = None if self.keys is None else self.keys.select(rows)
         readable = None if self.readable is None else self.readable[rows]
         return Source(self.states[rows], keys, readable, _select(self.first, rows))
 
@@ -72,26 +83,28 @@ class OneCrossAttention(nn.Module):
         super().__init__()
         self.score, self.normaliser = score, normaliser
 
-    def keys(self, states: States) -> Tensor:
+    def keys(self, states: States, readable: Readable) -> SourceKeys:
         """The keys of a `Source`, computed once a sentence."""
-        _, keys = prepare(self.score, states)
-        return keys
+        prepared = prepare(self.score, states)
+        return SourceKeys(*prepare_steps(*prepared, self.normaliser, readable))
 
     def forward(
         self, query: Float[Tensor, "batch queries d_query"], source: Source
     ) -> Float[Tensor, "batch queries d_memory"]:
         """The context of each query."""
-        return attend(query, source.keys, source.states, **self._how(source, source.readable))
+        (score, keys), mask = source.keys, source.readable
+        if isinstance(score, StepAdditive) and query.shape[-2] == 1:
+            return attend_step(query, keys, source.states, score=score, mask=mask)
+        return attend(
+            query, keys, source.states, score=score, normaliser=self.normaliser, mask=mask
+        )
 
     def look(self, query: Float[Tensor, "batch queries d_query"], source: Source) -> Look:
         """The weights of the contexts, over (batch, heads, queries, source)."""
+        score, keys = source.keys
         mask = None if source.readable is None else source.readable[:, None]
-        return look(query[:, None], source.keys[:, None], **self._how(source, mask))
-
-    def _how(self, source: Source, mask: Tensor | None) -> dict[str, Any]:
-        """The mask, the normaliser, and the score of keys that are prepared."""
-        score = prepare(self.score, source.states[:0])[0]
-        return {"score": score, "normaliser": self.normaliser, "mask": mask}
+        how: dict[str, Any] = {"normaliser": self.normaliser, "mask": mask}
+        return look(query[:, None], keys[:, None], score=score, **how)
 
 
 class HeadsCrossAttention(nn.Module):
@@ -101,7 +114,7 @@ class HeadsCrossAttention(nn.Module):
         super().__init__()
         self.heads = heads
 
-    def keys(self, states: States) -> HeadMemory:
+    def keys(self, states: States, readable: Readable) -> HeadMemory:
         return self.heads.remember(states)
 
     def forward(self, query: Tensor, source: Source) -> Tensor:

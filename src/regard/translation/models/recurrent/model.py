@@ -101,8 +101,8 @@ class RecurrentModel(TranslationModel):
             words = words + sinusoidal(*size, **like)
         states, last = self.encoder(self.dropout(words), readable)
         states, attention = self.dropout(states), self.decoder.attention
-        keys = None if attention is None else attention.keys(states)
         mask = None if readable is None else readable[:, None]
+        keys = None if attention is None else attention.keys(states, mask)
         return Source(states, keys, mask, self.bridge(last))
 
     def hidden(

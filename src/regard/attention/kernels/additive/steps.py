@@ -1,0 +1,123 @@
+"""A recurrent decoder's step: one query of each sentence against keys that all its steps read.
+
+    tanh(a + c) = 1 - 2 r,   r = 1 / (1 + e^(2a) e^(2c))
+
+a is the query through W_q, c the keys through W_k (Bahdanau et al. 2015, arXiv 1409.0473, A.1.2). e^(2c) is
+computed once a sentence, so a step takes a product, a sum and a quotient for each key and channel, and no tanh.
+These are operations of torch: at this size compiled loops gain nothing (benchmarks/additive.py, part "steps").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.attention.normalisers import Normaliser, Softmax
+from regard.attention.products import HALVES
+from regard.attention.scores import Score
+from regard.attention.scores.prepare import PreparedAdditive
+from regard.loops.availability import differentiated, transformed
+
+REACH = 20.79  # e^(2 REACH) is 2^60: keys beyond it are left as they are
+HIGHEST = 43.0  # with keys in reach, tanh(a + c) is 1 from this a on; e^(2 HIGHEST) is finite
+ROOM = 1 << 17  # numbers of r that stay in the second-level cache
+
+
+@dataclass(frozen=True)
+class StepAdditive(PreparedAdditive):
+    """An additive score whose keys are e^(2 W_k k)."""
+
+    def key_features(self, key: Tensor) -> Tensor:
+        """W_k k."""
+        return key.log() / 2
+
+    def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
+        return self.score.combine(self.query_features(query), self.key_features(key))
+
+
+def prepare_steps(
+    score: Score,
+    key: Float[Tensor, "batch keys d_hidden"],
+    normaliser: Normaliser,
+    readable: Bool[Tensor, "batch 1 keys"] | None,
+) -> tuple[Score, Float[Tensor, "batch keys d_hidden"]]:
+    """A score and keys for `attend_step`; as they are where that would not be exact.
+
+    Args:
+        score: the score and
+        key: the keys, as `regard.scores.prepare` returns them.
+        normaliser: what turns scores into weights.
+        readable: True where a key may be read; each entry of the batch needs one such key.
+    """
+    if type(score) is not PreparedAdditive or normaliser != Softmax() or score.weight.ndim > 1:
+        return score, key
+    if key.dtype in HALVES or torch.is_autocast_enabled(key.device.type):
+        return score, key
+    if transformed() or differentiated() or not key.numel():
+        return score, key
+    least, largest = key.detach().aminmax()
+    exact = (least >= -REACH) & (largest <= REACH)  # not so if a number is NaN
+    if readable is not None:
+        exact &= readable.any(-1).all()
+    return (StepAdditive(score.score), key.mul(2).exp()) if exact else (score, key)
+
+
+def attend_step(
+    query: Float[Tensor, "batch 1 d_query"],
+    key: Float[Tensor, "batch keys d_hidden"],
+    value: Float[Tensor, "batch keys d_value"],
+    *,
+    score: StepAdditive,
+    mask: Bool[Tensor, "batch 1 keys"] | None = None,
+) -> Float[Tensor, "batch 1 d_value"]:
+    """`regard.attend` for one query of each batch entry, with a score and keys of `prepare_steps`."""
+    scores = _scores(score.query_features(query), key, score.weight)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return torch.softmax(scores, -1) @ value
+
+
+def _scores(a: Tensor, powers: Tensor, w: Tensor) -> Tensor:
+    """w . tanh(a + c) - sum of w, (batch, 1, keys): a softmax does not see what all keys have in common."""
+    if torch.is_grad_enabled() and (a.requires_grad or powers.requires_grad or w.requires_grad):
+        scores: Tensor = _Scores.apply(a, powers, w)  # type: ignore[no-untyped-call]
+        return scores
+    powers_of_a, rows = _powers(a), max(1, ROOM // powers[0].numel())
+    strips = zip(powers_of_a.split(rows), powers.split(rows), strict=True)
+    return torch.cat([_reciprocals(*strip) @ w.mul(-2) for strip in strips]).unsqueeze(-2)
+
+
+def _powers(a: Tensor) -> Tensor:
+    """e^(2a)."""
+    return a.clamp(max=HIGHEST).mul_(2).exp_()
+
+
+def _reciprocals(powers_of_a: Tensor, powers: Tensor) -> Tensor:
+    """r, of each key and channel."""
+    return torch.mul(powers_of_a, powers).add_(1).reciprocal_()
+
+
+class _Scores(torch.autograd.Function):
+    """s = -2 sum of w r; with A = e^(2a), C = e^(2c):  ds/da = 4 w r (1 - r),  ds/dC = 2 w A r^2,  ds/dw = -2 r."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, powers: Tensor, w: Tensor) -> Tensor:
+        powers_of_a = _powers(a)
+        r = _reciprocals(powers_of_a, powers)
+        ctx.save_for_backward(r, powers_of_a, w)
+        return (r @ w.mul(-2)).unsqueeze(-2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> Any:
+        r, powers_of_a, w = ctx.saved_tensors
+        squares = r * r
+        for_a = (upstream @ r - upstream @ squares).mul_(w.mul(4))
+        for_w = upstream.flatten() @ r.flatten(0, -2) * -2
+        for_powers = squares.mul_(upstream.mT).mul_(powers_of_a * w.mul(2))
+        return for_a, for_powers, for_w
