@@ -57,8 +57,8 @@ def _inputs(
         turns=turns,
         offset=weights.sum(-1, dtype=np.float64).astype(number),
         v=arrays[3].reshape(len(arrays[3]), -1),
-        low=arrays[4][:, 0],
-        high=arrays[4][:, 1],
+        low=np.ascontiguousarray(arrays[4][:, 0]),  # of any batch: loops are compiled by layout
+        high=np.ascontiguousarray(arrays[4][:, 1]),
         bias=arrays[5],
         mask=arrays[6],
         asking=arrays[7],

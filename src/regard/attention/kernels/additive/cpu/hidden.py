@@ -13,6 +13,7 @@ import numpy as np
 
 from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.groups import GROUP
+from regard.loops.cache import keep
 from regard.loops.compiling import inner, lanes
 from regard.loops.exponentials import exponential
 from regard.loops.rows import clear
@@ -149,6 +150,7 @@ def sum_carefully(
                 direct(sums, to, raw, tile.plain, at, w, g)
 
 
+@keep
 @inner
 def sum_channels(sums: Any, entry: Any, tile: Any, span: Any, raw: Any) -> None:
     """Fill `sums` for the queries of a tile and the keys of a span."""
