@@ -13,26 +13,31 @@ from pathlib import Path
 from typing import Any
 
 
-def interleaved(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+def interleaved(
+    runs: dict[str, Callable[[], Any]],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Median seconds of each, after one run each that is not counted.
 
-    A run much shorter than the longest is repeated within its turn.
+    A run much shorter than the longest is repeated within its turn. With `time.process_time` the
+    seconds are those of the processor, which other programs on the machine change less.
     """
-    once = {name: _time(run) for name, run in runs.items()}
-    once = {name: _time(run) for name, run in runs.items()}
+    once = {name: _time(run, clock) for name, run in runs.items()}
+    once = {name: _time(run, clock) for name, run in runs.items()}
     longest = max(once.values())
     repeats = {name: max(1, min(8, int(longest / seconds / 4))) for name, seconds in once.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            times[name] += [_time(run) for _ in range(repeats[name])]
+            times[name] += [_time(run, clock) for _ in range(repeats[name])]
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
-def _time(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
+def _time(run: Callable[[], Any], clock: Callable[[], float]) -> float:
+    start = clock()
     run()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def machine() -> dict[str, Any]:

@@ -3,12 +3,15 @@
     python benchmarks/looks.py                          all of it, some minutes
     python benchmarks/looks.py --parts time --masks causal --answers top,argmax
     python benchmarks/looks.py --parts memory,long,plot
+    python benchmarks/looks.py --parts additive --threads 1 --rounds 7
 
 Scaled dot, 8,192 x 8,192, 8 heads, width 64, float32. `time`: every answer cold, from `look(...)` to
 the tensor, in turn with the fused forward pass; medians. `memory`: the peak of a fresh process over
 what it held before, the answer included, as a share of the weights. `long`: 65,536 x 65,536, one
-head, with a progress callback, in a fresh process. `plot`: a picture of what was measured. Each part
-adds to benchmarks/results/looks.json what it measured, and leaves the rest as it was.
+head, with a progress callback, in a fresh process. `additive`: looks at additive scores over
+`regard.attend` with the same arguments, values as wide as the keys, in seconds of the processor.
+`plot`: a picture of what was measured. Each part adds to benchmarks/results/looks.json what it measured,
+and leaves the rest as it was.
 """
 
 from __future__ import annotations
@@ -42,6 +45,15 @@ ANSWERS: dict[str, Callable[..., Any]] = {
     "weights": lambda look, **told: look.weights(rows=range(64), **told),
 }
 MASKS = {"full": None, "causal": regard.masks.causal(align="start")}
+ADDITIVE = [(length, width) for length in (512, 1024, 2048) for width in (64, 256)]
+ADDITIVE_MASKS = {
+    "full": lambda length: None,
+    "causal": lambda length: regard.masks.causal(align="start"),
+    "padding": lambda length: regard.masks.padding(length * 3 // 4),
+    "causal & padding": lambda length: (
+        regard.masks.causal(align="start") & regard.masks.padding(length * 3 // 4)
+    ),
+}
 LONG, FUSED, BOUND = 65536, "fused attention", 2.5
 FOLDER = Path(__file__).parent / "results"
 
@@ -69,6 +81,22 @@ def times(told: argparse.Namespace, mask: str) -> dict[str, Any]:
         name: {"seconds": seconds, "fused_seconds": base, "ratio": seconds / base}
         for name, seconds in taken.items()
     }
+
+
+def additive_times(length: int, width: int, mask: Any, rounds: int) -> dict[str, float]:
+    """Median processor seconds of every answer at additive scores, over those of attend."""
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(length, width) for _ in range(3))
+    score = regard.scores.Additive(width, width, width).requires_grad_(False)
+    how = {"score": score, "mask": mask}
+    runs: dict[str, Callable[[], Any]] = {
+        name: lambda answer=answer: answer(regard.look(query, key, **how))
+        for name, answer in ANSWERS.items()
+    }
+    attend = {"attend": lambda: regard.attend(query, key, value, **how)}
+    seconds = interleaved(attend | runs, rounds, time.process_time)
+    base = seconds.pop("attend")
+    return {"attend_seconds": base, **{name: each / base for name, each in seconds.items()}}
 
 
 def resident(kind: str) -> int:
@@ -131,7 +159,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--parts", type=_list, default=["time", "memory", "long", "plot"])
+    parser.add_argument(
+        "--parts", type=_list, default=["time", "memory", "long", "additive", "plot"]
+    )
     parser.add_argument("--masks", type=_list, default=list(MASKS))
     parser.add_argument("--answers", type=_list, default=list(ANSWERS))
     parser.add_argument("--length", type=int, default=8192)
@@ -154,8 +184,9 @@ def main() -> None:
         print(json.dumps(measure(told.measure, told.length, told.heads, told.masks[0])))
         return
     results: dict[str, Any] = json.loads(told.out.read_text()) if told.out.exists() else {}
-    results["machine"] = machine()
-    results["size"] = {"length": told.length, "heads": told.heads, "width": 64}
+    if set(told.parts) - {"additive", "plot"}:
+        results["machine"] = machine()
+        results["size"] = {"length": told.length, "heads": told.heads, "width": 64}
 
     def found(part: str, mask: str, rows: dict[str, Any]) -> None:
         results.setdefault(part, {}).setdefault(mask, {}).update(rows)
@@ -171,6 +202,11 @@ def main() -> None:
             row = afresh(told, name, told.length, told.heads, mask)
             del row["seconds"]  # a fresh process's first call, beside whatever else is running
             found("memory", mask, {name: row})
+    for length, width in ADDITIVE if "additive" in told.parts else ():
+        for mask, build in ADDITIVE_MASKS.items():
+            row = additive_times(length, width, build(length), told.rounds)
+            found("additive", f"{length} x {length}, width {width}", {mask: row})
+            results["additive_machine"] = machine()
     for name in told.answers if "long" in told.parts else ():
         found("long", "full", {name: afresh(told, name, LONG, 1, "full")})
     if "plot" in told.parts:

@@ -29,9 +29,10 @@ class Look(Statistics):
     """Statistics of attention weights (*batch, queries, keys), computed when a method is called.
 
     Every answer goes over the weights in blocks of whole rows and keeps no more than one of them:
-    memory is O(queries + keys + answer). A softmax of dot products is quickest, and keys that no
-    query of a block may read are not scored; any other score or normaliser takes a few rows of all
-    batch entries at a time, and the time of the score and the normaliser itself.
+    memory is O(queries + keys + answer). A softmax of dot products is quickest; one of additive
+    scores on a processor takes about the time of `attend`. Of both, keys that no query of a block
+    may read are not scored. Any other score or normaliser takes a few rows of all batch entries at
+    a time, and the time of the score and the normaliser itself.
 
     `entropy`, `perplexity`, `log_normaliser`, `received` and `weights` can be trained with; blocks
     are then computed again in the backward pass. The others have no gradient. `progress` is called

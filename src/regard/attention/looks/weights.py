@@ -17,7 +17,7 @@ from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import Zeroed, are_finite, is_checked, zeroed
 from regard.attention.looks.blocks import Block
 from regard.attention.looks.entries import Stored, versions_of, with_tensors
-from regard.attention.looks.products import ProductBlocks
+from regard.attention.looks.softmax import AdditiveBlocks, ProductBlocks, is_additive
 from regard.attention.looks.source import (
     BlockSource,
     ScoredBlocks,
@@ -70,6 +70,8 @@ class Weights:
         dots = is_dots(request.score) and type(request.normaliser) is Softmax
         if dots and not transformed():  # which forbids buffers, and a bound that is a number
             return ProductBlocks(request)
+        if is_additive(request):
+            return AdditiveBlocks(request)
         return ScoredBlocks(request)
 
     def _rows(self, rows: Tensor | None) -> Tensor:

@@ -1,6 +1,7 @@
 """Which requests the kernels for additive scores can serve, and the tensors of a call."""
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
 from typing import Any, NamedTuple
 
@@ -68,13 +69,12 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
         return Rules()
     if isinstance(mask, Tensor):
         return Rules(mask=mask)
-    low = high = asking = stored = dense = None
+    low, high = joint_spans(mask, frame) or (None, None)
+    asking = stored = dense = None
     for rule in mask.rules():
         if isinstance(rule, SpanMask):
-            begin, end = rule.spans(frame)
-            low = begin if low is None else torch.maximum(low, begin)
-            high = end if high is None else torch.minimum(high, end)
-        elif isinstance(rule, Documents) and asking is None:
+            continue
+        if isinstance(rule, Documents) and asking is None:
             asking, stored = (
                 ids.long().expand(*ids.shape[:-1], length)
                 for ids, length in zip(rule.ids(frame), (frame.queries, frame.keys), strict=True)
@@ -88,14 +88,32 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
     return Rules(low, high, asking, stored, dense)
 
 
+def joint_spans(mask: Mask | Tensor | None, frame: Frame) -> tuple[Tensor, Tensor] | None:
+    """The keys between which each query reads, by the masks that are spans; None where none is."""
+    spans = [
+        rule.spans(frame)
+        for rule in (mask.rules() if isinstance(mask, Mask) else ())
+        if isinstance(rule, SpanMask)
+    ]
+    if not spans:
+        return None
+    low, high = zip(*spans, strict=True)
+    return reduce(torch.maximum, low), reduce(torch.minimum, high)
+
+
+def capped_score(score: object) -> tuple[Any, float]:
+    """The score within a cap, and the cap; 0 where there is none."""
+    return within(score), score.cap if isinstance(score, SoftCap) else 0.0
+
+
 def operands(
     request: Request, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Rules, float, float]:
     """a, c, w and the bias in a dtype, the rules of the mask, the cap (0 is none), the temperature."""
-    score, bias, temperature = within(request.score), request.bias, request.normaliser.temperature  # type: ignore[attr-defined]
+    score, cap = capped_score(request.score)
+    bias, temperature = request.bias, request.normaliser.temperature  # type: ignore[attr-defined]
     a, c = score.query_features(request.query.to(dtype)), score.key_features(request.key.to(dtype))
     plane = None if bias is None else fitted(bias, dtype, temperature).to(dtype)
-    cap = request.score.cap if isinstance(request.score, SoftCap) else 0.0
     rules = rules_of(request.mask, request.frame)
     return a.to(dtype), c.to(dtype), score.weight.to(dtype), plane, rules, cap, temperature
 

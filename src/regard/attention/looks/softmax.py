@@ -1,0 +1,193 @@
+"""Blocks of a softmax over scores of ours: scored into a buffer, and only between keys that are read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels.additive.kernels import Cpu
+from regard.attention.kernels.additive.requests import capped_score, joint_spans
+from regard.attention.kernels.request import Request
+from regard.attention.looks.blocks import Block, Region, SoftmaxBlock
+from regard.attention.looks.source import BlockSource, cut, lift, partition, sizes
+from regard.attention.masks.mask import Given, Reach, pick
+from regard.attention.normalisers import Softmax
+from regard.attention.products import divided, dots, widen
+from regard.attention.scores import DotLike
+from regard.loops.availability import serve
+
+if TYPE_CHECKING:
+    from regard.attention.kernels.additive.cpu.looks import PairScores
+
+LEAST = 32  # rows of a block: with fewer, a product spends its time on fetching keys
+
+
+class SoftmaxBlocks(BlockSource):
+    """Rows of softmax(score / T + bias / T) under any mask, for scores of any entries, rows and keys alone.
+
+    Args:
+        request: its mask and bias; a subclass has the scores.
+        dtype: of the scores.
+    """
+
+    def __init__(self, request: Request, dtype: torch.dtype) -> None:
+        super().__init__(request.batch(), request.queries, request.keys, request.frame.device)
+        mask, temperature = request.mask, cast(Softmax, request.normaliser).temperature
+        self._request, self._dtype = request, dtype
+        self._mask = Given(mask) if isinstance(mask, Tensor) else mask
+        self._bias, self._bias_shuts = None, False
+        if request.bias is not None:
+            self._bias = lift(divided(request.bias, dtype, temperature), len(self.batch))
+            self._bias_shuts = bool((request.bias == -torch.inf).any())
+
+    @abstractmethod
+    def _write(self, scores: Tensor, region: Region, in_order: bool) -> None:
+        """Fill the scores of a region over T; `in_order` says that its rows follow one another."""
+
+    def blocks(self, rows: Tensor | None) -> Iterator[Block]:
+        room, buffers = self._room(), _Buffers(self._dtype, self.device)
+        for at, strip, reach in self._reaching(rows):
+            masked = list(self._masked(strip, reach))
+            groups = partition(self.batch, max(1, room // max(1, len(strip) * len(reach.some))))
+            for entries in groups:
+                region = Region(entries, at, strip, reach.some)
+                scores, spare = buffers.of(
+                    (*sizes(self.batch, entries), len(strip), len(reach.some))
+                )
+                if scores.numel():
+                    self._write(scores, region, rows is None)
+                if self._bias is not None:
+                    self._add_bias(scores, region)
+                for columns, closed in masked:
+                    scores[..., columns].masked_fill_(cut(closed, entries), -torch.inf)
+                finite = not masked and self._bias is None
+                yield SoftmaxBlock(region, scores, spare, finite=finite)
+
+    def _reaching(self, rows: Tensor | None) -> Iterator[tuple[slice, Tensor, Reach]]:
+        """Strips of rows that fill a block with the keys they reach: more rows where these are few.
+
+        Not more than keys, though: the longer a strip along a diagonal, the more of it is masked.
+        """
+        start, count = 0, self.queries if rows is None else len(rows)
+        while start < count:
+            stop = min(start + LEAST, count)
+            reached = len(self._reach(self._strip(rows, start, stop)).some)
+            height = min(self._room() // max(1, reached), max(128, reached))
+            stop = min(start + max(LEAST, height // LEAST * LEAST), count)
+            strip = self._strip(rows, start, stop)
+            yield slice(start, stop), strip, self._reach(strip)
+            start = stop
+
+    def _reach(self, strip: Tensor) -> Reach:
+        if self._mask is None:
+            return Reach(range(self.keys), range(self.keys))
+        return self._mask.reach(range(int(strip.min()), int(strip.max()) + 1), self._request.frame)
+
+    def _masked(self, strip: Tensor, reach: Reach) -> Iterator[tuple[slice, Tensor]]:
+        """Columns of the block, and which of them which rows may not read, where some may."""
+        some, every = reach
+        if not every:
+            every = range(some.stop, some.stop)
+        for edge in (range(some.start, every.start), range(every.stop, some.stop)):
+            if edge and self._mask is not None:
+                columns = torch.arange(edge.start, edge.stop, device=self.device)
+                window = self._mask.window(strip, columns, self._request.frame)
+                closed = ~lift(window, len(self.batch))
+                yield slice(edge.start - some.start, edge.stop - some.start), closed
+
+    def _add_bias(self, scores: Tensor, region: Region) -> None:
+        bias = pick(cut(cast(Tensor, self._bias), region.entries), -2, region.rows)
+        bias = bias if bias.shape[-1] == 1 else bias[..., region.across]
+        scores += bias
+        if self._bias_shuts:  # a key that holds NaN is masked as well
+            scores.masked_fill_(bias == -torch.inf, -torch.inf)
+
+
+class ProductBlocks(SoftmaxBlocks):
+    """Rows of softmax(scale f(q) . g(k) + bias)."""
+
+    def __init__(self, request: Request) -> None:
+        score = cast(DotLike, request.score)
+        query, key, scale = score.factors(widen(request.query), widen(request.key))
+        dtype = torch.promote_types(query.dtype, key.dtype)
+        super().__init__(request, dtype)
+        self._scale = scale / cast(Softmax, request.normaliser).temperature
+        rank = len(self.batch)
+        self._query, self._key = lift(query.to(dtype), rank), lift(key.to(dtype), rank)
+
+    def _write(self, scores: Tensor, region: Region, in_order: bool) -> None:
+        query, key = cut(self._query, region.entries), cut(self._key, region.entries)
+        query = query[..., region.at, :] if in_order else query.index_select(-2, region.rows)
+        key, batch = key[..., region.across, :], scores.shape[:-2]
+        if query.shape[:-2] == key.shape[:-2] == batch:
+            _product(query, key, self._scale, scores)
+        else:
+            scores.copy_(dots(query * self._scale, key))
+
+
+class AdditiveBlocks(SoftmaxBlocks):
+    """Rows of softmax(cap(w . tanh(a + c)) + bias), scored by the loops of the kernel `cpu`."""
+
+    def __init__(self, request: Request) -> None:
+        self._score, self._cap = capped_score(request.score)
+        joint = torch.promote_types(request.query.dtype, request.key.dtype)
+        dtype = torch.promote_types(joint, torch.float32)
+        super().__init__(request, dtype)
+        # Half precisions are computed in float32, and under autocast the rest is.
+        self._features = self._score.query_features(widen(request.query)).to(dtype)
+        self._key = self._score.key_features(widen(request.key)).to(dtype)
+        self._spans = joint_spans(request.mask, request.frame)
+
+    def blocks(self, rows: Tensor | None) -> Iterator[Block]:
+        from regard.attention.kernels.additive.cpu.looks import PairScores
+
+        features, spans = self._features, self._spans
+        if rows is not None:
+            features = features.index_select(-2, rows)
+            spans = spans and (pick(spans[0], -1, rows), pick(spans[1], -1, rows))
+        temperature = cast(Softmax, self._request.normaliser).temperature
+        weight = self._score.weight.to(self._dtype)
+        self._pairs: PairScores = PairScores(
+            features, self._key, weight, spans, self.batch, self._cap, temperature
+        )
+        yield from super().blocks(rows)
+
+    def _write(self, scores: Tensor, region: Region, in_order: bool) -> None:
+        self._pairs.write(scores, region.entries, region.at, region.columns)
+
+
+def is_additive(request: Request) -> bool:
+    """Whether the loops for additive scores serve a look at this request, and are faster."""
+    if not serve(request.query, request.key):
+        return False
+    undropped = replace(request, dropout=0.0)
+    return Cpu().objection(undropped, request.key) is None and Cpu().pays(request)
+
+
+class _Buffers:
+    """Two stretches of memory that every block is written to in turn."""
+
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+        self._scores = self._spare = torch.empty(0, dtype=dtype, device=device)
+
+    def of(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        size = prod(shape)
+        if self._scores.numel() < size:
+            self._scores, self._spare = self._scores.new_empty(size), self._scores.new_empty(size)
+        return self._scores[:size].view(shape), self._spare[:size].view(shape)
+
+
+def _product(query: Tensor, key: Tensor, scale: float, out: Tensor) -> None:
+    count = prod(out.shape[:-2])
+    flat = out.view(count, *out.shape[-2:])
+    query, key = (vectors.reshape(count, *vectors.shape[-2:]) for vectors in (query, key))
+    if flat.shape[0] == 1:
+        torch.addmm(flat[0], query[0], key[0].mT, beta=0, alpha=scale, out=flat[0])
+    else:
+        torch.baddbmm(flat, query, key.mT, beta=0, alpha=scale, out=flat)
