@@ -8,7 +8,6 @@ import pytest
 import torch
 from tests.agreement.comparing import compare
 from torch import Tensor
-from torch.nn import functional as F
 
 import regard
 from regard.attention import masks, normalisers, scores
@@ -17,6 +16,7 @@ from regard.attention.kernels.additive.cpu.operator import additive
 from regard.attention.kernels.additive.requests import rules_of
 from regard.attention.kernels.choose import KERNELS
 from regard.attention.kernels.request import ask
+from regard.attention.masks import tiles as division
 from regard.attention.shapes import Frame, ShapeError
 
 LENGTHS = [3, 1, 0, 5, 2]
@@ -126,19 +126,13 @@ def test_lengths_that_mean_nothing(make: Any, error: type[Exception], message: s
         regard.attend(torch.ones(5, 2), torch.ones(5, 2), torch.ones(5, 2), mask=make())
 
 
-def test_fused_attention_sees_one_sentence_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[int, int, bool]] = []
-    plain = F.scaled_dot_product_attention
-
-    def watched(query: Tensor, key: Tensor, *rest: Any, **how: Any) -> Tensor:
-        assert how["attn_mask"] is None
-        seen.append((query.shape[-2], key.shape[-2], how["is_causal"]))
-        return plain(query, key, *rest, **how)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
-    with regard.kernel("sdpa"):
-        regard.attend(*draw((11, 6), (11, 6), (11, 3)), mask=masks.packed(LENGTHS) & CAUSAL)
-    assert seen == [(n, n, n > 1) for n in LENGTHS if n]
+def test_tiles_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(division, "FEW", 1)
+    frame = Frame((), 11, 11, torch.device("cpu"))
+    for mask, triangle in ((masks.packed(LENGTHS), False), (masks.packed(LENGTHS) & CAUSAL, True)):
+        got = [(tile.rows, tile.columns, tile.triangle) for tile in division.tiles(mask, frame)]
+        spans = [range(3), range(3, 4), range(4, 9), range(9, 11)]
+        assert got == [(span, span, triangle and len(span) > 1) for span in spans]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from torch import Tensor
 
 import regard
 from regard.attention import masks
-from regard.attention.kernels import sdpa, tiled
+from regard.attention.kernels import tiled
 from regard.attention.masks import tiles as division
 from regard.attention.masks.tiles import tiles
 from regard.attention.shapes import Frame
@@ -25,6 +27,7 @@ BOUNDS = st.one_of(st.none(), st.integers(-3, 6))
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiled, "AREA", 1)
+    monkeypatch.setattr(tiled, "SHARE", 1)
     monkeypatch.setattr(division, "STRIP", 3)
     monkeypatch.setattr(division, "FEW", 1)
 
@@ -62,10 +65,10 @@ def framed(draw: st.DrawFn) -> tuple[Frame, masks.Mask]:
     return frame, draw(rules(frame))
 
 
-@given(framed())
+@given(framed(), st.sampled_from([None, 8, 1000]))
 @settings(max_examples=150)
 def test_every_pair_that_may_be_read_is_in_one_tile_and_no_other_is(
-    pair: tuple[Frame, masks.Mask],
+    pair: tuple[Frame, masks.Mask], room: int | None
 ) -> None:
     frame, mask = pair
     entries = mask.entries(frame)
@@ -75,16 +78,17 @@ def test_every_pair_that_may_be_read_is_in_one_tile_and_no_other_is(
     for i, entry in enumerate(entries):
         count = torch.zeros(frame.queries, frame.keys)
         until = 0
-        for tile in tiles(entry, frame):
+        for tile in tiles(entry, frame, room):
             assert min(len(tile.rows), len(tile.columns)) > 0
             part = torch.ones(len(tile.rows), len(tile.columns), dtype=torch.bool)
             part = part.tril() if tile.triangle else part
-            part = part if tile.window is None else tile.window
+            window = tile.window(frame)
+            part = part if window is None else window.reshape(part.shape)
             count[tile.rows.start : tile.rows.stop, tile.columns.start : tile.columns.stop] += part
-            assert (
-                tile.rows.start >= until or tile.rows.stop == until
-            )  # the same queries, or later ones
-            assert tile.joins == (tile.rows.start < until)
+            joins = tile.rows.start < until
+            assert tile.joins == joins
+            assert not joins or (tile.rows.stop == until and room is None)
+            assert room is None or len(tile.rows) == 1 or part.numel() <= room
             until = tile.rows.stop
         at = i * len(expected) // len(entries)
         assert torch.equal(count, expected[at].float())
@@ -96,27 +100,81 @@ def draw_tensors(frame: Frame, width: int, d_value: int, dtype: torch.dtype) -> 
     return [torch.randn(*frame.batch, *size, dtype=dtype).requires_grad_() for size in sizes]
 
 
-@given(framed(), st.sampled_from([(4, 4), (4, 7), (7, 4)]))
-@settings(max_examples=100)
+@st.composite
+def asked(draw: st.DrawFn) -> tuple[Frame, Any, Tensor | None]:
+    """A frame, any mask over it or none, and any bias or none."""
+    frame, mask = draw(framed())
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    shape = (*frame.batch, frame.queries, frame.keys)
+    axes = [size if draw(st.booleans()) else 1 for size in shape]
+    readable = torch.rand(axes[draw(st.integers(0, len(axes) - 2)) :], generator=generator) > 0.4
+    kind = draw(st.sampled_from(["rule", "tensor", "complement", "function", "joined", "none"]))
+    others = {
+        "tensor": readable,
+        "complement": ~mask,
+        "function": lambda query, key: (query - key) % 3 == 1,
+        "joined": mask & (lambda query, key: key > 2) & readable,
+        "none": None,
+    }
+    bias = torch.randn(axes, generator=generator, dtype=torch.float64) * 3
+    bias = bias.masked_fill(torch.rand(axes, generator=generator) < 0.2, -torch.inf)
+    return frame, others.get(kind, mask), bias if draw(st.booleans()) else None
+
+
+@given(asked(), st.sampled_from([(4, 4), (4, 7), (7, 4)]), st.booleans())
+@settings(max_examples=200)
 def test_readings_and_gradients_are_those_of_the_reference(
-    pair: tuple[Frame, masks.Mask], widths: tuple[int, int]
+    request: tuple[Frame, Any, Tensor | None], widths: tuple[int, int], trained: bool
 ) -> None:
-    frame, mask = pair
-    tensors = draw_tensors(frame, *widths, torch.float64)
+    frame, mask, bias = request
+    tensors, how = draw_tensors(frame, *widths, torch.float64), {"mask": mask, "bias": bias}
+    if bias is not None and trained:
+        tensors.append(bias.requires_grad_())
     with regard.kernel("reference"):
-        dense = mask.dense(frame.batch, frame.queries, frame.keys)
-        exact = regard.attend(*tensors, mask=dense)
-    with regard.kernel("sdpa"):
-        reading = regard.attend(*tensors, mask=mask)
+        exact = regard.attend(*tensors[:3], **how)
+    with regard.kernel("matmul" if bias is not None and trained else "sdpa"):
+        reading = regard.attend(*tensors[:3], **how)
     compare("reading", reading, exact, 1e-12)
     expected = torch.autograd.grad(exact.sin().sum(), tensors)
-    if not reading.requires_grad:  # packed sentences without keys: there is nothing to read
-        assert not any(gradient.any() for gradient in expected)
-        return
+    got = torch.autograd.grad(reading.sin().sum(), tensors)
+    for gradient, exact_gradient in zip(got, expected, strict=True):
+        compare("gradient", gradient, exact_gradient, 1e-12)
+
+
+@given(asked())
+@settings(max_examples=100)
+def test_dropped_weights_are_0_or_scaled_and_gradients_know_which(
+    request: tuple[Frame, Any, Tensor | None],
+) -> None:
+    frame, mask, bias = request
+    query, key, _ = draw_tensors(frame, 4, 4, torch.float64)
+    value = torch.eye(frame.keys, dtype=torch.float64).requires_grad_()
+    leaves = [query, key, value]
+    if bias is not None:
+        leaves.append(bias.requires_grad_())
+    with regard.kernel("matmul"):
+        reading = regard.attend(query, key, value, mask=mask, bias=bias, dropout=0.5)
+    weights = regard.look(query, key, mask=mask, bias=bias).weights()
+    kept = (reading.detach() != 0) * 2.0
+    exact = (weights * kept) @ value
+    compare("reading", reading, exact, 1e-12)
+    expected = torch.autograd.grad(exact.sin().sum(), leaves, allow_unused=True)
     for got, gradient in zip(
-        torch.autograd.grad(reading.sin().sum(), tensors), expected, strict=True
+        torch.autograd.grad(reading.sin().sum(), leaves), expected, strict=True
     ):
         compare("gradient", got, gradient, 1e-12)
+
+
+def test_half_of_the_weights_are_dropped_and_others_each_time() -> None:
+    single = torch.zeros(1, 1, 200, 200)
+    with regard.kernel("matmul"):
+        readings = [
+            regard.attend(single, single, torch.eye(200), mask=masks.band(20, 20), dropout=0.5)
+            for _ in range(2)
+        ]
+    shares = [(reading != 0).sum() / (200 * 41 - 420) for reading in readings]
+    assert all(0.45 < share < 0.55 for share in shares)
+    assert not torch.equal(*readings)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -240,7 +298,7 @@ def test_memory_grows_with_the_length(name: str, monkeypatch: pytest.MonkeyPatch
 def test_short_rows_and_triangles_keep_the_single_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiled, "AREA", 1 << 16)
     short, long = torch.ones(1, 1, 20, 4), torch.ones(1, 1, 300, 4)
-    monkeypatch.setattr(sdpa, "read_tiles", None)
+    monkeypatch.setattr(tiled, "tiles", None)
     with regard.kernel("sdpa"):
         regard.attend(short, short, short, mask=masks.band(2, 2))
         regard.attend(long, long, long, mask=CAUSAL)

@@ -18,6 +18,7 @@ from regard.attention.kernels.matmul import Matmul
 from regard.attention.kernels.reference import Reference
 from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.sdpa import Sdpa
+from regard.attention.kernels.tiled import tiles_objection
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike
 from regard.attention.scores import ScoreLike
@@ -134,7 +135,7 @@ def choose(request: Request, value: Tensor) -> Kernel:
     first, second = (MATMUL, SDPA) if _is_plain(request, value) else (SDPA, MATMUL)
     if first.objection(request, value) is None:
         long = first is MATMUL and request.keys > SHORT
-        return BLOCKED if long and is_large(request) else first
+        return BLOCKED if long and is_large(request) and tiles_objection(request) else first
     if second.objection(request, value) is None:
         return second
     if CPU.objection(request, value) is None and CPU.pays(request):

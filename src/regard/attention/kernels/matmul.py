@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.attention.dropout import drop
 from regard.attention.kernels.dots import additive, dots_objection, factors
 from regard.attention.kernels.request import Request
+from regard.attention.kernels.tiled import read_tiles
 from regard.attention.products import HALVES, blend, dots, product_dtype
 
 
@@ -32,6 +33,8 @@ class Matmul:
 
 
 def _reading(request: Request, value: Tensor) -> Tensor:
+    if (tiled := read_tiles(request, value, fused=False)) is not None:
+        return tiled
     query, key, scale = factors(request)
     scores = dots(query * scale, key)
     shut, nothing = additive(request, scores.dtype)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from regard.attention.kernels.dots import dots_objection, factors, opened
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.tiled import Plan, plan_for, read_tiles
+from regard.attention.kernels.tiled import flat, read_tiles
 from regard.attention.masks.positions import Band
 from regard.attention.products import product_dtype
 from regard.attention.shapes import Shape, broadcast
@@ -29,22 +29,21 @@ class Sdpa:
         return None
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
-        query, key, scale = factors(request)
         batch, open_, nothing = request.frame.batch, None, None
         triangle = request.mask is not None and _is_triangle(request)
-        plan = None if triangle or request.mask is None else plan_for(request)
-        if plan is not None:
-            return _tiled(plan, request, query, key, value, scale)
+        if not triangle and (tiled := read_tiles(request, value, fused=True)) is not None:
+            return tiled
+        query, key, scale = factors(request)
         if not triangle and (request.mask is not None or request.bias is not None):
             # On a CPU torch reads zeros where there is nothing to read; elsewhere it may divide by 0.
             open_, nothing = opened(request, product_dtype(query), blank=not query.is_cpu)
         if open_ is not None and open_.ndim > 2:
             batch = broadcast(batch, tuple(open_.shape[:-2]))
         reading = F.scaled_dot_product_attention(
-            _flat(query, batch),
-            _flat(key, batch),
-            _flat(value, batch),
-            attn_mask=None if open_ is None else _flat(open_, batch),
+            flat(query, batch),
+            flat(key, batch),
+            flat(value, batch),
+            attn_mask=None if open_ is None else flat(open_, batch),
             dropout_p=request.dropout,
             is_causal=triangle,
             scale=scale,
@@ -52,17 +51,6 @@ class Sdpa:
         if len(batch) != 2:
             reading = reading.reshape(*batch, request.queries, value.shape[-1])
         return reading if nothing is None else reading.masked_fill(nothing, 0.0)
-
-
-def _tiled(
-    plan: Plan, request: Request, query: Tensor, key: Tensor, value: Tensor, scale: float
-) -> Tensor:
-    batch, kind, d_value = request.frame.batch, product_dtype(query), value.shape[-1]
-    if len(batch) == 1:  # it stays the first of two axes: the tiles may differ along it
-        batch, (query, key, value) = (*batch, 1), (t.unsqueeze(-3) for t in (query, key, value))
-    query, key, value = (_flat(tensor.to(kind), batch) for tensor in (query, key, value))
-    reading = read_tiles(plan, query, key, value, scale)
-    return reading.reshape(*request.frame.batch, request.queries, d_value)
 
 
 def _is_triangle(request: Request) -> bool:
@@ -89,15 +77,3 @@ def _is_mixed(shape: Shape, batch: Shape) -> bool:
         return False
     front = ((1,) * (len(batch) - len(shape)) + tuple(shape))[:-1]
     return len(front) > 1 and front != batch[:-1] and prod(front) != 1
-
-
-def _flat(tensor: Tensor, batch: Shape) -> Tensor:
-    """The tensor as (batch, heads, length, width), expanded without a copy where a view can."""
-    if tensor.ndim == 4 and tensor.shape[:2] == batch:
-        return tensor
-    length, width = tensor.shape[-2:]
-    own, heads = tensor.shape[-3] if tensor.ndim > 2 else 1, batch[-1] if batch else 1
-    if tensor.shape[:-2] != batch:
-        tensor = tensor.expand(*batch[:-1], own, length, width)
-    joined = tensor.reshape(prod(batch[:-1]), own, length, width)
-    return joined.expand(-1, heads, length, width)

@@ -1,52 +1,98 @@
-"""torch's fused attention over the tiles of a mask: pairs that may not be read take no time and no memory.
+"""Softmax over dot products, tile by tile: pairs that may not be read take no time and no memory.
 
-Each tile is one call of the fused kernel, which also returns the logarithm of the sum of each row. These sums join
-the readings of tiles with the same queries. The backward pass of a tile takes the reading and the sum of the whole
-row, so its weights, exp(score - sum), are those of the whole row (Dao 2023, arXiv 2307.08691, section 3.1).
+A tile is a call of the kernel of torch's fused attention, which also returns the logarithm of the sum of each row.
+These sums join the readings of tiles with the same queries. The backward pass of a tile takes the reading and the sum
+of the whole row, so its weights, exp(score - sum), are those of the whole row (Dao 2023, arXiv 2307.08691, section
+3.1).
+
+The fused kernel has no dropout and no gradient of a bias. For these a tile holds all keys of its queries and is two
+products with a softmax between, computed again in the backward pass.
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.dropout import keep
+from regard.attention.kernels.blocked import is_large
+from regard.attention.kernels.dots import factors
+from regard.attention.kernels.recomputing import Surroundings
 from regard.attention.kernels.request import Request
-from regard.attention.masks import Mask
+from regard.attention.masks import Given
+from regard.attention.masks.positions import Band
 from regard.attention.masks.tiles import Tile, tiles
-from regard.attention.products import widen
-from regard.loops.availability import transformed
+from regard.attention.products import divided, product_dtype, widen
+from regard.attention.shapes import Frame, Shape
+from regard.attention.versions import Reads, Versions
+from regard.loops.availability import differentiated, transformed
 
 AREA = 1 << 20  # pairs from which tiles are worth their calls (benchmarks/masks.py)
-Plan = list[list[Tile]]  # for each entry of the first batch axis, or one for all
-Index = tuple[slice, slice, slice]
+ROOM = 1 << 20  # scores that are written out at a time
+SHARE = 0.75  # of the pairs: two products of more are faster as a whole than computed again
+MOST = 0.999  # of the weights that are dropped at random; beyond, all are
+EVERYTHING = Band(None, None)
+Place = tuple[slice, ...]
+Additions = tuple[Tensor | None, Tensor | None]
 
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
-def plan_for(request: Request) -> Plan | None:
-    """The tiles of a request's mask; None where it has none, or too few pairs to gain by them."""
-    mask, frame = request.mask, request.frame
-    if not isinstance(mask, Mask) or request.bias is not None or request.dropout:
+def tiles_objection(request: Request) -> str | None:
+    """Why a request for dot products is not divided into tiles, or None."""
+    if request.mask is None and request.bias is None and not request.dropout:
+        return "every query reads every key"
+    if transformed() or differentiated():
+        return "torch.compile and torch.func need the operations as they are"
+    if not request.query.is_cpu:
+        return "tiles are for processors"
+    if _pairs(request) < AREA:
+        return f"there are fewer than {AREA} pairs"
+    return "all weights are dropped" if request.dropout > MOST else None
+
+
+def read_tiles(request: Request, value: Tensor, fused: bool) -> Tensor | None:
+    """The reading, by the fused kernel or by products; None where tiles are impossible or do not pay."""
+    bias, frame = request.bias, request.frame
+    if tiles_objection(request):
         return None
-    pairs = prod(frame.batch) * frame.queries * frame.keys
-    if pairs < AREA or not request.query.is_cpu or transformed():
+    needs_products = request.dropout > 0 or (bias is not None and bias.requires_grad)
+    if needs_products == fused:
         return None
+    batch = request.batch()
+    mask = EVERYTHING if request.mask is None else request.mask
+    mask = Given(mask) if isinstance(mask, Tensor) else mask
     entries = mask.entries(frame)
-    if not entries or request.batch() != frame.batch:  # some entries are those of the mask alone
+    if entries is None or _pairs(request) < AREA * len(entries):
+        entries = [mask]
+    size = prod(batch) // len(entries)
+    room = None if fused and bias is None else max(1, ROOM // size)
+    division = [tiles(entry, frame, room) for entry in entries]
+    area = size * sum(len(tile.rows) * len(tile.columns) for entry in division for tile in entry)
+    if not fused and area > SHARE * _pairs(request) and not is_large(request):
         return None
-    return [tiles(entry, frame) for entry in entries] if pairs // len(entries) >= AREA else None
+    query, key, scale = factors(request)
+    temperature = request.normaliser.temperature  # type: ignore[attr-defined]
+    tiling = Tiling(division, frame, batch, scale, temperature, request.dropout, fused)
+    if torch.is_grad_enabled():
+        tiling.versions = tiling.probe(request.mask_tensors())
+    kind, width = product_dtype(query), max(query.shape[-1], value.shape[-1])
+    sides = [tiling.flat(side.to(kind)) for side in (query, key, value)]
+    sides = [_padded(side, width) for side in sides] if fused else sides
+    plane = None if bias is None else tiling.plane(bias)
+    reading: Tensor = _Tiled.apply(tiling, *sides, plane)  # type: ignore[no-untyped-call]
+    return reading[..., : value.shape[-1]].reshape(*batch, request.queries, value.shape[-1])
 
 
-def read_tiles(plan: Plan, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-    """The reading, (batch, heads, queries, d_value), of tensors (batch, heads, length, width)."""
-    width = max(query.shape[-1], value.shape[-1])
-    padded = (_padded(tensor, width) for tensor in (query, key, value))
-    reading: Tensor = _Tiled.apply(plan, scale, *padded)  # type: ignore[no-untyped-call]
-    return reading[..., : value.shape[-1]]
+def _pairs(request: Request) -> int:
+    return prod(request.frame.batch) * request.queries * request.keys
 
 
 def _padded(tensor: Tensor, width: int) -> Tensor:
@@ -55,39 +101,163 @@ def _padded(tensor: Tensor, width: int) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
+def flat(tensor: Tensor, batch: Shape) -> Tensor:
+    """The tensor as (batch, heads, length, width), expanded without a copy where a view can."""
+    if tensor.ndim == 4 and tensor.shape[:2] == batch:
+        return tensor
+    plane = tensor.shape[-2:]
+    stored_heads, heads = tensor.shape[-3] if tensor.ndim > 2 else 1, batch[-1] if batch else 1
+    if tensor.shape[:-2] != batch:
+        tensor = tensor.expand(*batch[:-1], stored_heads, *plane)
+    return tensor.reshape(prod(batch[:-1]), stored_heads, *plane).expand(-1, heads, *plane)
+
+
+class Piece(NamedTuple):
+    """A tile of some batch entries: where its queries, keys and bias are, and what its scores need.
+
+    Attributes:
+        added: the bias, and -inf where a query may not read a key; None where nothing is added.
+        blank: which queries have nothing to read; None where all have something.
+    """
+
+    rows: Place
+    columns: Place
+    bias: Place
+    added: Tensor | None
+    blank: Tensor | None
+    triangle: bool
+    joins: bool
+
+
+@dataclass
+class Tiling:
+    """The tiles of each entry of the first batch axis, or of all entries at once, and the constants."""
+
+    entries: list[list[Tile]]
+    frame: Frame
+    batch: Shape
+    scale: float
+    temperature: float
+    dropout: float
+    fused: bool
+    versions: Versions = field(default_factory=Versions)
+    surroundings: Surroundings | None = None
+
+    def flat(self, tensor: Tensor) -> Tensor:
+        """The tensor as (batch, heads, length, width); entries differ along the first of these."""
+        if len(self.batch) != 1:
+            return flat(tensor, self.batch)
+        return flat(tensor.unsqueeze(-3) if tensor.ndim > 2 else tensor, (*self.batch, 1))
+
+    def plane(self, plane: Tensor) -> Tensor:
+        """A bias or window with four axes; one of size 1 is the same for all entries or heads."""
+        front = plane.shape[:-2]
+        if prod(front) == 1:
+            return plane.reshape(1, 1, *plane.shape[-2:])
+        return plane if len(front) == len(self.batch) == 2 else self.flat(plane)
+
+    def probe(self, tensors: list[Tensor] | None) -> Versions:
+        """The tensors that the rules of tiles read, which must not change before the backward pass."""
+        ruled = (tile for entry in self.entries for tile in entry if tile.rule is not None)
+        reads = Reads([("mask", tensor) for tensor in tensors or []])
+        if (tile := next(ruled, None)) is not None:
+            with reads:
+                tile._replace(rows=tile.rows[:1]).window(self.frame)
+        return reads.versions()
+
+    def pieces(self, query: Tensor, bias: Tensor | None) -> Iterator[Piece]:
+        """Every tile, without the keys at its ends that its rule forbids to all of its queries."""
+        size = query.shape[0] // len(self.entries)
+        for i, entry in enumerate(self.entries):
+            front = slice(i * size, (i + 1) * size), slice(None)
+            for tile in entry:
+                place: Place = ()
+                if isinstance(tile.rule, Band) and bias is None:
+                    band = tile.rule.within(tile.rows, tile.columns, self.frame)
+                    additions = _band(band, len(tile.rows), len(tile.columns), query.dtype)
+                else:
+                    tile, window = _trimmed(tile, tile.window(self.frame))
+                    if not tile.columns:
+                        continue
+                    window = None if window is None else self.plane(window)
+                    numbers = None
+                    if bias is not None:
+                        place = _within(bias, (*front, _slice(tile.rows), _slice(tile.columns)))
+                        numbers = divided(bias[place], query.dtype, self.temperature)
+                    additions = _additions(window, numbers, query.dtype)
+                rows, columns = ((*front, _slice(side)) for side in (tile.rows, tile.columns))
+                yield Piece(rows, columns, place, *additions, tile.triangle, tile.joins)
+
+
+def _slice(side: range) -> slice:
+    return slice(side.start, side.stop)
+
+
+def _within(plane: Tensor, place: Place) -> Place:
+    """A place in a plane, of whose axes those of size 1 stay."""
+    sizes = zip(place, plane.shape, strict=True)
+    return tuple(part if size > 1 else slice(None) for part, size in sizes)
+
+
+def _trimmed(tile: Tile, window: Tensor | None) -> tuple[Tile, Tensor | None]:
+    """The tile and its window from the first to the last key that a query reads."""
+    if window is None:
+        return tile, None
+    keys = window.flatten(0, -2).any(0).nonzero()
+    if not len(keys):
+        return tile._replace(columns=range(0)), None
+    start, stop = int(keys[0]), int(keys[-1]) + 1
+    return tile._replace(columns=tile.columns[start:stop]), window[..., start:stop]
+
+
+@lru_cache(maxsize=16)
+def _band(band: Band, rows: int, columns: int, dtype: torch.dtype) -> Additions:
+    """The strips of a band are alike, so one table serves them all."""
+    return _additions(band.dense((1, 1), rows, columns), None, dtype)
+
+
+def _additions(window: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Additions:
+    """What is added to scores, and the queries with nothing to read."""
+    added = bias
+    if window is not None and bias is not None:
+        added = torch.where(window, bias, -torch.inf)
+    elif (
+        window is not None
+    ):  # 1 - 1 / 1 = 0 and 1 - 1 / 0 = -inf, in a tenth of the time of torch.where
+        added = window.to(dtype).reciprocal_().neg_().add_(1)
+    if added is None:
+        return None, None
+    blank = added.amax(-1, keepdim=True) == -torch.inf
+    return added, blank if blank.any() else None
+
+
 class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, plan: Plan, scale: float, query: Tensor, key: Tensor, value: Tensor
+        ctx: Any, tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Tensor:
-        reading = query.new_zeros(query.shape)
-        sums = query.new_full(query.shape[:-1], -torch.inf, dtype=widen(query[..., :0]).dtype)
-        for rows, columns, tile in _each(plan, query):
-            tile_reading, tile_sums = _forward(
-                query[rows],
-                key[columns],
-                value[columns],
-                is_causal=tile.triangle,
-                attn_mask=_added(tile.window, query.dtype),
-                scale=scale,
-            )
-            if tile.window is not None:  # a row with nothing to read has no sum
-                tile_sums = tile_sums.masked_fill(~tile.window.any(-1), -torch.inf)
-            if tile.joins:
+        reading = value.new_zeros(*query.shape[:-1], value.shape[-1])
+        sums = widen(query[..., :1]).new_zeros(*query.shape[:-1], 1)
+        if tiling.dropout:
+            tiling.surroundings = Surroundings(query)
+        read = _fused if tiling.fused else _products
+        for piece in tiling.pieces(query, bias):
+            rows, columns = piece.rows, piece.columns
+            tile_reading, tile_sums = read(tiling, piece, query[rows], key[columns], value[columns])
+            if piece.joins:
                 _join(reading[rows], sums[rows], tile_reading, tile_sums)
             else:
                 reading[rows], sums[rows] = tile_reading, tile_sums
-        ctx.plan, ctx.scale = plan, scale
-        # A row with nothing to read has weights exp(-inf - 0) = 0.
-        ctx.save_for_backward(query, key, value, reading, sums.masked_fill(sums == -torch.inf, 0.0))
+        ctx.tiling = tiling
+        ctx.save_for_backward(query, key, value, bias, reading, sums)
         return reading
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:
         gradients = _TiledGradients.apply(  # type: ignore[no-untyped-call]
-            ctx.plan, ctx.scale, upstream.contiguous(), *ctx.saved_tensors
+            ctx.tiling, ctx.needs_input_grad[1:5], upstream.contiguous(), *ctx.saved_tensors
         )
-        return (None, None, *gradients)
+        return (None, *gradients)
 
 
 class _TiledGradients(torch.autograd.Function):
@@ -96,67 +266,110 @@ class _TiledGradients(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        plan: Plan,
-        scale: float,
+        tiling: Tiling,
+        needs: tuple[bool, ...],
         upstream: Tensor,
         query: Tensor,
         key: Tensor,
         value: Tensor,
+        bias: Tensor | None,
         reading: Tensor,
         sums: Tensor,
-    ) -> tuple[Tensor, ...]:
-        totals = [widen(tensor.new_zeros(tensor.shape)) for tensor in (query, key, value)]
-        for rows, columns, tile in _each(plan, query):
-            gradients = _backward(
-                upstream[rows],
-                query[rows],
-                key[columns],
-                value[columns],
-                reading[rows],
-                sums[rows],
-                0.0,
-                tile.triangle,
-                attn_mask=_added(tile.window, query.dtype),
-                scale=scale,
-            )
-            for total, place, gradient in zip(
-                totals, (rows, columns, columns), gradients, strict=True
-            ):
-                total[place] += gradient
-        return tuple(total.to(query.dtype) for total in totals)
+    ) -> tuple[Tensor | None, ...]:
+        tiling.versions.check_gradients()
+        sides = query, key, value, bias
+        totals = [
+            None if side is None or not need else widen(torch.zeros_like(side))
+            for side, need in zip(sides, needs, strict=True)
+        ]
+        differentiate = _fused_gradients if tiling.fused else _product_gradients
+        with tiling.surroundings.again() if tiling.surroundings else nullcontext():
+            for piece in tiling.pieces(query, bias):
+                rows, columns = piece.rows, piece.columns
+                tile = query[rows], key[columns], value[columns], reading[rows], sums[rows]
+                gradients = differentiate(tiling, piece, upstream[rows], *tile)
+                places = rows, columns, columns, piece.bias
+                for total, place, gradient in zip(totals, places, gradients, strict=True):
+                    if total is not None:
+                        total[place] += gradient.sum_to_size(total[place].shape)
+        return tuple(
+            None if side is None or total is None else total.to(side.dtype)
+            for total, side in zip(totals, sides, strict=True)
+        )
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         raise NotImplementedError(
-            "torch's fused attention has no second gradients: pin regard.kernel('blocked')"
+            "attention over tiles has no second gradients: pin regard.kernel('blocked')"
         )
 
 
-def _each(plan: Plan, query: Tensor) -> Iterator[tuple[Index, Index, Tile]]:
-    """Every tile, with the places of its queries and keys."""
-    size = query.shape[0] // len(plan)
-    for i, entry in enumerate(plan):
-        batch = slice(i * size, (i + 1) * size)
-        for tile in entry:
-            rows, columns = (
-                (batch, slice(None), slice(side.start, side.stop))
-                for side in (tile.rows, tile.columns)
-            )
-            yield rows, columns, tile
+def _fused(
+    tiling: Tiling, piece: Piece, query: Tensor, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The reading of a tile, and the logarithm of the sum of each row; 0 where nothing may be read."""
+    reading, sums = _forward(
+        query, key, value, is_causal=piece.triangle, attn_mask=piece.added, scale=tiling.scale
+    )
+    sums = sums.unsqueeze(-1)
+    return reading, sums if piece.blank is None else sums.masked_fill(piece.blank, 0.0)
 
 
-def _added(window: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """The window as numbers to add to scores."""
-    if window is None:
-        return None
-    zeros = window.new_zeros(1, 1, *window.shape, dtype=dtype)
-    return zeros.masked_fill(~window, -torch.inf)
+def _fused_gradients(
+    tiling: Tiling,
+    piece: Piece,
+    upstream: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    reading: Tensor,
+    sums: Tensor,
+) -> tuple[Tensor, ...]:
+    sides = upstream, query, key, value, reading, sums.squeeze(-1)
+    return (
+        *_backward(*sides, 0.0, piece.triangle, attn_mask=piece.added, scale=tiling.scale),
+        None,
+    )
+
+
+def _products(
+    tiling: Tiling, piece: Piece, query: Tensor, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The reading of a tile that holds all keys of its queries."""
+    weights = _weights(tiling, piece, query, key)
+    if tiling.dropout:
+        weights *= keep(weights, tiling.dropout)
+    return weights @ value, weights.new_zeros(())
+
+
+def _product_gradients(
+    tiling: Tiling,
+    piece: Piece,
+    upstream: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    reading: Tensor,
+    sums: Tensor,
+) -> tuple[Tensor, ...]:
+    weights, of_weights = _weights(tiling, piece, query, key), upstream @ value.mT
+    dropped = weights
+    if tiling.dropout:
+        factor = keep(weights, tiling.dropout)
+        dropped, of_weights = weights * factor, of_weights.mul_(factor)
+    of_scores = of_weights.sub_((upstream * reading).sum(-1, keepdim=True)).mul_(weights)
+    of_query, of_key = of_scores @ key * tiling.scale, of_scores.mT @ query * tiling.scale
+    return of_query, of_key, dropped.mT @ upstream, of_scores / tiling.temperature
+
+
+def _weights(tiling: Tiling, piece: Piece, query: Tensor, key: Tensor) -> Tensor:
+    scores = (query * tiling.scale) @ key.mT
+    weights = (scores if piece.added is None else scores.add_(piece.added)).softmax(-1)
+    return weights if piece.blank is None else weights.masked_fill_(piece.blank, 0.0)
 
 
 def _join(reading: Tensor, sums: Tensor, tile_reading: Tensor, tile_sums: Tensor) -> None:
     """Join the tile's reading to that of the same rows: each weighs as its share in the sum of both."""
     total = torch.logaddexp(sums, tile_sums)
-    finite = total.masked_fill(total == -torch.inf, 0.0)
-    share, tile_share = ((side - finite).exp().unsqueeze(-1) for side in (sums, tile_sums))
-    reading.copy_(reading * share + tile_reading * tile_share)
+    reading.copy_(reading * (sums - total).exp() + tile_reading * (tile_sums - total).exp())
     sums.copy_(total)

@@ -310,6 +310,10 @@ class Complement(Mask):
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         return ~self.mask.window(rows, columns, frame)
 
+    def entries(self, frame: Frame) -> list[Mask] | None:
+        masks = self.mask.entries(frame)
+        return None if masks is None else [Complement(mask) for mask in masks]
+
     def check(self, frame: Frame) -> None:
         self.mask.check(frame)
 

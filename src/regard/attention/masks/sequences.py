@@ -1,10 +1,12 @@
 """Masks of sequences of unequal lengths: padded, or side by side on one axis."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -136,12 +138,15 @@ class Documents(Mask):
         if stored.shape[-1] != frame.keys or asking.shape[-1] != frame.queries:
             return super().reach(rows, frame)
         asked = asking[..., rows.start : rows.stop]
-        own = torch.isin(stored, asked.unique()).reshape(-1, frame.keys).any(0).nonzero()
-        if not own.numel():
+        if not (asked.numel() and stored.numel()):
+            return super().reach(rows, frame)
+        low, high = (int(document) for document in asked.aminmax())
+        same = stored == low if low == high else torch.isin(stored, asked.unique())
+        keys = same.reshape(-1, frame.keys).any(0).nonzero()
+        if not keys.numel():
             return Reach(range(0), range(0))
-        some = range(int(own[0]), int(own[-1]) + 1)
-        only = asked.reshape(-1)[0]
-        alone = bool((asked == only).all() and (stored[..., some.start : some.stop] == only).all())
+        some = range(int(keys[0]), int(keys[-1]) + 1)
+        alone = low == high and bool(same[..., some.start : some.stop].all())
         return Reach(some, some if alone else range(0))
 
     def breaks(self, frame: Frame) -> list[int]:
@@ -154,15 +159,25 @@ class Documents(Mask):
         queries, keys = (_entries(ids, 1, frame) for ids in (self.query_ids, self.key_ids))
         if queries is None or keys is None:
             return None
-        return [Documents(*ids) for ids in paired(queries, keys)]
+        return [_runs(*ids, frame) or Documents(*ids) for ids in paired(queries, keys)]
+
+
+def _runs(query_ids: Tensor, key_ids: Tensor, frame: Frame) -> Mask | None:
+    """The documents of one batch entry as packed sentences, where both axes have them in one order."""
+    sides = ((query_ids, frame.queries), (key_ids, frame.keys))
+    runs = [ids.expand(length).unique_consecutive(return_counts=True) for ids, length in sides]
+    (documents, lengths), (others, key_lengths) = ([part.tolist() for part in run] for run in runs)
+    if documents != others or len({*documents}) < len(documents):
+        return None
+    return Packed(tuple(lengths), tuple(key_lengths))
 
 
 def _entries(tensor: Tensor, own: int, frame: Frame) -> list[Tensor] | None:
-    """The tensor for each entry of the first batch axis, or one for all; None where other axes count."""
+    """A copy for each entry of the first batch axis, or one for all; None where other axes count."""
     batch = tensor.shape[: tensor.ndim - own]
     if math.prod(batch[1:]) > 1:
         return None
-    rows = tensor.reshape(-1, *tensor.shape[tensor.ndim - own :]).to(frame.device)
+    rows = tensor.reshape(-1, *tensor.shape[tensor.ndim - own :]).to(frame.device, copy=True)
     same = rows.shape[0] > 0 and bool((rows == rows[:1]).all())
     return [rows[0]] if same else list(rows)
 
@@ -193,13 +208,6 @@ def documents(
     return Documents(query_ids, key_ids)
 
 
-class SentenceSpan(NamedTuple):
-    """A sentence's queries, and the keys they read."""
-
-    rows: range
-    columns: range
-
-
 @dataclass(frozen=True)
 class Packed(SpanMask):
     """A query reads the keys of its own sentence; lengths are those of sentences in their order."""
@@ -216,8 +224,27 @@ class Packed(SpanMask):
         low, high = (side.repeat_interleave(counts).to(frame.device) for side in (starts, ends))
         return (low, high) if rows is None else (low[rows], high[rows])
 
+    @cached_property
+    def ends(self) -> list[int]:
+        """The position after the last query of each sentence."""
+        return [*accumulate(self.lengths)]
+
+    @cached_property
+    def key_ends(self) -> list[int]:
+        """The position after the last key of each sentence."""
+        return [*accumulate(self.key_lengths)]
+
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        """The same as from `spans`, without tensors: this is called for every tile of a mask."""
+        self._check(frame)
+        if not rows:
+            return super().reach(rows, frame)
+        first, last = (bisect_right(self.ends, row) for row in (rows[0], rows[-1]))
+        some = range(self.key_ends[first] - self.key_lengths[first], self.key_ends[last])
+        return Reach(some, some if first == last else range(0))
+
     def breaks(self, frame: Frame) -> list[int]:
-        return sorted({*accumulate(self.lengths)} - {0, frame.queries})
+        return sorted({*self.ends} - {0, frame.queries})
 
     def entries(self, frame: Frame) -> list[Mask]:
         self._check(frame)
@@ -225,13 +252,6 @@ class Packed(SpanMask):
 
     def tensors(self) -> list[Tensor]:
         return []
-
-    def sections(self) -> list[SentenceSpan]:
-        """The sentences: blocks on the diagonal, outside of which nothing may be read."""
-        until, ends = [0, *accumulate(self.lengths)], [0, *accumulate(self.key_lengths)]
-        rows = [range(*pair) for pair in pairwise(until)]
-        columns = [range(*pair) for pair in pairwise(ends)]
-        return [SentenceSpan(*pair) for pair in zip(rows, columns, strict=True)]
 
     def _check(self, frame: Frame) -> None:
         for name, lengths, there, kind in (

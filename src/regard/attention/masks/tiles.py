@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.masks.mask import Mask, Place
+from regard.attention.masks.mask import Mask, Place, covers
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
 
-STRIP = 128  # queries that are not divided any further
+STRIP = 128  # queries that are divided only to save memory
 FEW = 16  # queries of a section, on average, that is worth a tile of its own
 
 
@@ -22,48 +22,65 @@ class Tile(NamedTuple):
     Attributes:
         rows, columns: the positions of the queries and of the keys.
         triangle: whether query i of the tile reads its keys up to i, and not all of them.
-        window: which keys may be read, (rows, columns); None where the other two say it all.
+        rule: which keys may be read; None where the other three say it all.
         joins: whether the tile before has the same queries, or these among others.
     """
 
     rows: range
     columns: range
     triangle: bool = False
-    window: Tensor | None = None
+    rule: Mask | None = None
     joins: bool = False
 
+    def window(self, frame: Frame) -> Tensor | None:
+        """Which keys may be read by the rule, (*axes of the mask, rows, columns)."""
+        if self.rule is None:
+            return None
+        if isinstance(self.rule, Band):
+            band = self.rule.within(self.rows, self.columns, frame)
+            return _band_window(band, len(self.rows), len(self.columns))
+        window = self.rule.window(*positions(self.rows, self.columns, frame), frame)
+        return window.expand(*window.shape[:-2], len(self.rows), len(self.columns))
 
-def tiles(mask: Mask, frame: Frame) -> list[Tile]:
-    """The tiles of a mask that is the same for all batch entries."""
+
+def positions(rows: range, columns: range, frame: Frame) -> tuple[Tensor, Tensor]:
+    """The positions of some queries and of some keys, as tensors."""
+    at, of = (torch.arange(side.start, side.stop, device=frame.device) for side in (rows, columns))
+    return at, of
+
+
+def tiles(mask: Mask, frame: Frame, room: int | None = None) -> list[Tile]:
+    """The tiles of a mask, for all batch entries at once.
+
+    Args:
+        mask: the mask.
+        frame: what it is laid over.
+        room: pairs of a tile, for a kernel that writes them out; such a kernel gets no triangles.
+    """
     breaks = mask.breaks(frame)
     if len(breaks) * FEW > frame.queries:
         breaks = []
     strips = pairwise([0, *breaks, frame.queries])
-    return [tile for strip in strips for tile in _divided(mask, range(*strip), frame)]
+    return [tile for strip in strips for tile in _divided(mask, range(*strip), frame, room)]
 
 
-def _divided(mask: Mask, rows: range, frame: Frame) -> Iterator[Tile]:
+def _divided(mask: Mask, rows: range, frame: Frame, room: int | None) -> Iterator[Tile]:
     readable, common = mask.reach(rows, frame)
-    if not readable:
+    if not (rows and readable):
         return
-    rules = mask.rules(Place(rows, readable, frame))
+    rules = [] if covers(common, readable) else mask.rules(Place(rows, readable, frame))
     rule = rules[0] if len(rules) == 1 else None
-    if not rules:
+    fits = room is None or len(rows) * len(readable) <= room
+    if not rules and fits:
         yield Tile(rows, readable)
-    elif isinstance(rule, Band) and rule.before is None:
+    elif room is None and isinstance(rule, Band) and rule.before is None:
         yield from _triangle(rule, rows, readable, frame)
-    elif len(rows) > STRIP:
+    elif len(rows) > (STRIP if fits else 1):
         middle = rows.start + len(rows) // 2
-        yield from _divided(mask, range(rows.start, middle), frame)
-        yield from _divided(mask, range(middle, rows.stop), frame)
-    elif len(common) > 2 * len(rows):
-        yield Tile(rows, common)
-        edges = range(readable.start, common.start), range(common.stop, readable.stop)
-        for columns in filter(len, edges):
-            window = _window(rule or mask, rows, columns, frame)
-            yield Tile(rows, columns, window=window, joins=True)
+        yield from _divided(mask, range(rows.start, middle), frame, room)
+        yield from _divided(mask, range(middle, rows.stop), frame, room)
     else:
-        yield Tile(rows, readable, window=_window(rule or mask, rows, readable, frame))
+        yield Tile(rows, readable, rule=mask if len(rules) > 1 else rule)
 
 
 def _triangle(band: Band, rows: range, columns: range, frame: Frame) -> Iterator[Tile]:
@@ -74,14 +91,6 @@ def _triangle(band: Band, rows: range, columns: range, frame: Frame) -> Iterator
         yield Tile(rows, columns[:diagonal])
     rows, columns = rows[max(0, -diagonal) :], columns[max(0, diagonal) :]
     yield Tile(rows, columns, triangle=True, joins=diagonal > 0)
-
-
-def _window(mask: Mask, rows: range, columns: range, frame: Frame) -> Tensor:
-    if isinstance(mask, Band):
-        return _band_window(mask.within(rows, columns, frame), len(rows), len(columns))
-    at, of = (torch.arange(side.start, side.stop, device=frame.device) for side in (rows, columns))
-    window = mask.window(at, of, frame)
-    return window.reshape(window.shape[-2:]).expand(len(rows), len(columns))
 
 
 @lru_cache(maxsize=16)
