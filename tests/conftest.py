@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import TypeCheckError, install_import_hook
+from tests.seconds import Seconds
 
 # The same examples on every machine and every run; hypothesis has a profile of its own for CI=true,
 # so ours is loaded by name. A slow machine is no failure: no deadline, no check of the speed.
@@ -46,11 +47,16 @@ torch.set_num_threads(1)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shapes", action="store_true", help="check annotated shapes at each call")
+    parser.addoption(
+        "--seconds", type=Path, help="add the processor time of each test to this file"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--shapes"):
         install_import_hook(SHAPED, "beartype.beartype")
+    if seconds := config.getoption("--seconds"):
+        config.pluginmanager.register(Seconds(seconds, hasattr(config, "workerinput")))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -126,3 +126,24 @@ def test_packaging_that_fails_fails_the_run_before_its_tests(checks):
     assert (
         done.stdout.count("pytest has run") == 1
     )  # the shapes; all tests come after the packaging
+
+
+def test_the_longest_tests_are_written_into_the_document(project):
+    head, end = "<!-- longest tests: .ci/durations writes them -->", "<!-- end -->"
+    document = project / "CONTRIBUTING.md"
+    document.write_text(f"before\n{head}\nold\n{end}\nafter\n")
+    lines = [f"{number}.25\ttests/test_{number}.py::test" for number in range(30)]
+    for name, part in (("earlier", [*lines, "99\ttests/test_3.py::test"]), ("later", lines[3:4])):
+        (project / name).write_text("\n".join(part) + "\n")
+    written = run(project / ".ci" / "durations", "earlier", "later", folder=project)
+    assert written.returncode == 0, written.stderr
+    text = document.read_text()
+    assert text.startswith(f"before\n{head}\n\n30 tests take 442 seconds of processor time: 4 min")
+    assert "| 29.2 | `tests/test_29.py::test` |\n| 28.2 |" in text
+    assert text.count("| `tests/") == 25
+    assert "99" not in text
+    assert text.endswith(f"|\n\n{end}\nafter\n")
+    document.write_text("no table")
+    refused = run(project / ".ci" / "durations", "later", folder=project)
+    assert (refused.returncode, document.read_text()) == (1, "no table")
+    assert "no table of the longest tests" in refused.stderr

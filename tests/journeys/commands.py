@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import importlib
 import io
 import multiprocessing
@@ -118,15 +119,21 @@ def run_here(*arguments: str | Path, stdin: bytes = b"") -> Result:
 
 @functools.cache
 def preload() -> None:
-    """Import once, here, what every child would have to import for itself."""
+    """Import and read once, here, what every child would have to import and read for itself."""
     for name in (
         "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg",
         "regard.translation.evaluation.scores", "regard.translation.training.preparation",
         "regard.translation.translator", "regard.viewing.charts", "regard.viewing.pictures",
         "regard.explorer.page", "regard.viewing.terminal", "rich.console", "sacrebleu",
-        "numba", "torch._dynamo",  # which training imports
+        "torch._dynamo",  # which training imports
     ):  # fmt: skip
         importlib.import_module(name)
+    # numba reads its own library when it first loads a kernel, which takes longer than a small training.
+    for context in ("typing_context", "target_context"):
+        getattr(importlib.import_module("numba.core.registry").cpu_target, context).refresh()
+    # A child that collects garbage would copy every page that it looks at.
+    gc.collect()
+    gc.freeze()
 
 
 def resident() -> int:
@@ -235,6 +242,7 @@ def fork(errors: Path, *arguments: str | Path) -> Fork:
     # Where torch has threads for a GPU, it cannot be forked.
     context = multiprocessing.get_context("spawn" if torch.cuda.is_available() else "fork")
     command = [str(argument) for argument in arguments]
+    preload()
     child = context.Process(target=_in_child, args=(errors, command), daemon=True)
     child.start()
     return Fork(child, errors)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.journeys.commands import PATIENCE, Fork, finish, fork, leftovers, process, run
+from tests.journeys.commands import PATIENCE, Fork, finish, fork, leftovers, preload, process, run
 
 from regard.translation.settings import toml
 from regard.translation.training import checkpoints
@@ -44,6 +44,7 @@ def newest(folder: Path) -> int:
 
 def kill(trainer: Trainer, moment: Callable[[], None]) -> None:
     """Train in a child that would go on for hours, and kill it at some moment."""
+    preload()
     child = os.fork()
     if child == 0:
         try:
