@@ -24,12 +24,12 @@ def read(name: str) -> Any:
 def speeds(axes: Axes, name: str, title: str) -> None:
     """Sentences a second of each program, for each way to search."""
     cells = read(name)["cells"]
-    programs = ["regard", "hugging face", "ctranslate2 float32", "regard int8", "ctranslate2 int8"]
-    colours = [OURS, OTHERS[0], OTHERS[2], "#61a5c2", OTHERS[1]]
+    programs = ["regard", "hugging face", "ctranslate2 float32", "ctranslate2 int8"]
+    colours = [OURS, OTHERS[0], OTHERS[2], OTHERS[1]]
     for number, (program, colour) in enumerate(zip(programs, colours, strict=True)):
-        places = [place + 0.16 * (number - 2) for place in range(len(cells))]
+        places = [place + 0.2 * (number - 1.5) for place in range(len(cells))]
         heights = [cell[program]["sentences_per_second"] for cell in cells.values()]
-        axes.bar(places, heights, 0.16, color=colour, label=program)
+        axes.bar(places, heights, 0.2, color=colour, label=program)
     axes.set_xticks(range(len(cells)), [cell.replace("-", ", batch ") for cell in cells])
     axes.set(yscale="log", ylabel="sentences a second, one thread", title=title)
     axes.legend(fontsize="small")

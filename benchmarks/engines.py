@@ -1,4 +1,4 @@
-"""Compiled search and int8 search beside the layers engine, on a user's call: Translator.translate.
+"""Compiled search beside the layers engine, on a user's call: Translator.translate.
 
 REGARD_DATA=data python benchmarks/engines.py [--sentences 400] [--rounds 5] [--out FILE]
 
@@ -24,7 +24,6 @@ from regard.translation.translator import Translator
 ENGINES = {
     "layers": {"avoid_loops": "measured beside compiled search"},
     "compiled": {},
-    "int8": {"rounded": True},
 }
 
 

@@ -1,18 +1,16 @@
-"""Matrix products at the sizes of a search: float32 and 8 bits, ours and torch's.
+"""Matrix products at the sizes of a search: ours and torch's.
 
 python benchmarks/products.py [--threads 1] [--rounds 5] [--out benchmarks/results/products.json]
 
 Rows 32 and 160 (a batch of 32, greedy and with a beam of 5), the products of a Transformer of width 256. The weights
 of a model come from beyond the second-level cache; so here each product goes through 20 million weights, in as many
 matrices as that takes. Figures are thousand million multiplications and additions a second. `regard` has its weights
-packed beforehand; its 8 bits include rounding the rows. `torch._int_mm` is given rounded rows and gives whole numbers;
-`linear_dynamic` is torch's layer of 8 bits, which rounds rows as ours does.
+packed beforehand.
 """
 
 from __future__ import annotations
 
 import argparse
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,8 @@ WEIGHTS = 20_000_000
 
 
 @njit(nogil=True, error_model="numpy")
-def multiply(x, rows, depth, weights, width, numbers, factors, tile, out):  # type: ignore[no-untyped-def]
-    products.multiply(x, rows, depth, weights, 0, width, numbers, factors, tile, out)
+def multiply(x, rows, depth, weights, width, tile, out):  # type: ignore[no-untyped-def]
+    products.multiply(x, rows, depth, weights, 0, width, tile, out)
 
 
 def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[], Any]]]:
@@ -39,32 +37,16 @@ def runs(rows: int, depth: int, width: int) -> tuple[int, dict[str, Callable[[],
     count = max(1, WEIGHTS // (depth * width))
     weights = [torch.randn(width, depth) for _ in range(count)]
     x, out, tile = torch.randn(rows, depth), np.zeros(rows * width, np.float32), room(1024)
-    flat, numbers, factors = x.flatten().numpy(), np.zeros(rows * depth, np.uint8), room(rows)
-    panels = [products.packed(weight).numpy() for weight in weights]
-    bits = [products.packed_rounded(weight).numpy() for weight in weights]
-    bytes_ = [torch.randint(-127, 128, (width, depth), dtype=torch.int8) for _ in weights]
-    given = torch.randint(-127, 128, (rows, depth), dtype=torch.int8)
-    layers = [
-        torch.ops.quantized.linear_prepack(torch.quantize_per_tensor(w, 0.03, 0, torch.qint8), None)
-        for w in weights
-    ]
+    flat, panels = x.flatten().numpy(), [products.packed(weight).numpy() for weight in weights]
     halves, half = [weight.bfloat16() for weight in weights], x.bfloat16()
 
     def ours(weight: Any) -> None:
-        multiply(flat, rows, depth, weight, width, None, None, tile, out)
-
-    def ours_rounded(weight: Any) -> None:
-        multiply(flat, rows, depth, weight, width, numbers, factors, tile, out)
+        multiply(flat, rows, depth, weight, width, tile, out)
 
     return count, {
         "regard, float32": lambda: [ours(each) for each in panels],
-        "regard, 8 bits": lambda: [ours_rounded(each) for each in bits],
         "torch, float32": lambda: [x @ each.t() for each in weights],
         "torch, bfloat16": lambda: [half @ each.t() for each in halves],
-        "torch._int_mm": lambda: [torch._int_mm(given, each.t()) for each in bytes_],
-        "torch, linear_dynamic": lambda: [
-            torch.ops.quantized.linear_dynamic(x, each, False) for each in layers
-        ],
     }
 
 
@@ -78,10 +60,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
-    warnings.filterwarnings("ignore", category=UserWarning)
     torch.set_num_threads(options.threads)
-    torch.backends.quantized.engine = "onednn"
     results = []
     for rows in (32, 160):
         for depth, width in SIZES:

@@ -4,9 +4,10 @@ REGARD_DATA=data python benchmarks/peers/search.py [--model es-en] [--cells gree
 
 Sentences of Tatoeba's validation file, drawn with a fixed seed, sorted by length and cut into
 batches; each engine is given the ids or pieces of a batch, and its time counts until it has the ids
-or pieces of the translations. Everybody takes each batch in turn; a rate is the sentences over the
-sum of the batches' medians. BLEU is of the same translations, and `same` counts those equal to our
-float32's. The beam's length penalty is each engine's own, with exponent 1, the default of all.
+or pieces of the translations: processor seconds on one thread, seconds of the clock on several. Everybody
+takes each batch in turn; a rate is the sentences over the sum of the batches' medians. BLEU is of the same
+translations, and `same` counts those equal to ours. The beam's length penalty is each engine's own, with
+exponent 1, the default of all.
 
 Cells and engines that are not asked for keep what the file holds of them. `--plot` draws it.
 """
@@ -36,7 +37,6 @@ from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.engines import choose
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.transformer.model import Transformer
-from regard.translation.shortlist.table import Shortlist
 from regard.translation.text.batches import sources
 from regard.translation.text.corpora import Pair, Tsv, read_aligned
 from regard.translation.text.tokenizer import EOS
@@ -50,16 +50,12 @@ Ids = list[list[int]]
 Engine = Callable[[Ids, int], Ids]
 
 
-def ours(translator: Translator, *, rounded: bool = False, listed: bool = False) -> Engine:
-    model, engine = translator.model, choose(translator.model, rounded=rounded)
-    shortlist = Shortlist.open(translator.run, translator.tokenizers) if listed else None
+def ours(translator: Translator) -> Engine:
+    model, engine = translator.model, choose(translator.model)
 
     def run(batch: Ids, beam: int) -> Ids:
         source, lengths = sources(batch)
-        lists = None if shortlist is None else [shortlist.of(ids) for ids in batch]
-        found = translate_batch(
-            model, source, lengths, Search(beam=beam), lists=lists, engine=engine
-        )
+        found = translate_batch(model, source, lengths, Search(beam=beam), engine=engine)
         return [one.tokens for (one, *_) in found]
 
     return run
@@ -109,9 +105,6 @@ def ctranslate2(translator: Translator, quantization: Any) -> Engine:
 
 ENGINES: dict[str, Callable[[Translator], Engine]] = {
     "regard": ours,
-    "regard int8": lambda translator: ours(translator, rounded=True),
-    "regard shortlist": lambda translator: ours(translator, listed=True),
-    "regard int8 shortlist": lambda translator: ours(translator, rounded=True, listed=True),
     "hugging face": hugging_face,
     "ctranslate2 float32": lambda translator: ctranslate2(translator, "float32"),
     "ctranslate2 int8": lambda translator: ctranslate2(translator, "int8"),
@@ -125,6 +118,7 @@ def cell(
     pairs = sorted(pairs[: SENTENCES[size]], key=lambda pair: len(pair.source))
     encoded = [translator.tokenizers.source.encode(pair.source) for pair in pairs]
     batches = [encoded[i : i + size] for i in range(0, len(encoded), size)]
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     said: dict[str, list[str]] = {name: [] for name in engines}
     seconds = dict.fromkeys(engines, 0.0)
     for batch in batches:
@@ -132,9 +126,9 @@ def cell(
         answers: dict[str, Ids] = {}
         for _ in range(rounds):
             for who, engine in engines.items():
-                start = time.perf_counter()
+                start = clock()
                 answers[who] = engine(batch, beam)
-                taken[who].append(time.perf_counter() - start)
+                taken[who].append(clock() - start)
         for who, times in taken.items():
             seconds[who] += statistics.median(times)
             said[who] += [translator.tokenizers.target.decode(ids) for ids in answers[who]]

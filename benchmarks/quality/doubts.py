@@ -22,7 +22,7 @@ from _measure import write
 
 from regard.translation.calibration import chrf, confidence
 from regard.translation.doubts import Doubts, confidence_limit
-from regard.translation.lines import doubted
+from regard.translation.reading.sentences import doubted
 from regard.translation.text.corpora import Pair, Tsv, read_aligned, read_lines
 from regard.translation.translator import Translator
 

@@ -13,7 +13,7 @@ CELLS = ("greedy-1", "greedy-32", "beam5-1", "beam5-32")
 PAIRS = {
     "Hugging Face's generate": ("regard", "hugging face"),
     "CTranslate2, both in float32": ("regard", "ctranslate2 float32"),
-    "CTranslate2, both in int8": ("regard int8", "ctranslate2 int8"),
+    "CTranslate2 in int8, ours in float32": ("regard", "ctranslate2 int8"),
 }
 
 

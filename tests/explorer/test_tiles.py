@@ -66,19 +66,20 @@ def test_a_tile_outside_is_refused():
         Tiles(look_of(10, 10)).tile(0, 1, 0, "max")
 
 
-def test_ten_random_leaves_of_131072_tokens():
+def test_random_leaves_of_131072_tokens():
     count = 131_072
     generator = torch.Generator().manual_seed(1)
     query, key = (torch.randn(count, 16, generator=generator) for _ in range(2))
     look = regard.look(query, key, mask=regard.masks.causal(align="end"))
     tiles = Tiles(look)
-    for row, column in torch.randint(count // SIZE, (10, 2), generator=generator).tolist():
+    for row, column in torch.randint(count // SIZE, (4, 2), generator=generator).tolist():
         tile = tiles.tile(0, row, column, "max").numbers
         rows = torch.arange(row * SIZE, (row + 1) * SIZE)
-        scores = (query[rows] @ key.T).double() / 4
-        scores = scores.masked_fill(torch.arange(count) > rows[:, None], -torch.inf)
-        dense = scores.softmax(-1).masked_fill(scores == -torch.inf, torch.nan)
-        dense = dense[:, column * SIZE : (column + 1) * SIZE]
+        scores = (query[rows] @ key.T) / 4
+        scores = scores.masked_fill_(torch.arange(count) > rows[:, None], -torch.inf)
+        log_sum = scores.logsumexp(-1, keepdim=True)
+        leaf = scores[:, column * SIZE : (column + 1) * SIZE]
+        dense = (leaf - log_sum).double().exp().masked_fill(leaf == -torch.inf, torch.nan)
         torch.testing.assert_close(tile.double(), dense, atol=1e-5, rtol=0, equal_nan=True)
 
 

@@ -19,23 +19,23 @@ def character_map(model: bytes) -> bytes:
 
 
 def reachable(compiled: bytes) -> bool:
-    """The same question, one byte of one text after the other."""
+    """Whether no text leads out of the tables: the texts of one byte, then those of two, and so on."""
     length = int.from_bytes(compiled[:4], "little")
-    units = np.frombuffer(compiled[4 : 4 + length], dtype="<u4").tolist()
-    places, seen = [0], {0}
-    while places:
-        place = places.pop()
-        unit = units[place]
-        base = place ^ ((unit >> 10) << ((unit & 512) >> 6))
-        if base >= len(units):
+    units = np.frombuffer(compiled[4 : 4 + length], dtype="<u4").astype(np.int64)
+    letters = np.arange(1, 256)
+    places, seen = np.zeros(1, np.int64), np.zeros(len(units), bool)
+    while len(places):
+        unit = units[places]
+        base = places ^ ((unit >> 10) << ((unit & 512) >> 6))
+        if (base >= len(units)).any():
             return False
-        if unit >> 8 & 1 and units[base] & 0x7FFFFFFF >= len(compiled) - 4 - length:
+        ends = units[base[(unit >> 8 & 1) == 1]] & 0x7FFFFFFF
+        if (ends >= len(compiled) - 4 - length).any():
             return False
-        for byte in range(1, 256):
-            child = base ^ byte
-            if units[child] & 0x800000FF == byte and child not in seen:
-                seen.add(child)
-                places.append(child)
+        children = base[:, None] ^ letters
+        reached = np.unique(children[units[children] & 0x800000FF == letters])
+        places = reached[~seen[reached]]
+        seen[places] = True
     return True
 
 

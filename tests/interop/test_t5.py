@@ -271,13 +271,3 @@ def test_commands_refuse_in_one_line(spoilt, tmp_path):
     check_refused(result, 'positions is "relative"')
     pickled(spoilt)
     check_refused(run("translate", "--model", spoilt, "the cat"), spoilt, "is a pickle")
-
-
-def test_a_shortlist_is_learnt_from_files_that_are_named(spoilt, tmp_path):
-    refused = run("shortlist", "--model", spoilt)
-    check_refused(refused, f"{spoilt}: does not name its training corpora", code=2)
-    table = tmp_path / "table.tsv"
-    table.write_text("".join(f"{text}\t{text[::-1]}\n" for text in SENTENCES))
-    assert run("shortlist", "--model", spoilt, table).code == 0
-    short = run("translate", "--model", spoilt, "--to", "de", "--shortlist", SENTENCES[0])
-    assert (short.code, len(short.lines)) == (0, 1), short

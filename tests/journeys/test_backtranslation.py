@@ -142,17 +142,12 @@ def test_a_finished_table_serves_a_training_on_another_device(back):
         back(seed=2).run(reuse=True)
 
 
-def test_other_settings_or_another_text_do_not_go_on(back, text, monkeypatch):
+def test_other_settings_or_another_text_do_not_go_on(back, text):
     back().run(should_stop=stop_after(1))
     with pytest.raises(ConfigurationError, match="other settings: seed: 1 before, 2 asked for"):
         back(seed=2).run(resume=True)
     with pytest.raises(ConfigurationError, match="batch_tokens: 8192 before, 100 asked for"):
         back(batch_tokens=100).run(resume=True)
-    rounding = back()
-    with monkeypatch.context() as changed:
-        changed.setattr(rounding.translator, "rounded", True)
-        with pytest.raises(ConfigurationError, match="rounded: False before, True asked for"):
-            rounding.run(resume=True)
     with pytest.raises(ConfigurationError, match=r"search\.beam: 5 before, 1 asked for"):
         back(search=Search(beam=1)).run(resume=True)
     whole = text.read_bytes()

@@ -303,12 +303,12 @@ def test_a_link_in_a_run_folder_leads_no_write_out_of_it(name, model, corpus, tm
     assert after == before
 
 
-def test_a_shortlist_that_is_a_link_is_not_written_through(model, corpus, tmp_path):
+def test_a_file_of_words_that_is_a_link_is_not_written_through(model, corpus, tmp_path):
     mine = tmp_path / "mine"
     mine.write_bytes(b"mine")
-    (model / "shortlist.safetensors").symlink_to(mine)
-    text = ["--source", corpus / "train.es", "--target", corpus / "train.en"]
-    check_refused(run("shortlist", "--model", model, *text), "shortlist.safetensors", "is a link")
+    (model / "words.json").unlink(missing_ok=True)
+    (model / "words.json").symlink_to(mine)
+    check_refused(run("doubts", "--model", model, "--data", corpus), "words.json", "is a link")
     assert mine.read_bytes() == b"mine"
 
 

@@ -84,19 +84,9 @@ def test_a_recurrent_model_is_refused():
     check_refused(refused, "CTranslate2 has no recurrent layers", code=1)
 
 
-@pytest.mark.parametrize("engine", [(), ENGINE], ids=["regard", "ctranslate2"])
-def test_either_engine_rounds_to_eight_bits(engine):
-    found = lines("El gato negro duerme.", *engine, "--quantization", "int8")
-    assert found == ["The black cat sleeps."]
-
-
-@pytest.mark.parametrize(
-    "models", [("es-en-recurrent",), ("es-en", "es-en")], ids=["recurrent", "several"]
-)
-def test_only_a_transformer_rounds_to_eight_bits(models):
-    given = [part for model in models for part in ("--model", model)]
-    refused = run("translate", *given, "--quantization", "int8", "Hola.")
-    check_refused(refused, "compiled search is for a single Transformer", code=2)
+def test_it_rounds_to_eight_bits():
+    result = run("translate", "El gato negro duerme.", *ENGINE, "--quantization", "int8")
+    assert (result.lines, result.err) == (["The black cat sleeps."], "")
 
 
 def test_explain_says_which_engine_searches_and_why():

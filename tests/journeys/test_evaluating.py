@@ -53,8 +53,6 @@ def test_a_test_set_is_translated_as_it_would_be_without_references(trained, cor
     assert (tmp_path / "scored").read_text(encoding="utf-8") == alone.out
     small = run("evaluate", "--model", trained, *pair, "--batch-tokens", "1")
     assert small.code == 0, small
-    refused = run("evaluate", "--hypotheses", "x", *pair, "--quantization", "int8")
-    check_refused(refused, "--quantization is for translating", code=2)
     refused = run("evaluate", "--hypotheses", "x", *pair, "--length-penalty", "0")
     check_refused(refused, "--length-penalty is for translating", code=2)
     refused = run("evaluate", "--model", trained, *pair, "--length-penalty", "-1")

@@ -486,7 +486,6 @@ def test_commands_that_write_into_a_run_folder_are_refused_while_another_does(
     before = {path: path.read_bytes() for path in model.glob("*") if path.is_file()}
     with Run.open(model).locked():
         for command in (
-            ["shortlist", "--model", model, "--data", corpus],
             ["doubts", "--model", model, "--data", corpus],
             ["align", "--model", model, "--choose", gold],
         ):

@@ -16,16 +16,16 @@ from tests.translation.tiny import MODELS, PAIRS, WORDS, trainer
 
 import regard
 from regard.errors import ConfigurationError, ModelError
-from regard.translation import opening
+from regard.translation import opening, sentence_search
 from regard.translation import translator as front
 from regard.translation.aligning.aligner import Aligner
 from regard.translation.aligning.choice import of_run
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search, translate_batch
-from regard.translation.results import words_of
 from regard.translation.runs import Run
 from regard.translation.text.corpora import Pair
 from regard.translation.text.normalisation import clean
+from regard.translation.text.tokenizer import word_spans
 from regard.translation.translator import Candidate, Translation, Translator, find
 
 TEXTS = [
@@ -125,7 +125,7 @@ def test_batches_change_nothing(translator, monkeypatch):
         sizes.append(len(source))
         return translate_batch(model, source, *more, **settings)
 
-    monkeypatch.setattr(front, "translate_batch", counted)
+    monkeypatch.setattr(sentence_search, "translate_batch", counted)
     for batch_tokens, expected in ((1, [1] * 10), (10**6, [10])):
         sizes.clear()
         again = translator.translate(texts, batch_tokens=batch_tokens)
@@ -159,7 +159,7 @@ def test_words_and_their_confidences_make_up_the_translation(translator):
             assert all(0 < word.confidence <= 1 for word in one.words)
         both = math.prod(word.confidence for word in found.words)
         end = found.probabilities[-1] if found.probabilities else 1.0
-        if len(found.words) == len(words_of(found.target_pieces[:-1])):
+        if len(found.words) == len(word_spans(found.target_pieces[:-1])):
             assert math.log(both * end) == pytest.approx(found.log_probability, abs=1e-4)
 
 
@@ -282,19 +282,6 @@ def test_a_translation_of_too_many_pieces_is_refused(translator):
         translator.score([Pair("one", "ONE " * 600)])
     with pytest.raises(ConfigurationError, match="takes at most 512"):
         translator.look("one", target="ONE " * 600)
-
-
-def test_who_else_has_a_prefix_changes_nothing(translator):
-    class Two:
-        def of(self, ids: list[int]) -> torch.Tensor:
-            return torch.tensor([4, 5])
-
-    short = Translator(translator.run, translator.model, translator.tokenizers, Two())
-    (alone,) = short.translate(["one two"])
-    assert alone.score != pytest.approx(translator.translate(["one two"])[0].score)
-    found = short.translate(["one two", "one two"], prefix=["", "SEVEN"])
-    assert found[0].score == pytest.approx(alone.score, abs=1e-5)
-    assert found[1].text == translator.translate(["one two"], prefix="SEVEN")[0].text
 
 
 def test_a_line_of_a_megabyte_is_cut_and_bounded(translator):

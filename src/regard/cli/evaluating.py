@@ -14,10 +14,10 @@ from regard.cli.options.model import (
     MODEL,
     Device,
     ModelOptions,
-    SpeedOptions,
     To,
     open_translator,
 )
+from regard.cli.options.removed import Quantization, Shortlist, note_removed
 from regard.cli.options.search import SearchOptions
 from regard.cli.output import report
 from regard.cli.output.doubts import Doubts
@@ -136,8 +136,9 @@ class System:
     to: To = None
     device: Device = "cpu"
     search: SearchOptions
-    speed: SpeedOptions
     whole_lines: bool = False
+    quantization: Quantization = None
+    shortlist: Shortlist = False
 
     @property
     def names(self) -> list[str]:
@@ -146,7 +147,12 @@ class System:
 
     def open(self) -> Translator:
         """The translator of the model, or of several together."""
-        return open_translator(self.names, self.device, self.to, self.speed)
+        note_removed(
+            shortlist=self.shortlist,
+            int8=self.quantization == "int8",
+            instead="score translations of another program with --hypotheses",
+        )
+        return open_translator(self.names, self.device, self.to)
 
     def only(self, name: str) -> ModelOptions:
         """The one model. Raises `ConfigurationError` where there are several; `name` is the option that takes one."""
@@ -158,13 +164,13 @@ class System:
     def given(self) -> list[str]:
         """The options that change how a model translates."""
         own = ["whole_lines"] if self.whole_lines else []
-        return list(map(option, [*given(self.search, self.speed), *own]))
+        return list(map(option, [*given(self.search), *own]))
 
     def refuse(self, baseline: str | None) -> None:
         """Raises `ConfigurationError` for options of translating that are used neither here nor by a baseline."""
         others = baseline is not None and not corpora.found(Path(baseline)).is_file()
         for name in self.given:
-            if not others or name in ("--quantization", "--shortlist"):
+            if not others:
                 raise ConfigurationError(
                     f"{name} is for translating: --hypotheses are translated already"
                 )
@@ -182,8 +188,6 @@ class System:
         for name, value in self.search.changes.items():
             said += [f"{name.replace('_', ' ')} {value:g}"] if name != "beam" else []
         said += ["as written"] if self.search.as_written else []
-        said += ["int8"] if self.speed.quantization == "int8" else []
-        said += ["shortlist"] if self.speed.shortlist else []
         whole = self.whole_lines or translator.sentence_language is None
         said += ["whole lines" if whole else "sentence by sentence"]
         return ", ".join(said)
@@ -211,7 +215,7 @@ def translations_of(name: str, pairs: Sequence[Pair], system: System) -> list[st
         return translations_in(path, len(pairs))
     if not any(pair.source for pair in pairs):
         raise ConfigurationError(f"--baseline {name}: a model needs the sources: give --source")
-    other = replace(system, models=[name], speed=SpeedOptions())
+    other = replace(system, models=[name], quantization=None, shortlist=False)
     return translate(other.open(), pairs, system)[0]
 
 

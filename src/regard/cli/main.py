@@ -24,11 +24,11 @@ from regard.cli.commands import (
     look,
     models,
     programs,
-    shortlist,
     train,
     translate,
 )
 from regard.cli.group import add, group, print_help
+from regard.cli.options import removed
 from regard.cli.output import streams
 from regard.cli.signals import Interrupted, exit_code
 from regard.errors import ConfigurationError, RegardError, ran_out_of_memory
@@ -75,7 +75,10 @@ app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.add_typer(programs.app, name="programs")
 add(app, look.look, explore.explore, cost.cost, export.export)
-add(app, shortlist.shortlist, doubts.doubts, models.models)
+add(app, doubts.doubts, models.models)
+app.command(
+    hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(removed.shortlist)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 import typer
 
 from regard.cli.options.checks import exclude, given, option
-from regard.cli.options.model import DEFAULT_MODEL, MODEL, Device, SpeedOptions, To, open_translator
+from regard.cli.options.model import DEFAULT_MODEL, MODEL, Device, To, open_translator
+from regard.cli.options.removed import Shortlist, note_removed
 from regard.cli.options.search import SamplingOptions, SearchOptions
 from regard.cli.output import drawing, report, streams
 from regard.cli.output.answers import OutputOptions, confidences
@@ -28,7 +29,7 @@ Translate = Callable[..., "list[Translation]"]
 _FEW = 4
 _PREFIXES = ("--prefix", "--prefixes")
 _BY_LINE = ("--confidence", "--alignment", "--format json", *_PREFIXES, "--look")
-_NO_ENGINE = ("--sample", "--coverage-penalty", "--batch-tokens", "--device", "--shortlist")
+_NO_ENGINE = ("--sample", "--coverage-penalty", "--batch-tokens", "--device")
 # An option, those that it excludes, and why.
 _EXCLUDED = (
     (
@@ -36,7 +37,6 @@ _EXCLUDED = (
         ("--whole-lines", "--nbest", "--scores", *_BY_LINE),
         "it gives text as it was laid out",
     ),
-    ("--shortlist", _PREFIXES, "a prefix may ask for any word"),
     ("--prefixes", ("--prefix",), "give each line its own"),
     (
         "--look",
@@ -85,6 +85,8 @@ class TranslateOptions:
         engine: The engine of the search; ctranslate2 takes a Transformer, or a folder exported to
             it.
         explain: Say on standard error which engine searches, and why a faster one does not.
+        quantization: How --engine ctranslate2 stores weights: int8 is quicker and changes some
+            words. [default: float32]
     """
 
     models: Annotated[list[str] | None, MODEL] = None
@@ -96,14 +98,15 @@ class TranslateOptions:
     device: Device = "cpu"
     engine: Literal["regard", "ctranslate2"] = "regard"
     explain: bool = False
-    speed: SpeedOptions
+    quantization: Literal["float32", "int8"] | None = None
+    shortlist: Shortlist = False
 
     def check(self) -> None:
         """Raises `ConfigurationError` for options that exclude one another or are out of range."""
         from regard.translation.decoding.search import Search
 
         self.sampling.check()
-        parts = (self, self.given, self.wanted, self.search, self.sampling, self.speed)
+        parts = (self, self.given, self.wanted, self.search, self.sampling)
         used = {option(name) for name in given(*parts)}
         used |= {"TEXT"} if self.given.texts else set()
         used |= {"several models"} if len(self.models or ()) > 1 else set()
@@ -127,8 +130,14 @@ class TranslateOptions:
 
 def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, int]:
     """The translator or engine, the language it reads, and how many chunks of lines it translates at a time."""
-    models, to, speed = options.models or [DEFAULT_MODEL], options.to, options.speed
-    if options.engine == "ctranslate2":
+    models, to = options.models or [DEFAULT_MODEL], options.to
+    ours = options.engine == "regard"
+    note_removed(
+        shortlist=options.shortlist,
+        int8=ours and options.quantization == "int8",
+        instead="add --engine ctranslate2",
+    )
+    if not ours:
         from regard.interop import ctranslate2
 
         if options.explain:
@@ -140,7 +149,7 @@ def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, in
         return engine, engine.sentence_language or "", engine.workers
     few = 0 < len(options.given.texts or ()) <= _FEW
     avoid = f"loading compiled loops takes longer than translating {_FEW} sentences" if few else ""
-    translator = open_translator(models, options.device, to, speed, avoid)
+    translator = open_translator(models, options.device, to, avoid)
     if options.explain:
         name, reason = translator.engine.name, translator.engine.reason
         report.say(f"engine: {name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
@@ -153,7 +162,7 @@ def _exported(model: str, options: TranslateOptions) -> Engine:
 
     if not is_exported(model):
         translator = open_translator(model, "cpu", options.to)
-        return Engine.of(translator, quantization=options.speed.quantization or "float32")
+        return Engine.of(translator, quantization=options.quantization or "float32")
     exported = {"an exported folder": options.to is not None}
     exclude(f"--to {options.to}", exported, "name the model it was made of")
     return Engine(model)

@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -18,9 +20,10 @@ from regard.translation import checksums, lines
 from regard.translation.decoding.hypothesis import Hypothesis, penalty
 from regard.translation.decoding.search import Search
 from regard.translation.doubts import Doubts
-from regard.translation.results import translation
+from regard.translation.results import Candidate, Translation
 from regard.translation.runs import Tokenizers
-from regard.translation.translator import Candidate, Translation, Translator
+from regard.translation.sentence_search import translation_of
+from regard.translation.translator import Translator
 from regard.translation.words import KnownWords
 
 # Pieces of a source that are read, as by our own search, and pieces at a time.
@@ -78,9 +81,8 @@ class Engine:
             joint = (folder / "tokenizer.model").is_file()
             tokenizers = Tokenizers.open(folder, joint, sums={})
         self.tokenizers = tokenizers
-        target = tokenizers.target
-        self._ids = {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
-        self._engine = _open(folder, self.workers, compute_type)
+        library = _open(folder, self.workers, compute_type)
+        self._sentences = _SentenceSearch(folder, library, tokenizers, self.longest)
 
     @classmethod
     def of(
@@ -122,53 +124,63 @@ class Engine:
         search = (search or self.search).changed(**changes, sampling=False)
         if self.sentence_language is None:  # generated data
             search = search.changed(numbers=False)
-        language = None if whole_lines else self.sentence_language
         return lines.translate(
             texts,
-            language,
+            self._sentences,
             search,
-            self.doubts,
-            self.words,
-            lambda some, _, own: self._translated(some, own),
-            self._copied,
+            words=self.words,
+            doubts=self.doubts,
+            language=None if whole_lines else self.sentence_language,
         )
 
-    def _translated(self, texts: Sequence[str], search: Search) -> list[Translation]:
-        """The translation of each sentence."""
+
+@dataclass(frozen=True)
+class _SentenceSearch:
+    """Translates sentences by CTranslate2, as they are written."""
+
+    folder: Path
+    library: Any
+    tokenizers: Tokenizers
+    longest: int
+
+    def translate(
+        self, sentences: Sequence[str], search: Search, prefixes: Sequence[str] | None = None
+    ) -> list[Translation]:
         source = self.tokenizers.source
-        encoded = [source.encode(text) for text in texts]
+        encoded = [source.encode(text) for text in sentences]
         pieces = [source.pieces(ids[: self.longest]) for ids in encoded]
-        lengths = torch.tensor([len(each) + 1 for each in pieces], dtype=torch.int64)
-        most = search.longest(lengths).tolist()
-        rows = [row for row, each in enumerate(pieces) if each]
-        found = self._searched(pieces, rows, most, search)
-        translations = [Translation(text, "") for text in texts]
+        lengths = torch.tensor([len(row_pieces) + 1 for row_pieces in pieces], dtype=torch.int64)
+        limits = search.longest(lengths).tolist()
+        rows = [row for row, row_pieces in enumerate(pieces) if row_pieces]
+        answers = self._answers(pieces, rows, limits, search)
+        translations = [Translation(text, "") for text in sentences]
         for row in rows:
-            given = texts[row], encoded[row], found[row], most[row], search
-            translations[row] = self._translation(*given)
+            arguments = sentences[row], encoded[row], answers[row], limits[row], search
+            translations[row] = self._translation(*arguments)
         return translations
 
-    def _copied(self, texts: Sequence[str], search: Search) -> list[Translation]:
-        """Each sentence as its own translation, with the scores of the model."""
+    def copy(self, sentences: Sequence[str], search: Search) -> list[Translation]:
         source, target = self.tokenizers.source, self.tokenizers.target
-        encoded = [source.encode(text)[: self.longest] for text in texts]
-        written = [target.encode(text)[: self.longest] for text in texts]
-        scored = self._engine.score_batch(
+        encoded = [source.encode(text)[: self.longest] for text in sentences]
+        copies = [target.encode(text)[: self.longest] for text in sentences]
+        scores = self.library.score_batch(
             list(map(source.pieces, encoded)),
-            list(map(target.pieces, written)),
+            list(map(target.pieces, copies)),
             max_batch_size=_BATCH_PIECES,
             batch_type="tokens",
             max_input_length=0,
         )
-        found = []
-        for text, ids, ours, one in zip(texts, encoded, written, scored, strict=True):
-            made = Hypothesis.of(ours, one.log_probs, search.length_penalty)
-            best = Candidate(text, made.score, made.log_probability)
-            found.append(translation(text, ids, self.longest, self.tokenizers, [best], ours))
-        return found
+        translations = []
+        for text, ids, tokens, score in zip(sentences, encoded, copies, scores, strict=True):
+            hypothesis = Hypothesis.of(tokens, score.log_probs, search.length_penalty)
+            best = Candidate(text, hypothesis.score, hypothesis.log_probability)
+            translations.append(
+                translation_of(text, ids, self.longest, self.tokenizers, [best], tokens)
+            )
+        return translations
 
-    def _searched(
-        self, pieces: list[list[str]], rows: list[int], most: list[int], search: Search
+    def _answers(
+        self, pieces: list[list[str]], rows: list[int], limits: list[int], search: Search
     ) -> dict[int, Any]:
         """The result of CTranslate2 for each of the rows.
 
@@ -176,44 +188,48 @@ class Engine:
         """
         if not rows:
             return {}
-        longest = max(most[row] for row in rows)
         with _named(self.folder):
-            answers = self._engine.translate_batch(
+            batch = self.library.translate_batch(
                 [pieces[row] for row in rows],
                 beam_size=search.beam,
                 num_hypotheses=search.beam,
                 length_penalty=0,
                 patience=max(search.patience, 1),
                 min_decoding_length=0,
-                max_decoding_length=longest,
+                max_decoding_length=max(limits[row] for row in rows),
                 no_repeat_ngram_size=search.no_repeat_ngram,
                 max_input_length=0,
                 max_batch_size=_BATCH_PIECES,
                 batch_type="tokens",
                 return_scores=True,
             )
-        found = dict(zip(rows, answers, strict=True))
-        over = [row for row in rows if max(map(len, found[row].hypotheses)) > most[row]]
-        for bound in {most[row] for row in over}:
-            again = [row for row in over if most[row] == bound]
-            found |= self._searched(pieces, again, most, search)
-        return found
+        answers = dict(zip(rows, batch, strict=True))
+        longer = [row for row in rows if max(map(len, answers[row].hypotheses)) > limits[row]]
+        for limit in {limits[row] for row in longer}:
+            same_limit = [row for row in longer if limits[row] == limit]
+            answers |= self._answers(pieces, same_limit, limits, search)
+        return answers
 
     def _translation(
-        self, text: str, ids: list[int], answer: Any, most: int, search: Search
+        self, text: str, ids: list[int], answer: Any, limit: int, search: Search
     ) -> Translation:
         scored = [
-            (total / penalty(len(written) + 1, search.length_penalty), total, written)
-            for written, total in zip(answer.hypotheses, answer.scores, strict=True)
+            (total / penalty(len(pieces) + 1, search.length_penalty), total, pieces)
+            for pieces, total in zip(answer.hypotheses, answer.scores, strict=True)
         ]
-        ranked = sorted(scored, key=lambda one: -one[0])
-        spelt = [[self._ids[piece] for piece in written] for _, _, written in ranked]
+        ranked = sorted(scored, key=lambda hypothesis: -hypothesis[0])
+        tokens = [[self._ids[piece] for piece in pieces] for _, _, pieces in ranked]
         candidates = [
-            Candidate(self.tokenizers.target.decode(tokens), score, total)
-            for tokens, (score, total, _) in zip(spelt, ranked, strict=True)
+            Candidate(self.tokenizers.target.decode(ids), score, total)
+            for ids, (score, total, _) in zip(tokens, ranked, strict=True)
         ][: search.nbest]
-        given = text, ids, self.longest, self.tokenizers, candidates, spelt[0]
-        return translation(*given, unfinished=len(spelt[0]) >= most)
+        arguments = text, ids, self.longest, self.tokenizers, candidates, tokens[0]
+        return translation_of(*arguments, unfinished=len(tokens[0]) >= limit)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        target = self.tokenizers.target
+        return {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
 
 
 class _Exported(BaseModel):

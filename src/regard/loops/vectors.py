@@ -96,11 +96,18 @@ def store(context: Any, array: Any, at: Any, vector: Any) -> Any:
     return types.none(array, at, vector), lower
 
 
-def _in_all_lanes(builder: Any, kind: Vector, number: Any) -> Any:
-    nothing, index = ir.Constant(kind.lowered, ir.Undefined), ir.IntType(32)
-    one = builder.insert_element(nothing, number, ir.Constant(index, 0))
+def in_all_lanes(builder: Any, kind: Vector, number: Any) -> Any:
+    empty, index = ir.Constant(kind.lowered, ir.Undefined), ir.IntType(32)
+    lowest = builder.insert_element(empty, number, ir.Constant(index, 0))
     lanes = ir.Constant(ir.VectorType(index, kind.count), [0] * kind.count)
-    return builder.shuffle_vector(one, nothing, lanes)
+    return builder.shuffle_vector(lowest, empty, lanes)
+
+
+def multiply_add(builder: Any, kind: Vector, left: Any, right: Any, sum_: Any) -> Any:
+    """left * right + sum, in one instruction where there is one."""
+    name = f"llvm.fmuladd.v{kind.count}f{kind.number.bitwidth}"
+    declared = ir.FunctionType(kind.lowered, [kind.lowered] * 3)
+    return builder.call(get_or_insert_function(builder.module, declared, name), [left, right, sum_])
 
 
 @written
@@ -110,7 +117,7 @@ def splat(context: Any, array: Any, x: Any) -> Any:
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = context.cast(builder, arguments[1], signature.args[1], array.dtype)
-        return _in_all_lanes(builder, kind, number)
+        return in_all_lanes(builder, kind, number)
 
     return kind(array, x), lower
 
@@ -122,7 +129,7 @@ def repeat(context: Any, array: Any, at: Any) -> Any:
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, value=arguments[0]).data
         number = builder.load(builder.gep(data, [arguments[1]]))
-        return _in_all_lanes(builder, Vector(array.dtype), number)
+        return in_all_lanes(builder, Vector(array.dtype), number)
 
     return Vector(array.dtype)(array, at), lower
 
@@ -185,10 +192,7 @@ def fused(context: Any, left: Any, right: Any, sum_: Any) -> Any:
     """left * right + sum, in one instruction where there is one, even if the product recurs."""
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = left.lowered
-        name = f"llvm.fmuladd.v{left.count}f{left.number.bitwidth}"
-        declared = ir.FunctionType(kind, [kind] * 3)
-        return builder.call(get_or_insert_function(builder.module, declared, name), arguments)
+        return multiply_add(builder, left, *arguments)
 
     return left(left, right, sum_), lower
 

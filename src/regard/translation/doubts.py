@@ -3,10 +3,7 @@
 `doubts.json` in a run folder keeps it. Models without that file report only what needs no knowledge of the text.
 """
 
-import math
-import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -18,81 +15,15 @@ from regard.translation.runs import Run
 from regard.translation.runs.layout import DOUBTS
 from regard.translation.text.corpora import Pair
 from regard.translation.text.normalisation import normalise
-from regard.translation.text.trigrams import Trigrams, words
+from regard.translation.text.trigrams import Language
 
-# At most so many pairs are learnt from. With fewer than the smaller numbers, nothing is learnt.
-_LEARNT, _FEWEST_PAIRS, _FEWEST_LINES = 200_000, 1000, 100
-# Of the validation sources, the share that may count as another language; of the training pairs, the share that may
-# count as out of proportion.
-_FOREIGN, _ODD = 0.003, 0.001
-# A word counts once for its language; from so many words on, more make it no surer.
-_SURE = 6
-# Letters that a text must have to be compared with the target language.
-_LETTERS = 12
+# At most so many pairs are read. With fewer than the smaller numbers, nothing is learnt.
+_MOST_PAIRS, _FEWEST_PAIRS, _FEWEST_LINES = 200_000, 1000, 100
+# Of the training pairs, the share that may count as out of proportion.
+_ODD = 0.001
 # Of the lines below the limit of confidence, at most this share of all, so many must be worse than the median line.
-_MOST, _WORSE = 0.1, 0.85
+_DOUBTED, _WORSE = 0.1, 0.85
 _LARGEST_FILE = 2**20
-
-
-class Language(BaseModel):
-    """Statistics of the languages of the training text.
-
-    Attributes:
-        source, target: the trigrams of both languages.
-        usual: the mean over lines of the cost of the median word, in bits.
-        limit: the largest (cost of the median word - usual) x sqrt(words) of the source language.
-        margin: the largest cost of a source beyond its cost in the target language.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    source: Trigrams
-    target: Trigrams
-    usual: float
-    limit: float
-    margin: float
-
-    @classmethod
-    def learn(cls, train: Sequence[Pair], valid: Sequence[str]) -> Self:
-        source = Trigrams.learn(pair.source for pair in train)
-        target = Trigrams.learn(pair.target for pair in train)
-        texts = [text for text in map(words, valid) if text]
-        usual = float(np.mean([_median(source, text) for text in texts]))
-        found = cls(source=source, target=target, usual=usual, limit=0, margin=0)
-        limit = np.quantile([found._strangeness(text) for text in texts], 1 - _FOREIGN)
-        margin = np.quantile([found._margin(text) for text in texts], 1 - _FOREIGN)
-        # Bits are rounded so that the file does not depend on the last bits of a sum.
-        rounded = {"limit": round(float(limit), 4), "margin": round(max(0.0, float(margin)), 4)}
-        return found.model_copy(update={**rounded, "usual": round(usual, 4)})
-
-    def reasons(self, text: str) -> Iterator[str]:
-        """ "unknown script" or "other language"."""
-        letters = [letter for letter in text.lower() if letter.isalpha()]
-        if letters:
-            strange = sum(_script(letter) not in self._scripts for letter in set(letters))
-            if 2 * strange > len(set(letters)):
-                yield "unknown script"
-                return
-        found = words(text)
-        if found and (
-            self._strangeness(found) > self.limit
-            or (len(letters) >= _LETTERS and self._margin(found) > self.margin)
-        ):
-            yield "other language"
-
-    def _strangeness(self, text: list[str]) -> float:
-        return (_median(self.source, text) - self.usual) * math.sqrt(min(len(text), _SURE))
-
-    def _margin(self, text: list[str]) -> float:
-        letters = sum(map(len, text))
-        return (
-            sum((self.source.cost(word) - self.target.cost(word)) * len(word) for word in text)
-            / letters
-        )
-
-    @cached_property
-    def _scripts(self) -> frozenset[str]:
-        return frozenset(map(_script, self.source.letters))
 
 
 class Doubts(BaseModel):
@@ -130,15 +61,15 @@ class Doubts(BaseModel):
     @classmethod
     def learn(cls, train: Sequence[Pair], valid: Sequence[Pair]) -> Self:
         """Everything but the confidence, which needs a trained model."""
-        taken = train[:: -(-len(train) // _LEARNT) or 1]
-        taken = [pair for pair in taken if pair.source and pair.target]
-        if len(taken) < _FEWEST_PAIRS or len(valid) < _FEWEST_LINES:
+        pairs = train[:: -(-len(train) // _MOST_PAIRS) or 1]
+        pairs = [pair for pair in pairs if pair.source and pair.target]
+        if len(pairs) < _FEWEST_PAIRS or len(valid) < _FEWEST_LINES:
             return cls()
-        sizes = np.array([[len(pair.source), len(pair.target)] for pair in taken], dtype=float)
+        sizes = np.array([[len(pair.source), len(pair.target)] for pair in pairs], dtype=float)
         growth = round(float(sizes[:, 1].sum() / sizes[:, 0].sum()), 4)
-        odd = _odd(sizes[:, 0], sizes[:, 1], growth)
-        low, high = np.quantile(odd, [_ODD / 2, 1 - _ODD / 2]).round(4).tolist()
-        language = Language.learn(taken, [pair.source for pair in valid])
+        excess = _excess(sizes[:, 0], sizes[:, 1], growth)
+        low, high = np.quantile(excess, [_ODD / 2, 1 - _ODD / 2]).round(4).tolist()
+        language = Language.learn(pairs, [pair.source for pair in valid])
         return cls(language=language, growth=growth, lengths=(low, high))
 
     def keep(self, run: Run) -> None:
@@ -158,8 +89,8 @@ class Doubts(BaseModel):
             yield from self.language.reasons(source)
         if self.lengths is not None:
             low, high = self.lengths
-            odd = _odd(np.array([len(source)]), np.array([len(text)]), self.growth)
-            if not low <= float(odd[0]) <= high:
+            excess = _excess(np.array([len(source)]), np.array([len(text)]), self.growth)
+            if not low <= float(excess[0]) <= high:
                 yield "odd length"
         if self.confidence is not None and confidence <= self.confidence:
             yield "low confidence"
@@ -179,25 +110,15 @@ def confidence_limit(confidences: Sequence[float], scores: Sequence[float]) -> f
     """
     if len(scores) < _FEWEST_LINES:
         return None
-    order = np.argsort(confidences, kind="stable")[: int(_MOST * len(scores))]
+    order = np.argsort(confidences, kind="stable")[: int(_DOUBTED * len(scores))]
     worse = np.array(scores)[order] < np.median(scores)
     shares = worse.cumsum() / np.arange(1, len(order) + 1)
     enough = np.flatnonzero(shares >= _WORSE)
     return round(float(confidences[order[enough[-1]]]), 4) if len(enough) else None
 
 
-def _median(trigrams: Trigrams, text: list[str]) -> float:
-    """The cost of the median word, each word counted as often as it has letters: names are few."""
-    costs = sorted((trigrams.cost(word), len(word)) for word in text)
-    read = np.cumsum([size for _, size in costs])
-    return costs[int(np.searchsorted(read, read[-1] / 2))][0]
-
-
-def _odd(
+def _excess(
     source: NDArray[np.floating], target: NDArray[np.floating], growth: float
 ) -> NDArray[np.floating]:
+    """How many characters a target has beyond the usual, over the square root of its source's."""
     return np.asarray((target - growth * source) / np.sqrt(np.maximum(source, 1)))
-
-
-def _script(letter: str) -> str:
-    return unicodedata.name(letter, "").partition(" ")[0]

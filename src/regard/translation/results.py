@@ -1,19 +1,12 @@
 """The results of a translator: words, candidates, translations."""
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import pairwise
 from typing import Any
 
-from regard.translation.decoding.hypothesis import Hypothesis, loops
 from regard.translation.evaluation.alignment import Link
 from regard.translation.models.protocol import Looks
-from regard.translation.runs import Tokenizers
-from regard.translation.text.tokenizer import EOS, Tokenizer
 
-_SPACE = "▁"
 # Of packages above, without which translating works.
 NOTEBOOK, SCENES, EXPLORER = (
     f"regard.{name}" for name in ("viewing.notebook", "explorer.scenes", "explorer.notebook")
@@ -132,78 +125,3 @@ class Translation:
     def _repr_html_(self) -> str:
         shown: str = import_module(NOTEBOOK).html(self)
         return shown
-
-
-def translation(
-    text: str,
-    ids: list[int],
-    longest: int,
-    tokenizers: Tokenizers,
-    candidates: list[Candidate],
-    written: list[int],
-    **more: Any,
-) -> Translation:
-    """The translation of a text with these ids, of which `longest` are read; `written` are the best candidate's."""
-    source, kept = tokenizers.source, ids[:longest]
-    pieces = source.pieces([*kept, EOS])
-    return Translation(
-        source=text,
-        **vars(candidates[0]),
-        source_pieces=pieces,
-        target_pieces=tokenizers.target.pieces([*written, EOS]),
-        source_ids=kept,
-        target_ids=list(written),
-        alternatives=candidates,
-        cut=len(ids) - len(kept),
-        unknown=source.unknown(text),
-        unseen=[piece for piece in pieces if piece in tokenizers.unseen],
-        repeats=loops(written, kept[len(source.prefix) :]),  # tags are no words
-        **more,
-    )
-
-
-def in_capitals(text: str, found: Translation) -> Translation:
-    """The translation, in capitals, of a text in capitals that was read in small letters."""
-    candidates = [
-        replace(
-            one,
-            text=one.text.upper(),
-            words=[replace(word, text=word.text.upper()) for word in one.words],
-        )
-        for one in found.alternatives
-    ]
-    read_as = {word.upper(): other.upper() for word, other in found.read_as.items()}
-    return replace(
-        found, source=text, **vars(candidates[0]), alternatives=candidates, read_as=read_as
-    )
-
-
-def candidate(
-    hypothesis: Hypothesis,
-    target: Tokenizer,
-    links: list[Link] | None = None,
-) -> Candidate:
-    """A hypothesis in words, with the links of these words to those of the source."""
-    tokens, log_p = hypothesis.tokens, hypothesis.token_log_probabilities
-    words = [
-        Word(text, math.exp(math.fsum(log_p[slice(*span)])))
-        for span, text in spoken(tokens, target).items()
-    ]
-    text = target.decode(tokens)
-    return Candidate(text, hypothesis.score, hypothesis.log_probability, words, links or [])
-
-
-def spoken(tokens: Sequence[int], target: Tokenizer) -> dict[tuple[int, int], str]:
-    """The range of pieces of each word, with its text; pieces without text are no word."""
-    spans = {span: target.decode(tokens[slice(*span)]) for span in words_of(target.pieces(tokens))}
-    return {span: text for span, text in spans.items() if text}
-
-
-def words_of(pieces: Sequence[str]) -> list[tuple[int, int]]:
-    """The range [start, stop) of pieces that each word takes; U+2581 begins one, alone it belongs to the next.
-
-    >>> words_of(["▁the", "▁cat", "s", "▁", "é"])
-    [(0, 1), (1, 3), (3, 5)]
-    """
-    starts = [place for place, piece in enumerate(pieces) if place == 0 or piece.startswith(_SPACE)]
-    return list(pairwise([*starts, len(pieces)]))

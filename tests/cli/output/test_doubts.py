@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.cli.output.doubts import Doubts
-from regard.translation.lines import doubted
+from regard.translation.reading.sentences import doubted
 from regard.translation.translator import Translation
 
 

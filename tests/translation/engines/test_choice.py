@@ -1,43 +1,37 @@
-"""int8 search is for models and processors that support it; for others, the error says why not."""
+"""The layers run models and machines that compiled search does not support, and the engine says why."""
 
 from __future__ import annotations
 
 import pytest
 from tests.translation.engines.test_compiled import small
 
-from regard.errors import ConfigurationError
 from regard.loops import availability as loops
 from regard.translation.engines import choose, engine
-
-
-def test_a_transformer_is_rounded():
-    chosen = choose(small(), rounded=True)
-    assert isinstance(chosen, engine.CompiledEngine)
-    assert chosen.rounded
-
-
-def test_other_precisions_are_refused():
-    with pytest.raises(ConfigurationError, match="another precision"):
-        choose(small().double(), rounded=True)
+from regard.translation.translator import Translator
 
 
 def test_loops_that_are_not_compiled_are_named(monkeypatch):
     monkeypatch.setenv(loops.OFF, "1")
-    with pytest.raises(ConfigurationError, match="NUMBA_DISABLE_JIT"):
-        choose(small(), rounded=True)
-    assert choose(small()).name == "layers"
+    layers = choose(small())
+    assert (layers.name, layers.loops) == ("layers", False)
+    assert "NUMBA_DISABLE_JIT" in layers.reason
 
 
-def test_hooks_and_unknown_layers_are_refused():
-    hooked, model = small(), small(positions="rotary")
+def test_hooks_positions_and_precisions_are_named():
+    hooked = small()
     hooked.output.register_forward_hook(lambda *_: None)
-    with pytest.raises(ConfigurationError, match="calls no hooks"):
-        choose(hooked, rounded=True)
-    with pytest.raises(ConfigurationError, match="no rotary positions"):
-        choose(model, rounded=True)
+    assert "calls no hooks" in choose(hooked).reason
+    assert "no rotary positions" in choose(small(positions="rotary")).reason
+    assert "another precision" in choose(small().double()).reason
 
 
 def test_where_nothing_can_be_kept_it_says_so(monkeypatch):
     monkeypatch.setattr(engine, "_can_be_kept", lambda: False)
-    with pytest.raises(ConfigurationError, match="XDG_CACHE_HOME"):
-        choose(small(), rounded=True)
+    assert "XDG_CACHE_HOME" in choose(small()).reason
+
+
+def test_the_removed_argument_of_refresh_warns():
+    spanish = Translator.open("es-en-tiny")
+    with pytest.warns(DeprecationWarning, match="rounded of Translator has no effect any more"):
+        spanish.refresh(rounded=True)
+    assert spanish.engine.name == "compiled"

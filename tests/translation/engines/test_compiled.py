@@ -69,26 +69,6 @@ def test_it_steps_as_the_layers_do(changes):
             words, state, expected = words[rows], state.select(rows), expected.select(rows)
 
 
-@pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
-def test_it_computes_the_words_of_lists_alone(changes):
-    model = small(**changes)
-    lists = torch.tensor([[-1, 3, 70, -1], [4, 5, 6, 7], [-1, -1, -1, 50]])
-    engine = choose(model)
-    narrow, whole = engine.begin(source(), LENGTHS), engine.begin(source(), LENGTHS)
-    assert isinstance(narrow, CompiledState)
-    words, own = torch.full((3,), 2), torch.arange(3)
-    for rows in ([0, 0, 1, 1, 1, 2], [2, 5, 5], [0, 1, 1, 2]):
-        some, narrow = engine.step_listed(words, narrow, lists, own)
-        every, whole = engine.step(words, whole)
-        there = lists[own] >= 0
-        assert bool((some[~there] == -torch.inf).all())
-        right = every.gather(1, lists[own].clamp(min=0))
-        torch.testing.assert_close(some[there], right[there], atol=2e-5, rtol=2e-5)
-        chosen = torch.tensor(rows)
-        narrow, whole = narrow.select(chosen), whole.select(chosen)
-        own, words = own[chosen], 4 + chosen
-
-
 def test_weights_are_those_of_the_choice():
     model, words = small(), torch.full((3,), 2)
     engine = choose(model)

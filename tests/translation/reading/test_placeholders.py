@@ -5,12 +5,14 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.translation.reading.translators import Answers
 
 from regard.errors import CorruptedError
 from regard.translation.opening import open_runs
-from regard.translation.reading.again import Reading
-from regard.translation.reading.placeholders import carried, lost
+from regard.translation.reading.placeholders import lost_terms, with_placeholders
+from regard.translation.reading.readings import Reading
 from regard.translation.results import Candidate, Translation, Word
+from regard.translation.settings.search import Search
 from regard.translation.text.corpora import Pair
 from regard.translation.translator import Translator
 from regard.translation.words import KnownWords
@@ -62,23 +64,25 @@ def said(text: str, log_probability: float = -1.0, links=()) -> Translation:
     ],
 )
 def test_what_is_lost(source, text, parts):
-    assert [part.text for part in lost(KNOWN, source, said(text)) if part.sure] == parts
+    assert [part.text for part in lost_terms(KNOWN, source, said(text)) if part.sure] == parts
 
 
 def test_capitals_that_mark_nouns_give_no_names():
     german = KnownWords.learn([Pair("Tom sagt, der Hund sieht Katze und Vogel.", "Tom says.")] * 9)
     assert german.names == []
-    assert lost(german, "Der Hund sieht Xaver.", said("The dog sees.")) == []
+    assert lost_terms(german, "Der Hund sieht Xaver.", said("The dog sees.")) == []
 
 
 def test_a_name_of_two_words_moves_the_words_behind_it():
     def translate(texts):
-        assert texts in (["Ayer vi a Tom en la calle."], [])
+        assert texts == ["Ayer vi a Tom en la calle."]
         return [said("I saw Tom there.", -0.2, [(1, 1), (3, 2), (4, 3)]) for _ in texts]
 
     source = "Ayer vi a Ana María en la calle."
-    (reading,) = carried(KNOWN, [Reading(source, said("I saw her there."))], translate)
-    found = reading.found
+    (reading,) = with_placeholders(
+        KNOWN, [Reading(source, said("I saw her there."))], Answers(translate), Search()
+    )
+    found = reading.translation
     assert found.text == "I saw Ana María there."
     assert [word.text for word in found.words] == found.text.split()
     assert found.alignment == [(1, 1), (3, 2), (3, 3), (4, 2), (4, 3), (5, 4)]
@@ -88,14 +92,9 @@ def test_a_name_of_two_words_moves_the_words_behind_it():
 @pytest.mark.parametrize("again", ["I saw him.", "Tom and Tom.", "I saw Tomas."])
 def test_a_translation_without_every_placeholder_once_is_thrown_away(again):
     first = Reading("Ayer vi a Miguel.", said("I saw her."))
-    tried = []
-
-    def translate(texts):
-        tried.extend(texts)
-        return [said(again, -0.1) for _ in texts]
-
-    assert carried(KNOWN, [first], translate) == [first]
-    assert tried == ["Ayer vi a Tom.", "Ayer vi a Mary."]
+    translator = Answers(lambda texts: [said(again, -0.1) for _ in texts])
+    assert with_placeholders(KNOWN, [first], translator, Search()) == [first]
+    assert translator.sentences == ["Ayer vi a Tom.", "Ayer vi a Mary."]
 
 
 def test_numbers_are_put_back_as_the_target_writes_them():
@@ -104,28 +103,26 @@ def test_numbers_are_put_back_as_the_target_writes_them():
     def translate(texts):
         return [said(text.replace("Cuesta", "It costs").replace("yenes", "yen")) for text in texts]
 
-    (reading,) = carried(KNOWN, [first], translate)
-    assert reading.found.text == "It costs 1,234 yen."
+    (reading,) = with_placeholders(KNOWN, [first], Answers(translate), Search())
+    assert reading.translation.text == "It costs 1,234 yen."
 
 
 def test_equal_names_have_the_same_placeholder_and_known_ones_none():
-    asked = []
-
-    def translate(texts):
-        asked.extend(texts)
-        return [said(text) for text in texts]
-
+    translator = Answers(lambda texts: [said(text) for text in texts])
     source = "Tom vi a Xiomara, y hoy Xiomara vi a Tom."
-    (reading,) = carried(KNOWN, [Reading(source, said("Tom saw her."))], translate)
-    assert asked == ["Tom vi a Mary, y hoy Mary vi a Tom."]
-    assert reading.found.text == source
-    assert reading.found.read_as == {"Xiomara": "Mary"}
+    (reading,) = with_placeholders(
+        KNOWN, [Reading(source, said("Tom saw her."))], translator, Search()
+    )
+    assert translator.sentences == ["Tom vi a Mary, y hoy Mary vi a Tom."]
+    assert reading.translation.text == source
+    assert reading.translation.read_as == {"Xiomara": "Mary"}
 
 
 def test_a_much_less_probable_translation_is_thrown_away():
     first = Reading("Ayer vi a Miguel.", said("I saw her.", -1.0))
     again = [said("I saw Tom.", -9.0), said("I saw Mary.", -9.0)]
-    assert carried(KNOWN, [first], lambda texts: [again.pop(0) for _ in texts]) == [first]
+    translator = Answers(lambda texts: [again.pop(0) for _ in texts])
+    assert with_placeholders(KNOWN, [first], translator, Search()) == [first]
 
 
 TEXTS = st.text(alphabet="Tomabc 12.,-:", max_size=30)
@@ -134,11 +131,12 @@ TEXTS = st.text(alphabet="Tomabc 12.,-:", max_size=30)
 @given(TEXTS, TEXTS)
 def test_any_text_is_read(source, text):
     reading = Reading(source, said(text))
-    for part in lost(KNOWN, source, reading.found):
+    for part in lost_terms(KNOWN, source, reading.translation):
         assert source[part.start : part.stop] == part.text
-    (made,) = carried(KNOWN, [reading], lambda texts: [said(again) for again in texts])
-    for part in lost(KNOWN, source, made.found):
-        assert part.text not in made.found.read_as
+    translator = Answers(lambda texts: [said(again) for again in texts])
+    (made,) = with_placeholders(KNOWN, [reading], translator, Search())
+    for part in lost_terms(KNOWN, source, made.translation):
+        assert part.text not in made.translation.read_as
 
 
 def test_the_bundled_model_keeps_names_numbers_and_accents():

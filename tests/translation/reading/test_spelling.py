@@ -5,10 +5,12 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.translation.reading.translators import Answers
 
-from regard.translation.reading.again import Reading
-from regard.translation.reading.spelling import correct, corrected
+from regard.translation.reading.readings import Reading
+from regard.translation.reading.sentences import respelt
 from regard.translation.results import Translation
+from regard.translation.settings.search import Search
 from regard.translation.text.corpora import Pair
 from regard.translation.text.noise import mistyped
 from regard.translation.words import KnownWords
@@ -33,18 +35,18 @@ KNOWN = KnownWords.learn([Pair(text, "x") for text in TEXT])
     ],
 )
 def test_unknown_words_are_read_as_their_neighbours(typed, read):
-    assert correct(KNOWN, typed) == read
+    assert KNOWN.corrected(typed) == read
 
 
 @pytest.mark.parametrize("word", ["McDonald", "iPhone", "DiCaprio", "Xiomara"])
 def test_words_with_capitals_that_are_like_no_other_stay(word):
-    assert correct(KNOWN, f"{word} duerme.") == f"{word} duerme."
+    assert KNOWN.corrected(f"{word} duerme.") == f"{word} duerme."
 
 
 @given(st.integers(0, 10**6))
 def test_every_single_error_is_found(seed):
     text = "la cocina grande"
-    assert correct(KNOWN, mistyped(text, Random(seed))) == text
+    assert KNOWN.corrected(mistyped(text, Random(seed))) == text
 
 
 def of(probability: float) -> Translation:
@@ -53,14 +55,9 @@ def of(probability: float) -> Translation:
 
 @pytest.mark.parametrize(("after", "kept"), [(-1.0, True), (-1.7, False), (-3.0, False)])
 def test_another_spelling_must_be_clearly_more_probable(after, kept):
-    asked = []
-
-    def translate(texts):
-        asked.append(texts)
-        return [of(after) for _ in texts]
-
+    translator = Answers(lambda texts: [of(after) for _ in texts])
     given = [Reading("la csaa", of(-2.0)), Reading("la casa", of(-9.0))]
-    (first, second) = corrected(KNOWN, given, translate)
-    assert asked == [["la casa"]]
+    (first, second) = respelt(KNOWN, given, translator, Search())
+    assert translator.sentences == ["la casa"]
     assert first == (Reading("la casa", of(after)) if kept else given[0])
     assert second is given[1]

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.text.capitals import in_small_letters
+from regard.translation.text.letters import in_small_letters, without_accents
 from regard.translation.text.noise import (
     capitalised,
     emphasised,
     mistyped,
-    without_accents,
     without_marks,
 )
 from regard.translation.text.normalisation import normalise

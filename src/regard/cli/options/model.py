@@ -1,10 +1,10 @@
-"""Options that choose a model, its target language and its device; how weights are stored."""
+"""Options that choose a model, its target language and its device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -37,21 +37,6 @@ Device = Annotated[
 
 
 @dataclass(frozen=True)
-class SpeedOptions:
-    """Options that make translating quicker and may change words.
-
-    Attributes:
-        quantization: How weights are stored: int8 is quicker and changes some words. [default:
-            float32]
-        shortlist: Choose among the words that `regard shortlist` has learnt for each sentence:
-            quicker.
-    """
-
-    quantization: Literal["float32", "int8"] | None = None
-    shortlist: bool = False
-
-
-@dataclass(frozen=True)
 class ModelOptions:
     """One model on one device."""
 
@@ -59,30 +44,26 @@ class ModelOptions:
     to: To = None
     device: Device = "cpu"
 
-    def open(self, speed: SpeedOptions | None = None) -> Translator:
-        return open_translator(self.model, self.device, self.to, speed)
+    def open(self) -> Translator:
+        return open_translator(self.model, self.device, self.to)
 
 
 def open_translator(
     model: str | Sequence[str],
     device: str,
     to: str | None = None,
-    speed: SpeedOptions | None = None,
     avoid_loops: str = "",
 ) -> Translator:
     """The translator of a name or folder, or of several together.
 
-    `avoid_loops` is a reason not to load compiled loops. int8 search needs them, and ignores it.
+    `avoid_loops` is a reason not to load compiled loops.
     Raises `ConfigurationError` when this machine has no such device.
     """
     from regard.translation.translator import Translator
 
-    speed = speed or SpeedOptions()
     check_device(device)
-    translator = Translator.open(model, device, to, shortlist=speed.shortlist)
-    if speed.quantization == "int8":
-        translator.refresh(rounded=True)
-    elif avoid_loops:
+    translator = Translator.open(model, device, to)
+    if avoid_loops:
         translator.refresh(avoid_loops=avoid_loops)
     return translator
 

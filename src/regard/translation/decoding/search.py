@@ -11,7 +11,6 @@ from regard.translation.decoding.beam import beam
 from regard.translation.decoding.forced import rerank
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
-from regard.translation.decoding.narrowed import Narrowed
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.single import greedy, sample
 from regard.translation.decoding.tree import Tree
@@ -29,7 +28,6 @@ def translate_batch(
     search: Search | None = None,
     *,
     prefix: Prefixes | Sequence[Sequence[int]] | None = None,
-    lists: Sequence[Int[Tensor, " listed"]] | None = None,
     generator: torch.Generator | None = None,
     engine: SearchEngine | None = None,
     tree: Tree | None = None,
@@ -39,32 +37,24 @@ def translate_batch(
     Args:
         search: the settings; None for the defaults, beam search with 5.
         prefix: the tokens each translation must begin with.
-        lists: the ids of the words that each may be written with, in order; None for all, as prefixes ask for.
         generator: for sampling, on the device of the source.
         engine: it runs the model; None for the model's own layers.
-        tree: records the steps of a beam search, of one sentence with all words; other searches leave it empty.
+        tree: records the steps of a beam search, of one sentence; other searches leave it empty.
 
     Returns:
         For each sentence its `nbest` hypotheses (fewer where the limits allow no more), best first.
 
     Raises:
-        ConfigurationError: prefixes or lists that do not fit the batch, or each other; prefixes that do not fit
-            the vocabulary.
+        ConfigurationError: prefixes that do not fit the batch or the vocabulary.
         ModelError: logits that are not numbers.
     """
     search = search or Search()
     engine = engine or SearchEngine(model)
     if not len(source):
         return []
-    if tree is not None and (len(source) > 1 or tree.nodes or lists is not None):
-        raise ConfigurationError("a tree records the search of one sentence without lists of words")
+    if tree is not None and (len(source) > 1 or tree.nodes):
+        raise ConfigurationError("a tree records the search of one sentence")
     limits = Limits.of(bounds(model, search, lengths), search, prefix)
-    if lists is not None:
-        if prefix is not None:
-            raise ConfigurationError(
-                "a prefix may have words that no list has: pass a prefix or lists of words"
-            )
-        engine = Narrowed(engine, lists, len(source))
     if search.sampling:
         found = sample(engine, source, lengths, limits, search, generator)
     elif search.beam == 1:
@@ -73,11 +63,6 @@ def translate_batch(
         # The coverage penalty chooses among all hypotheses of the beam.
         whole = search.changed(nbest=search.beam) if search.coverage_penalty else search
         found = beam(engine, source, lengths, limits, whole, tree)
-    if isinstance(engine, Narrowed):
-        found = [
-            [engine.spelt(one, sentence) for one in hypotheses]
-            for sentence, hypotheses in enumerate(found)
-        ]
     if search.coverage_penalty:
         found = rerank(model, source, lengths, found, search.coverage_penalty)
     return [hypotheses[: search.nbest] for hypotheses in found]

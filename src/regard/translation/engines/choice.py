@@ -8,7 +8,6 @@ from regard.attention.dropout import Dropout
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.normalisers import Softmax
 from regard.attention.scores import ScaledDot
-from regard.errors import ConfigurationError
 from regard.translation.engines.engine import (
     CompiledEngine,
     EnsembleEngine,
@@ -30,25 +29,16 @@ _KINDS = {
 _ACTIVATIONS = ("relu", "gelu", "silu")
 
 
-def choose(
-    model: TranslationModel, *, rounded: bool = False, avoid_loops: str = ""
-) -> SearchEngine:
+def choose(model: TranslationModel, *, avoid_loops: str = "") -> SearchEngine:
     """The fastest engine that computes what the model's layers compute, for its weights as they are now.
 
-    Args:
-        rounded: products of numbers rounded to 8 bits; only compiled search of a single model has them.
-        avoid_loops: a reason not to load compiled loops.
-
-    Raises:
-        ConfigurationError: `rounded`, where compiled search does not support the model.
+    `avoid_loops` is a reason not to load compiled loops.
     """
-    if isinstance(model, Ensemble) and not rounded:
+    if isinstance(model, Ensemble):
         return EnsembleEngine(model, [choose(each, avoid_loops=avoid_loops) for each in model])
     reason = avoid_loops or why_not(device_of(model)) or unsupported(model)
     if isinstance(model, Transformer) and not reason:
-        return CompiledEngine(model, rounded=rounded)
-    if rounded:
-        raise ConfigurationError(f"int8 search is not possible: {reason}: use float32")
+        return CompiledEngine(model)
     return SearchEngine(model, reason=reason or "", loops=not avoid_loops)
 
 

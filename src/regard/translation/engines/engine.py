@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, cast
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.modules import module as modules_of_torch
 
@@ -33,11 +31,6 @@ from regard.translation.models.transformer.model import Transformer
 if TYPE_CHECKING:
     from regard.translation.engines.compiled.model import CompiledModel, CompiledState
 
-# Lists of word ids, padded with -1; the list of each row; the logits of the words of its list.
-Lists = Int[Tensor, "sentences listed"]
-Own = Int[Tensor, " rows"]
-ListedLogits = Float[Tensor, "rows listed"]
-
 
 class SearchEngine:
     """Runs a model for searches by its own layers. It serves all models, devices and precisions, and calls hooks.
@@ -55,8 +48,6 @@ class SearchEngine:
     def __init__(self, model: TranslationModel, *, reason: str = "", loops: bool = True) -> None:
         self.model, self.reason = model, reason
         self.loops = loops and why_not(device_of(model)) is None
-        output = getattr(model, "output", None)
-        self._listed = self.loops and type(output) is nn.Linear and not hooked(output)
 
     def begin(self, source: SourceIds, lengths: Lengths) -> State:
         """Encode the sources: the decoder's state before its first word."""
@@ -66,38 +57,26 @@ class SearchEngine:
         """The logits of the next word, valid until the next step. The given state is used up."""
         return self.model.step(words, state)
 
-    def step_listed(
-        self, words: Words, state: State, lists: Lists, own: Own
-    ) -> tuple[ListedLogits, State]:
-        """The logits of the words of each row's list alone; -inf for -1, no word."""
-        if self._listed and self.model.output.weight.dtype == torch.float32:
-            hidden, state = self.model.advance(words, state)
-            return listed_logits(self.model.output, hidden, lists, own), state
-        logits, state = self.step(words, state)
-        listed = lists[own]
-        return logits.gather(1, listed.clamp(min=0)).masked_fill(listed == -1, -math.inf), state
-
 
 class CompiledEngine(SearchEngine):
     """Packs the weights before the first search. Later writes to them are seen in part: make another engine then.
 
     Args:
         model: one that `choice.unsupported` has no objection to.
-        rounded: products of numbers rounded to 8 bits.
     """
 
     name = "compiled"
 
-    def __init__(self, model: Transformer, *, rounded: bool = False) -> None:
+    def __init__(self, model: Transformer) -> None:
         super().__init__(model)
-        self.transformer, self.rounded = model, rounded
+        self.transformer = model
 
     @cached_property
     def compiled(self) -> CompiledModel:
         """The weights as the loops read them. Loads the loops."""
         from regard.translation.engines.compiled.model import CompiledModel
 
-        return CompiledModel(self.transformer, rounded=self.rounded)
+        return CompiledModel(self.transformer)
 
     def begin(self, source: SourceIds, lengths: Lengths) -> CompiledState:
         from regard.translation.engines.compiled.model import CompiledState
@@ -106,12 +85,6 @@ class CompiledEngine(SearchEngine):
 
     def step(self, words: Words, state: State) -> tuple[Logits, State]:
         return cast("CompiledState", state).step(words), state
-
-    def step_listed(
-        self, words: Words, state: State, lists: Lists, own: Own
-    ) -> tuple[ListedLogits, State]:
-        listed = lists.contiguous().numpy(), own.numpy()
-        return cast("CompiledState", state).step(words, *listed), state
 
 
 class EnsembleEngine(SearchEngine):
@@ -128,20 +101,6 @@ class EnsembleEngine(SearchEngine):
 
     def step(self, words: Words, state: State) -> tuple[Logits, EnsembleState]:
         return step_all(self.engines, words, state)
-
-
-def listed_logits(
-    output: nn.Linear, hidden: Float[Tensor, "rows width"], lists: Lists, own: Own
-) -> ListedLogits:
-    """A dot product for each word of a row's list, and none for the others; in float32 on a processor."""
-    from regard.translation.engines.listed_loops import listed
-
-    weight = output.weight.detach()
-    bias = weight.new_zeros(len(weight)) if output.bias is None else output.bias.detach()
-    logits = torch.empty(len(hidden), lists.shape[1])
-    arrays = (each.contiguous().numpy() for each in (lists, own, weight, bias))
-    listed(hidden.detach().reshape(-1).numpy(), hidden.shape[1], *arrays, logits.view(-1).numpy())
-    return logits
 
 
 @contextmanager

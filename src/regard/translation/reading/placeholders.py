@@ -12,11 +12,10 @@ from dataclasses import replace
 from itertools import accumulate, pairwise, product
 from typing import NamedTuple
 
-from regard.translation.reading.again import Reading, Translate, clearer
-from regard.translation.reading.capitals import is_first, may_be_name
+from regard.translation.reading.readings import Reading, SentenceTranslator, clearer
 from regard.translation.results import Candidate, Translation, Word
-from regard.translation.text.names import WORD, has_capital
-from regard.translation.text.noise import without_accents
+from regard.translation.settings.search import Search
+from regard.translation.text.letters import WORD, begins_sentence, has_capital, without_accents
 from regard.translation.words import KnownWords
 
 _YEARS, _COUNTS = ["1985", "1996", "1972", "2004"], ["25", "36", "48", "74"]
@@ -27,20 +26,20 @@ _ATTEMPTS = 2
 _LETTERS = 5
 
 
-class Part(NamedTuple):
+class Term(NamedTuple):
     """A name or number of a source.
 
     Attributes:
         start: its first character.
         text: as the source writes it.
-        written: as the translation is to write it.
+        target: as the translation is to write it.
         number: whether it is a number.
         sure: whether it is certainly a name or number, and not the first word of a sentence.
     """
 
     start: int
     text: str
-    written: str
+    target: str
     number: bool
     sure: bool
 
@@ -49,113 +48,131 @@ class Part(NamedTuple):
         return self.start + len(self.text)
 
 
-class Stand(NamedTuple):
-    """A part and the placeholder that stands for it."""
+class Placeholder(NamedTuple):
+    """A word that stands for a term."""
 
-    part: Part
+    term: Term
     word: str
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        return _whole(self.word, self.part.number)
+        return _pattern(self.word, self.term.number)
 
 
-def carried(known: KnownWords, readings: Sequence[Reading], translate: Translate) -> list[Reading]:
+def with_placeholders(
+    words: KnownWords,
+    readings: Sequence[Reading],
+    translator: SentenceTranslator,
+    search: Search,
+) -> list[Reading]:
     """The readings of sentences; where a translation lost names or numbers, those with placeholders."""
     readings = list(readings)
-    parts = {row: lost(known, *one) for row, one in enumerate(readings)}
+    terms = {row: lost_terms(words, *reading) for row, reading in enumerate(readings)}
     for attempt in range(_ATTEMPTS):
-        stands: dict[int, list[Stand]] = {}
-        for row, some in parts.items():
+        placeholders = {}
+        for row, row_terms in terms.items():
             # The first attempt may have failed because of a word that is no name.
-            left = [part for part in some if part.sure or not attempt]
-            if left:
-                stands[row] = _stands(known, readings[row].source, left, attempt)
-        again = translate([_read(readings[row].source, own) for row, own in stands.items()])
-        for (row, own), one in zip(stands.items(), again, strict=True):
+            tried = [term for term in row_terms if term.sure or not attempt]
+            if tried:
+                placeholders[row] = _placeholders(words, readings[row].source, tried, attempt)
+        if not placeholders:
+            break
+        texts = [
+            _filled(readings[row].source, row_words) for row, row_words in placeholders.items()
+        ]
+        translations = translator.translate(texts, search)
+        for (row, row_words), new in zip(placeholders.items(), translations, strict=True):
             source, old = readings[row]
-            made = _restored(one, source, own)
-            if made is not None and _better(known, made, old, source, own):
-                readings[row] = Reading(source, made)
-                del parts[row]
+            restored = _restored(new, source, row_words)
+            if restored is not None and _better(words, restored, old, source, row_words):
+                readings[row] = Reading(source, restored)
+                del terms[row]
     return readings
 
 
-def lost(known: KnownWords, source: str, found: Translation) -> list[Part]:
+def lost_terms(words: KnownWords, source: str, translation: Translation) -> list[Term]:
     """The names and numbers of a source that its translation does not have.
 
     A translation may write a number as a word, and a time in another way. So a number is lost only where another number
     that is no time is in its place.
     """
-    numbers, left = [], known.marks.plain(found.text)
-    for part in _numbers(known, source):
-        left, count = _whole(known.marks.plain(part.written), number=True).subn(" ", left, count=1)
-        numbers += [] if count else [part]
-    if not re.search(r"\d", _TIME.sub(" ", left)):
+    numbers, unmatched = [], words.marks.plain(translation.text)
+    for term in _numbers(words, source):
+        pattern = _pattern(words.marks.plain(term.target), number=True)
+        unmatched, count = pattern.subn(" ", unmatched, count=1)
+        numbers += [] if count else [term]
+    if not re.search(r"\d", _TIME.sub(" ", unmatched)):
         numbers = []
-    return sorted(
-        [*numbers, *(part for part in _names(known, source) if not _has(found.text, part))]
-    )
+    names = (term for term in _names(words, source) if not _has(translation.text, term))
+    return sorted([*numbers, *names])
 
 
-def _numbers(known: KnownWords, source: str) -> Iterator[Part]:
-    for found in known.marks.numbers(source):
-        counts = source[found.end() : found.end() + 2].strip().isalpha()
-        written = known.marks.written(found[0], counts=counts)
-        yield Part(found.start(), found[0], written, True, True)
+def _numbers(words: KnownWords, source: str) -> Iterator[Term]:
+    for number in words.marks.numbers(source):
+        counts = source[number.end() : number.end() + 2].strip().isalpha()
+        target = words.marks.written(number[0], counts=counts)
+        yield Term(number.start(), number[0], target, True, True)
 
 
-def _names(known: KnownWords, source: str) -> Iterator[Part]:
+def _names(words: KnownWords, source: str) -> Iterator[Term]:
     """The words that may be names; neighbours that are names for sure are one."""
-    words = list(WORD.finditer(source))
+    matches = list(WORD.finditer(source))
     # Where every word has a capital, none tells a name.
-    if not known.names or not any(word[0].islower() for word in words):
+    if not words.names or not any(word[0].islower() for word in matches):
         return
-    parts: list[Part] = []
-    for word in words:
-        if not (has_capital(word[0]) and may_be_name(known, word)):
+    terms: list[Term] = []
+    for word in matches:
+        if not (has_capital(word[0]) and words.may_be_name(word)):
             continue
-        start, sure = word.start(), not is_first(word) and not known.has(word[0].lower())
-        if sure and parts and parts[-1].sure and source[parts[-1].stop : start] in (" ", "-"):
-            start = parts.pop().start
+        start, sure = word.start(), not begins_sentence(word) and not words.has(word[0].lower())
+        if sure and terms and terms[-1].sure and source[terms[-1].stop : start] in (" ", "-"):
+            start = terms.pop().start
         name = source[start : word.end()]
-        parts.append(Part(start, name, name, False, sure))
-    yield from parts
+        terms.append(Term(start, name, name, False, sure))
+    yield from terms
 
 
-def _has(text: str, name: Part) -> bool:
+def _has(text: str, name: Term) -> bool:
     """Whether a text has a name, or a word that begins like it."""
     text, bare = without_accents(text), without_accents(name.text)
     if len(bare) > _LETTERS and re.search(rf"\b{re.escape(bare[:_LETTERS])}", text):
         return True
-    return _whole(bare, number=False).search(text) is not None
+    return _pattern(bare, number=False).search(text) is not None
 
 
-def _stands(known: KnownWords, source: str, parts: Sequence[Part], attempt: int) -> list[Stand]:
-    """A placeholder for each part that has a free one: no word of the source, another one in each attempt."""
-    taken = set(re.findall(r"\w+", source))
-    own: dict[str, str] = {}  # parts that are equal have the same
-    for part in parts:
-        pool = known.names
-        if part.number:
-            pool = _YEARS if _YEAR.fullmatch(part.text) else _COUNTS
-        free = [word for word in pool if word not in taken][attempt:]
-        if part.text not in own and free:
-            own[part.text] = free[0]
-            taken.add(free[0])
-    return [Stand(part, own[part.text]) for part in parts if part.text in own]
+def _placeholders(
+    words: KnownWords, source: str, terms: Sequence[Term], attempt: int
+) -> list[Placeholder]:
+    """A placeholder for each term that has a free one: no word of the source, another one in each attempt."""
+    occupied = set(re.findall(r"\w+", source))
+    placeholders: dict[str, str] = {}  # terms that are equal have the same
+    for term in terms:
+        pool = words.names
+        if term.number:
+            pool = _YEARS if _YEAR.fullmatch(term.text) else _COUNTS
+        free = [word for word in pool if word not in occupied][attempt:]
+        if term.text not in placeholders and free:
+            placeholders[term.text] = free[0]
+            occupied.add(free[0])
+    return [
+        Placeholder(term, placeholders[term.text]) for term in terms if term.text in placeholders
+    ]
 
 
 def _better(
-    known: KnownWords, made: Translation, old: Translation, source: str, stands: Sequence[Stand]
+    words: KnownWords,
+    new: Translation,
+    old: Translation,
+    source: str,
+    placeholders: Sequence[Placeholder],
 ) -> bool:
     """Whether a translation with placeholders replaces the old one."""
-    if any(part.number for part in lost(known, source, made)) or clearer(old, made):
+    if any(term.number for term in lost_terms(words, source, new)) or clearer(old, new):
         return False
-    return all(part.sure for part, _ in stands) or clearer(made, old)
+    return all(term.sure for term, _ in placeholders) or clearer(new, old)
 
 
-def _whole(text: str, number: bool) -> re.Pattern[str]:
+def _pattern(text: str, number: bool) -> re.Pattern[str]:
     """A pattern for a name or number that is no part of another; 80 also for the end of 1980."""
     if not number:
         return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
@@ -163,49 +180,61 @@ def _whole(text: str, number: bool) -> re.Pattern[str]:
     return re.compile(rf"(?<!\d)(?<!\d[.,:/-]){century}{re.escape(text)}(?!\d|[.,:/-]\d)")
 
 
-def _read(source: str, stands: Sequence[Stand]) -> str:
+def _filled(source: str, placeholders: Sequence[Placeholder]) -> str:
     """The source with placeholders."""
     pieces, end = [], 0
-    for part, word in stands:
-        pieces += [source[end : part.start], word]
-        end = part.stop
+    for term, word in placeholders:
+        pieces += [source[end : term.start], word]
+        end = term.stop
     return "".join([*pieces, source[end:]])
 
 
-def _restored(one: Translation, source: str, stands: Sequence[Stand]) -> Translation | None:
+def _restored(
+    translation: Translation, source: str, placeholders: Sequence[Placeholder]
+) -> Translation | None:
     """The translation with the names and numbers; None where it has not every placeholder as often as the source."""
-    wanted = Counter(stand.word for stand in stands)
-    whole = [
+    counts = Counter(placeholder.word for placeholder in placeholders)
+    complete = [
         candidate
-        for candidate in one.alternatives
-        if all(len(stand.pattern.findall(candidate.text)) == wanted[stand.word] for stand in stands)
+        for candidate in translation.alternatives
+        if all(
+            len(placeholder.pattern.findall(candidate.text)) == counts[placeholder.word]
+            for placeholder in placeholders
+        )
     ]
-    if not whole or whole[0] != one.alternatives[0]:
+    if not complete or complete[0] != translation.alternatives[0]:
         return None
-    own = {stand: stand.part.text for stand in stands}
-    written = {stand: stand.part.written for stand in stands}
-    read = [_put(word, own) for word in _read(source, stands).split()]
-    candidates = [_candidate(each, read, written) for each in whole]
-    read_as = {part.text: word for part, word in stands}
-    return replace(one, **vars(candidates[0]), alternatives=candidates, read_as=read_as)
+    source_texts = {placeholder: placeholder.term.text for placeholder in placeholders}
+    target_texts = {placeholder: placeholder.term.target for placeholder in placeholders}
+    source_words = [_put(word, source_texts) for word in _filled(source, placeholders).split()]
+    candidates = [_candidate(candidate, source_words, target_texts) for candidate in complete]
+    read_as = {term.text: word for term, word in placeholders}
+    return replace(translation, **vars(candidates[0]), alternatives=candidates, read_as=read_as)
 
 
-def _candidate(one: Candidate, read: Sequence[str], written: Mapping[Stand, str]) -> Candidate:
+def _candidate(
+    candidate: Candidate, source_words: Sequence[str], target_texts: Mapping[Placeholder, str]
+) -> Candidate:
     """A candidate with names and numbers. Those with spaces were one word: positions behind them change."""
-    texts = [_put(word.text, written) for word in one.words]
-    words = zip(one.words, texts, strict=True)
-    sources, targets = _places(read), _places(texts)
+    texts = [_put(word.text, target_texts) for word in candidate.words]
+    sources, targets = _places(source_words), _places(texts)
     return replace(
-        one,
-        text=_put(one.text, written),
-        words=[Word(text, word.confidence) for word, own in words for text in own.split()],
-        alignment=[pair for a, b in one.alignment for pair in product(sources[a], targets[b])],
+        candidate,
+        text=_put(candidate.text, target_texts),
+        words=[
+            Word(word_text, word.confidence)
+            for word, text in zip(candidate.words, texts, strict=True)
+            for word_text in text.split()
+        ],
+        alignment=[
+            pair for a, b in candidate.alignment for pair in product(sources[a], targets[b])
+        ],
     )
 
 
-def _put(text: str, written: Mapping[Stand, str]) -> str:
-    for stand, to in written.items():
-        text = stand.pattern.sub(to, text)  # letters, digits and marks: nothing to escape
+def _put(text: str, terms: Mapping[Placeholder, str]) -> str:
+    for placeholder, term in terms.items():
+        text = placeholder.pattern.sub(term, text)  # letters, digits and marks: nothing to escape
     return text
 
 

@@ -1,44 +1,181 @@
-"""Sentences translated in the reading that suits them."""
+"""Sentences translated in the reading that suits them, with the reasons to doubt the result.
+
+Numbers are copied. Capitals are read in small letters, accents are restored, typing errors are corrected, and names and
+numbers that were lost are put back (see `placeholders`). A translation that repeats itself is searched for again.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from regard.translation.reading.again import Reading, Translate
-from regard.translation.reading.placeholders import carried
-from regard.translation.reading.spelling import corrected
-from regard.translation.results import Translation
+from regard.translation.doubts import Doubts, wordless
+from regard.translation.reading.placeholders import with_placeholders
+from regard.translation.reading.readings import Reading, SentenceTranslator, clearer
+from regard.translation.results import Translation, Word
 from regard.translation.settings.search import Search
-from regard.translation.text.names import WORD
+from regard.translation.text.letters import WORD, in_small_letters
 from regard.translation.text.normalisation import normalise
+from regard.translation.text.numbers import is_number
 from regard.translation.words import KnownWords
+
+# Pieces of a sequence that may not occur twice in a second search: loops are measured by as many.
+NO_REPEAT = 4
+_LARGEST_BEAM = 1000
 
 
 def translate(
-    texts: Sequence[str], known: KnownWords, search: Search, translated: Translate, *, once: bool
+    sentences: Sequence[str],
+    translator: SentenceTranslator,
+    search: Search,
+    *,
+    words: KnownWords | None,
+    doubts: Doubts | None,
+    prefixes: Sequence[str] | None = None,
 ) -> list[Translation]:
     """The translations of sentences.
 
     Args:
-        known: the words of the training text.
         search: which readings are tried.
-        translated: from sentences to translations.
-        once: whether every sentence is translated once.
+        words: those of the training text; with None, sentences are read as they are written.
+        doubts: the statistics of the training text.
+        prefixes: how each translation must begin. Then sentences are read as they are written, but for accents.
     """
-    sources = list(map(normalise, texts))
-    if search.accents:
-        sources = [known.accents.restored(text, known.rank.keys()) for text in sources]
-    readings = list(map(Reading, sources, translated(sources)))
-    if search.spelling and not once:
-        readings = corrected(known, readings, translated)
-    if search.placeholders and not once:
-        readings = carried(known, readings, translated)
+    begins = prefixes or [""] * len(sentences)
+    copies = search.numbers and (words is None or words.numbers)
+
+    def read(rows: Sequence[int], search: Search) -> list[Translation]:
+        chosen_prefixes = None if prefixes is None else [prefixes[row] for row in rows]
+        return _read([sentences[row] for row in rows], translator, search, words, chosen_prefixes)
+
+    copied = [
+        row for row, text in enumerate(sentences) if copies and not begins[row] and is_number(text)
+    ]
+    searched = [row for row in range(len(sentences)) if row not in set(copied)]
+    translations = dict(zip(searched, read(searched, search), strict=True))
+    loops = [row for row in searched if translations[row].repeats]
+    if loops and search.search_again and not search.no_repeat_ngram:
+        beam = min(_LARGEST_BEAM, 2 * search.beam)
+        wider = search.changed(beam=beam, no_repeat_ngram=NO_REPEAT)
+        for row, translation in zip(loops, read(loops, wider), strict=True):
+            translations[row] = replace(translation, repeats=True)
+    for row in searched:
+        translations[row] = doubted(translations[row], doubts, begins[row])
+    if copied:
+        copies_of_numbers = translator.copy([sentences[row] for row in copied], search)
+        for row, translation in zip(copied, copies_of_numbers, strict=True):
+            translations[row] = _as_copy(sentences[row], translation, search)
+    return [translations[row] for row in range(len(sentences))]
+
+
+def doubted(translation: Translation, doubts: Doubts | None, prefix: str = "") -> Translation:
+    """The translation of a sentence with the reasons to doubt it; words of a prefix may be improbable."""
+    signs = {
+        "no words": wordless(translation.source),
+        "cut": translation.cut,
+        "unknown": translation.unknown,
+        "unseen": translation.unseen,
+        "repeats": translation.repeats,
+        "unfinished": translation.unfinished,
+    }
+    reasons = [reason for reason, sign in signs.items() if sign]
+    if doubts is not None and translation.target_pieces:
+        pieces = len(translation.target_pieces)
+        confidence = 0.0 if prefix else translation.log_probability / pieces
+        reasons += doubts.reasons(translation.source, translation.text, confidence)
+    return replace(translation, doubts=reasons)
+
+
+def respelt(
+    words: KnownWords,
+    readings: Sequence[Reading],
+    translator: SentenceTranslator,
+    search: Search,
+) -> list[Reading]:
+    """The readings of sentences, with other spellings where these make the translation clearly more probable.
+
+    Kernighan, Church and Gale 1990 ("A Spelling Correction Program Based on a Noisy Channel Model"), with frequency for
+    the probability of a word, every single error equally probable, and the translation model as the judge.
+    """
+    readings = list(readings)
+    corrected = {row: words.corrected(reading.source) for row, reading in enumerate(readings)}
+    rows = [row for row, text in corrected.items() if text != readings[row].source]
+    if rows:
+        translations = translator.translate([corrected[row] for row in rows], search)
+        for row, translation in zip(rows, translations, strict=True):
+            if clearer(translation, readings[row].translation):
+                readings[row] = Reading(corrected[row], translation)
+    return readings
+
+
+def _read(
+    sentences: Sequence[str],
+    translator: SentenceTranslator,
+    search: Search,
+    words: KnownWords | None,
+    prefixes: Sequence[str] | None,
+) -> list[Translation]:
+    small = search.capitals and prefixes is None
+    texts = [in_small_letters(text) if small else text for text in sentences]
+    translations = _mended(texts, translator, search, words, prefixes)
     return [
-        replace(found, source=text, read_as={**_changes(text, source), **found.read_as})
-        for text, (source, found) in zip(texts, readings, strict=True)
+        translation if text == sentence else _in_capitals(sentence, translation)
+        for sentence, text, translation in zip(sentences, texts, translations, strict=True)
     ]
 
 
-def _changes(text: str, read: str) -> dict[str, str]:
+def _mended(
+    texts: Sequence[str],
+    translator: SentenceTranslator,
+    search: Search,
+    words: KnownWords | None,
+    prefixes: Sequence[str] | None,
+) -> list[Translation]:
+    """The translations of sentences in small letters, with accents, spelling and names mended."""
+    if words is None:
+        return translator.translate(texts, search, prefixes)
+    sources = list(map(normalise, texts))
+    if search.accents:
+        vocabulary = words.rank.keys()
+        sources = [words.accents.restored(text, vocabulary) for text in sources]
+    readings = list(map(Reading, sources, translator.translate(sources, search, prefixes)))
+    if prefixes is None and not search.sampling:
+        if search.spelling:
+            readings = respelt(words, readings, translator, search)
+        if search.placeholders:
+            readings = with_placeholders(words, readings, translator, search)
+    return [
+        replace(translation, source=text, read_as={**_changes(text, source), **translation.read_as})
+        for text, (source, translation) in zip(texts, readings, strict=True)
+    ]
+
+
+def _changes(text: str, source: str) -> dict[str, str]:
     """The words of a text that were read as others."""
-    both = zip(WORD.findall(normalise(text)), WORD.findall(read), strict=True)
-    return {word: other for word, other in both if word != other}
+    if normalise(text) == source:
+        return {}
+    pairs = zip(WORD.findall(normalise(text)), WORD.findall(source), strict=True)
+    return {written: read for written, read in pairs if written != read}
+
+
+def _in_capitals(text: str, translation: Translation) -> Translation:
+    """The translation, in capitals, of a text in capitals that was read in small letters."""
+    candidates = [
+        replace(
+            candidate,
+            text=candidate.text.upper(),
+            words=[replace(word, text=word.text.upper()) for word in candidate.words],
+        )
+        for candidate in translation.alternatives
+    ]
+    read_as = {written.upper(): read.upper() for written, read in translation.read_as.items()}
+    best = vars(candidates[0])
+    return replace(translation, source=text, **best, alternatives=candidates, read_as=read_as)
+
+
+def _as_copy(text: str, translation: Translation, search: Search) -> Translation:
+    """The translation of a text by itself: there is nothing to doubt, whatever the model knows of it."""
+    confidences = [word.confidence for word in translation.words]
+    words = list(map(Word, text.split(), confidences))
+    best = replace(translation.alternatives[0], text=text, words=words)
+    draws = search.nbest if search.sampling else 1
+    translation = replace(translation, cut=0, unknown=[], unseen=[], repeats=False)
+    return replace(translation, **vars(best), alternatives=[best] * draws)

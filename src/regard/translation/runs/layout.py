@@ -36,7 +36,7 @@ CHECKPOINTS = "checkpoints"
 DISTILLED = "distilled.tsv"
 BACK_TRANSLATED = "back-translated-{}.tsv"  # the number of the corpus
 TOKENIZERS = ("tokenizer.model", "source.model", "target.model")
-# The files that checksums.json may name: those that change the output of a model.
+# The files that checksums.json may name: those that change the output of a model, and a file of earlier versions.
 SIGNED = (CONFIGURATION, MODEL, *TOKENIZERS, UNSEEN, SHORTLIST, ALIGNMENT, DOUBTS, WORDS)
 _PIECES = TypeAdapter(frozenset[str])
 _LARGEST_FILE = 64 * 2**20

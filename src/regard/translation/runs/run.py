@@ -32,7 +32,6 @@ from regard.translation.runs.layout import (
     CONFIGURATION,
     DOUBTS,
     MODEL,
-    SHORTLIST,
     TRAINED,
     UNSEEN,
     WORDS,
@@ -292,9 +291,7 @@ class Run:
             tensors = {name: weights.halved(name, tensor) for name, tensor in tensors.items()}
         elif numbers == "int8":
             tensors = weights.rounded(tensors)
-        more = [
-            name for name in (UNSEEN, SHORTLIST, DOUBTS, WORDS) if (self.folder / name).exists()
-        ]
+        more = [name for name in (UNSEEN, DOUBTS, WORDS) if (self.folder / name).exists()]
         names = [*self._signed, *more]
         contents = {name: self.content(name) for name in [*names, CARD]}
         with new_folder(folder) as unfinished:

@@ -12,10 +12,11 @@ import torch
 from regard.errors import ConfigurationError, DataError
 from regard.translation import checksums
 from regard.translation.decoding.search import Search
+from regard.translation.sentence_search import BATCH_TOKENS
 from regard.translation.synthesis.filtering import PairFilter, Tally
 from regard.translation.synthesis.resumable import Progress, ResumableFile
 from regard.translation.text.corpora import Tsv, read_lines
-from regard.translation.translator import BATCH_TOKENS, Translator
+from regard.translation.translator import Translator
 
 # Sentences that are translated between two records of the progress.
 CHUNK = 256
@@ -162,7 +163,7 @@ class BackTranslation:
             # Rounding and sampling depend on the batches and the device.
             "batch_tokens": self.batch_tokens,
             "device": next(self.translator.model.parameters()).device.type,
-            "rounded": self.translator.rounded,
+            "rounded": False,  # of earlier versions, which could search in int8
         }
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from regard.translation.text.corpora import Pair
+from regard.translation.text.letters import WORD, has_capital
 
-WORD = re.compile(r"[^\W\d_]+")
 # A name is written in small letters at most this often, beside its capital.
 _SMALL_LETTERS = 0.05
 
@@ -27,17 +27,7 @@ def named(pairs: Sequence[Pair]) -> list[tuple[Pair, list[str]]]:
     return [(pair, names) for pair in pairs if (names := list(filter(is_name, shared(pair, WORD))))]
 
 
-def has_capital(word: str) -> bool:
-    """Whether a word of two letters or more has a capital, the first letter alone."""
-    return len(word) > 1 and word.istitle()
-
-
-def as_inside(word: str, inside: Counter[str]) -> str:
-    """The first word of a sentence, which has a capital, as it is mostly written inside sentences."""
-    return max(word.lower(), word, key=inside.__getitem__)
-
-
 def shared(pair: Pair, pattern: re.Pattern[str]) -> list[str]:
     """The matches of a pattern that both sides have, equally often."""
     sources, targets = pattern.findall(pair.source), pattern.findall(pair.target)
-    return [one for one in dict.fromkeys(sources) if sources.count(one) == targets.count(one)]
+    return [text for text in dict.fromkeys(sources) if sources.count(text) == targets.count(text)]

@@ -1,23 +1,12 @@
 """Ways in which people write a sentence otherwise than its corpus does."""
 
 import re
-import unicodedata
 from random import Random
 
-# Accents only: the marks of other scripts are letters, and so is the breve of Cyrillic й.
-_ACCENTS = re.compile("(?<![\u0400-\u04ff])\u0306|[\u0300-\u0305\u0307-\u036f]")
 _OPENING, _FINAL = "¿¡", ".?!…。？！؟۔।"
 _FIRST_LETTER = re.compile(r"(?<![\w'’])[^\W\d_]")
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-
-
-def without_accents(text: str) -> str:
-    """
-    >>> without_accents("¿Dónde está el niño?")
-    '¿Donde esta el nino?'
-    """
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
 
 
 def without_marks(text: str, *, opening: bool = False, final: bool = True) -> str:

@@ -7,7 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Self
@@ -174,8 +174,17 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special ids are left out."""
-        kept = [int(i) for i in ids if EOS + len(self.tags) < i < len(self)]
-        return normalise(self._pieces.decode(kept))
+        return normalise(self._text(ids))
+
+    def _text(self, ids: Sequence[int]) -> str:
+        size, special = len(self), EOS + len(self.tags)
+        return str(self._pieces.decode([int(i) for i in ids if special < i < size]))
+
+    def words(self, ids: Sequence[int]) -> dict[tuple[int, int], str]:
+        """The range [start, stop) of pieces of each word, with its text; pieces without text are no word."""
+        spans = word_spans(self.pieces(ids))
+        texts = map(normalise, [self._text(ids[start:stop]) for start, stop in spans])
+        return {span: text for span, text in zip(spans, texts, strict=True) if text}
 
     def unknown(self, text: str) -> list[str]:
         """The parts of a text that are in no piece, in their order; most are single characters.
@@ -208,6 +217,16 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces behind ids, as sentencepiece writes them (U+2581 begins a word)."""
         return [self._pieces.id_to_piece(int(i)) for i in ids]
+
+
+def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
+    """The range [start, stop) of pieces that each word takes; U+2581 begins one, alone it belongs to the next.
+
+    >>> word_spans(["▁the", "▁cat", "s", "▁", "é"])
+    [(0, 1), (1, 3), (3, 5)]
+    """
+    starts = [place for place, piece in enumerate(pieces) if place == 0 or piece.startswith("▁")]
+    return list(pairwise([*starts, len(pieces)]))
 
 
 def _check_size(size: int, fault: str, special: int) -> None:

@@ -1,17 +1,27 @@
-"""Which language a text may be in: the costs of sequences of three letters, as in text that is known."""
+"""Which language a text may be in: the costs of its sequences of three letters, as learnt from other text."""
 
 import math
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-# Trigrams that are kept: the 5,000 most frequent ones have 98% of those of Tatoeba's Spanish.
-_KEPT = 5000
-_OTHER = re.compile(r"[\W\d_]+")
+from regard.translation.text.corpora import Pair
+
+# The trigrams of a language: the 5,000 most frequent ones have 98% of those of Tatoeba's Spanish.
+_MOST_FREQUENT = 5000
+_NO_LETTER = re.compile(r"[\W\d_]+")
+# Of the validation sources, the share that may count as another language.
+_FOREIGN = 0.003
+# A word counts once for its language; from so many words on, more make it no surer.
+_SURE = 6
+# Letters that a text must have to be compared with the target language.
+_LETTERS = 12
 
 
 class Trigrams(BaseModel):
@@ -43,7 +53,9 @@ class Trigrams(BaseModel):
         total = counts.total()
         costs: dict[str, str] = {}
         unseen = 0
-        for trigram, count in sorted(counts.most_common(_KEPT), key=lambda one: (-one[1], one[0])):
+        for trigram, count in sorted(
+            counts.most_common(_MOST_FREQUENT), key=lambda pair: (-pair[1], pair[0])
+        ):
             unseen = round(math.log2(total / count))
             costs[str(unseen)] = costs.get(str(unseen), "") + trigram
         return cls(costs=costs, unseen=unseen + 1)
@@ -63,15 +75,87 @@ class Trigrams(BaseModel):
 
     def cost(self, word: str) -> float:
         """The mean cost of the trigrams of a word, which begins and ends with a space."""
-        known, found = self._cost, _trigrams(word)
-        return sum(known.get(trigram, self.unseen) for trigram in found) / len(found)
+        trigrams = _trigrams(word)
+        return sum(self._cost.get(trigram, self.unseen) for trigram in trigrams) / len(trigrams)
+
+
+class Language(BaseModel):
+    """Statistics of the languages of the training text.
+
+    Attributes:
+        source, target: the trigrams of both languages.
+        usual: the mean over lines of the cost of the median word, in bits.
+        limit: the largest (cost of the median word - usual) x sqrt(words) of the source language.
+        margin: the largest cost of a source beyond its cost in the target language.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    source: Trigrams
+    target: Trigrams
+    usual: float
+    limit: float
+    margin: float
+
+    @classmethod
+    def learn(cls, train: Sequence[Pair], valid: Sequence[str]) -> Self:
+        source = Trigrams.learn(pair.source for pair in train)
+        target = Trigrams.learn(pair.target for pair in train)
+        texts = [text for text in map(words, valid) if text]
+        usual = float(np.mean([_median(source, text) for text in texts]))
+        language = cls(source=source, target=target, usual=usual, limit=0, margin=0)
+        limit = np.quantile([language._strangeness(text) for text in texts], 1 - _FOREIGN)
+        margin = np.quantile([language._margin(text) for text in texts], 1 - _FOREIGN)
+        # Bits are rounded so that the file does not depend on the last bits of a sum.
+        rounded = {"limit": round(float(limit), 4), "margin": round(max(0.0, float(margin)), 4)}
+        return language.model_copy(update={**rounded, "usual": round(usual, 4)})
+
+    def reasons(self, text: str) -> Iterator[str]:
+        """ "unknown script" or "other language"."""
+        letters = [letter for letter in text.lower() if letter.isalpha()]
+        if letters:
+            strange = sum(_script(letter) not in self._scripts for letter in set(letters))
+            if 2 * strange > len(set(letters)):
+                yield "unknown script"
+                return
+        spelt = words(text)
+        if spelt and (
+            self._strangeness(spelt) > self.limit
+            or (len(letters) >= _LETTERS and self._margin(spelt) > self.margin)
+        ):
+            yield "other language"
+
+    def _strangeness(self, text: list[str]) -> float:
+        return (_median(self.source, text) - self.usual) * math.sqrt(min(len(text), _SURE))
+
+    def _margin(self, text: list[str]) -> float:
+        letters = sum(map(len, text))
+        return (
+            sum((self.source.cost(word) - self.target.cost(word)) * len(word) for word in text)
+            / letters
+        )
+
+    @cached_property
+    def _scripts(self) -> frozenset[str]:
+        return frozenset(map(_script, self.source.letters))
 
 
 def words(text: str) -> list[str]:
     """The words of a text in small letters."""
-    return _OTHER.sub(" ", text.lower()).split()
+    return _NO_LETTER.sub(" ", text.lower()).split()
 
 
 def _trigrams(word: str) -> list[str]:
-    whole = f" {word} "
-    return [whole[i : i + 3] for i in range(len(whole) - 2)]
+    spaced = f" {word} "
+    return [spaced[i : i + 3] for i in range(len(spaced) - 2)]
+
+
+def _median(trigrams: Trigrams, text: list[str]) -> float:
+    """The cost of the median word, each word counted as often as it has letters: names are few."""
+    costs = sorted((trigrams.cost(word), len(word)) for word in text)
+    letters = np.cumsum([size for _, size in costs])
+    return costs[int(np.searchsorted(letters, letters[-1] / 2))][0]
+
+
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "").partition(" ")[0]

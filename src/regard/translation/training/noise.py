@@ -6,13 +6,8 @@ from random import Random
 from regard.translation.settings.data import NoiseSettings
 from regard.translation.text.corpora import Pair, by_people
 from regard.translation.text.exchange import Exchange
-from regard.translation.text.noise import (
-    capitalised,
-    emphasised,
-    mistyped,
-    without_accents,
-    without_marks,
-)
+from regard.translation.text.letters import without_accents
+from regard.translation.text.noise import capitalised, emphasised, mistyped, without_marks
 
 # Sentences of a joined pair at most.
 _JOINED = 4

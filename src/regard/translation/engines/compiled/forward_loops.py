@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from regard.loops.compiling import compiled, inner
 from regard.loops.rows import add, copy
-from regard.translation.engines.compiled.products import product
+from regard.translation.engines.compiled.products import multiply
 from regard.translation.engines.compiled.row_loops import (
     activate,
     add_bias,
@@ -17,7 +17,6 @@ from regard.translation.engines.compiled.row_loops import (
     read_cached,
     read_span,
 )
-from regard.translation.engines.listed_loops import product_listed
 
 # The places of a layer's weights, a bias behind its weight; one that there is not has the place -1.
 JOINED, OUTPUT, INNER, OUTER, QUERY, SOURCE, CROSS = range(0, 14, 2)
@@ -51,8 +50,6 @@ class Workspace(NamedTuple):
     inner: Any
     tile: Any  # a tile of a product
     scores: Any  # heads x positions
-    rounded: Any  # bytes of the rows of a product; None where products are of float32
-    factors: Any  # of those rows
 
 
 class Pass(NamedTuple):
@@ -76,7 +73,7 @@ def _enter(p: Any, norm_at: Any) -> None:
 @inner
 def _project(p: Any, at: Any, of: Any, width: Any, out: Any) -> None:
     """out = W h + b, W at `of`."""
-    product(p.workspace.h, p.rows, p.shape.width, p.weights, at[of], width, p.workspace, out)
+    multiply(p.workspace.h, p.rows, p.shape.width, p.weights, at[of], width, p.workspace.tile, out)
     add_bias(out, p.rows, width, p.weights, at[of + 1])
 
 
@@ -84,7 +81,7 @@ def _project(p: Any, at: Any, of: Any, width: Any, out: Any) -> None:
 def _join(p: Any, given: Any, depth: Any, at: Any, of: Any, by: Any) -> None:
     """x = x + W given + b, normalised afterwards in post-norm models; W is at `of`, its norm at `by`."""
     x, out, rows, width, weights = p.workspace.x, p.workspace.out, p.rows, p.shape.width, p.weights
-    product(given, rows, depth, weights, at[of], width, p.workspace, out)
+    multiply(given, rows, depth, weights, at[of], width, p.workspace.tile, out)
     add(x, 0, out, 0, rows * width)
     add_bias(x, rows, width, weights, at[of + 1])
     if not p.shape.before:
@@ -96,7 +93,9 @@ def _forward(p: Any, at: Any) -> None:
     """x + W2 f(W1 x + b1) + b2."""
     inner, depth = p.workspace.inner, p.shape.inner
     _enter(p, at[FORWARD_NORM])
-    product(p.workspace.h, p.rows, p.shape.width, p.weights, at[INNER], depth, p.workspace, inner)
+    multiply(
+        p.workspace.h, p.rows, p.shape.width, p.weights, at[INNER], depth, p.workspace.tile, inner
+    )
     activate(inner, p.rows, depth, p.weights, at[INNER + 1], p.shape.kind)
     _join(p, inner, depth, at, OUTER, FORWARD_NORM)
 
@@ -156,7 +155,6 @@ def step(
     cached: Any,
     embedding: Any,
     packed: Any,
-    listed: Any,
     parts: Any,
     logits: Any,
 ) -> None:
@@ -167,8 +165,6 @@ def step(
         cached: keys and values by layer, step and row; the steps so far, this one included; and the row in which
             each row's ancestor of a step wrote.
         embedding, packed, parts: as of `encode`.
-        listed: the words whose logits are wanted, which of these lists is each row's, and weight and bias of the
-            output layer; lists of no words where all are wanted.
     """
     (cache, steps, came), (table, positions), (weights, at, end) = cached, embedding, packed
     p = Pass(len(words), weights, Shape(*parts[0]), Workspace(*parts[1]))
@@ -193,8 +189,4 @@ def step(
         _join(p, reading, width, own, CROSS, CROSS_NORM)
         _forward(p, own)
     _enter(p, end[LAST_NORM])
-    lists, own_list, output, bias = listed
-    if lists.shape[1]:
-        product_listed(p.workspace.h, rows, width, lists, own_list, output, bias, logits)
-    else:
-        _project(p, end, LOGITS, p.shape.vocabulary, logits)
+    _project(p, end, LOGITS, p.shape.vocabulary, logits)

@@ -9,28 +9,24 @@ from torch import Tensor
 from regard.attention.positions import sinusoidal
 from regard.translation.engines.compiled import forward_loops as loops
 from regard.translation.engines.compiled import products, row_loops
-from regard.translation.engines.compiled.weights import Array, Packing, bias_of
+from regard.translation.engines.compiled.weights import Array, Packing
 from regard.translation.models.transformer.model import TABLES, Transformer
 
 _STEPS = 32  # room for so many words at first
-_NO_LISTS = np.empty((1, 0), np.int64)
 _ACTIVATIONS = {"relu": row_loops.RELU, "gelu": row_loops.GELU, "silu": row_loops.SILU}
 
 
 class CompiledModel:
     """The same function as the model's own layers, in the loops of `forward_loops`."""
 
-    def __init__(self, model: Transformer, *, rounded: bool = False) -> None:
+    def __init__(self, model: Transformer) -> None:
         settings = model.settings
-        self.width, self.heads, self.rounded = settings.width, settings.heads, rounded
-        self.encoder = Packing(rounded).side(model.encoder, model.encoder_norm, None)
-        self.decoder = Packing(rounded).side(model.decoder, model.decoder_norm, model.output)
+        self.width, self.heads = settings.width, settings.heads
+        self.encoder = Packing().side(model.encoder, model.encoder_norm, None)
+        self.decoder = Packing().side(model.decoder, model.decoder_norm, model.output)
         # Of rows that lie otherwise numba would compile all of it once more.
         self.reads = model.source_embedding.weight.detach().contiguous().numpy()
         self.writes = model.target_embedding.weight.detach().contiguous().numpy()
-        # As lists of words read it, which take a row here and there.
-        output = model.output.weight.detach().contiguous().numpy()
-        self.output = output, bias_of(model.output).numpy()
         factor = settings.width**0.5 if settings.scale_embedding else 1.0
         self.shape = loops.Shape(
             width=settings.width,
@@ -68,7 +64,6 @@ class CompiledModel:
             made: Array = torch.empty(shape).numpy()
             return made
 
-        groups = -(-max(self.width, self.shape.inner) // products.FOUR)
         return loops.Workspace(
             x=numbers(rows * self.width),
             h=numbers(rows * self.width),
@@ -78,8 +73,6 @@ class CompiledModel:
             inner=numbers(rows * self.shape.inner),
             tile=numbers(products.ROWS * products.COLUMNS),
             scores=numbers(self.heads, positions),
-            rounded=numbers(rows * groups).view(np.uint8) if self.rounded else None,
-            factors=numbers(rows) if self.rounded else None,
         )
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Array, Array, Array]:
@@ -138,24 +131,19 @@ class CompiledState:
         self.came, self.first, self.last = self.came[chosen], self.first[chosen], self.last[chosen]
         return self
 
-    def step(self, words: Tensor, lists: Array = _NO_LISTS, own: Array = _NO_LISTS[0]) -> Tensor:
-        """The logits of the next word, which are good until the next step.
-
-        With lists, those of the words of each row's own list; -inf for -1, no word.
-        """
+    def step(self, words: Tensor) -> Tensor:
+        """The logits of the next word, which are good until the next step."""
         model, rows = self.model, len(words)
         read = ids(words, model.writes)
         self._grow(rows)
-        columns = lists.shape[1] or model.shape.vocabulary
-        if rows > len(self._logits) or columns != self._logits.shape[1]:
-            self._logits = torch.empty(rows, columns)
+        if rows > len(self._logits):
+            self._logits = torch.empty(rows, model.shape.vocabulary)
         logits = self._logits[:rows]
         loops.step(
             *(read, np.full(rows, self.steps - 1), self.first, self.last, self.sources),
             (self.entries, self.steps, self.came),
             (model.writes, model.positions(self.steps)),
             model.decoder,
-            (lists, own, *model.output),
             (tuple(model.shape), tuple(self._workspace)),
             logits.view(-1).numpy(),
         )

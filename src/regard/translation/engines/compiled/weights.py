@@ -28,8 +28,7 @@ def bias_of(layer: nn.Linear) -> Tensor:
 class Packing:
     """Puts weights one after the other."""
 
-    def __init__(self, rounded: bool) -> None:
-        self._packed = products.packed_rounded if rounded else products.packed
+    def __init__(self) -> None:
         self._parts: list[Tensor] = []
         self._size = 0
 
@@ -66,7 +65,9 @@ class Packing:
 
     def _product(self, at: Array, place: int, *layers: nn.Linear, bias: bool = False) -> None:
         """Layers of one input, side by side, and their bias, which may be left out where `bias` is False."""
-        at[place] = self._put(self._packed(torch.cat([layer.weight.detach() for layer in layers])))
+        at[place] = self._put(
+            products.packed(torch.cat([layer.weight.detach() for layer in layers]))
+        )
         if bias or any(layer.bias is not None for layer in layers):
             at[place + 1] = self._put(torch.cat([bias_of(layer) for layer in layers]))
 

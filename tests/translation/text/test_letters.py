@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.text.accents import Accents
-from regard.translation.text.noise import without_accents
+from regard.translation.text.letters import Accents, without_accents
 
 TEXT = [
     "¿Qué es esto?",

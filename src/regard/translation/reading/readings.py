@@ -1,0 +1,38 @@
+"""Sentences and their translations: as they are written, and as they are read."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from regard.translation.results import Translation
+from regard.translation.settings.search import Search
+
+# Another reading is clearer where the pieces of its translation are more probable by so much, in mean log-probability.
+_MARGIN = 0.2
+
+
+class SentenceTranslator(Protocol):
+    """Translates sentences one by one, as they are written."""
+
+    def translate(
+        self, sentences: Sequence[str], search: Search, prefixes: Sequence[str] | None = None
+    ) -> list[Translation]:
+        """The translation of each sentence, which begins with its prefix."""
+
+    def copy(self, sentences: Sequence[str], search: Search) -> list[Translation]:
+        """Each sentence as its own translation, with the pieces and scores of the model."""
+
+
+class Reading(NamedTuple):
+    """A sentence as it was read, and its translation."""
+
+    source: str
+    translation: Translation
+
+
+def clearer(new: Translation, old: Translation) -> bool:
+    """Whether the translation of another reading is more probable, and not by chance."""
+    return _mean(new) > _mean(old) + _MARGIN
+
+
+def _mean(translation: Translation) -> float:
+    return translation.log_probability / max(1, len(translation.target_pieces))

@@ -1,0 +1,268 @@
+"""Sentences translated by a search of the model, or scored with translations that others wrote."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import ConfigurationError
+from regard.translation.aligning.aligner import Aligner
+from regard.translation.aligning.words import in_spans
+from regard.translation.decoding import forced
+from regard.translation.decoding.hypothesis import Hypothesis, loops
+from regard.translation.decoding.prefix import Prefixes
+from regard.translation.decoding.search import Search, bounds, translate_batch
+from regard.translation.decoding.tree import Tree
+from regard.translation.engines import SearchEngine
+from regard.translation.evaluation.alignment import Link
+from regard.translation.models.protocol import Looks, TranslationModel
+from regard.translation.results import Candidate, Translation, Word
+from regard.translation.runs import Tokenizers
+from regard.translation.text.batches import grouped, sources
+from regard.translation.text.normalisation import clean, normalise
+from regard.translation.text.tokenizer import EOS, Tokenizer, word_spans
+
+# Positions of a batch (sentences x longest x hypotheses).
+BATCH_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class SentenceSearch:
+    """Translates sentences, as they are written, by a model.
+
+    Attributes:
+        engine: it runs the model.
+        longest: the most pieces of a source that are read.
+        batch_tokens: source pieces, padding included, times hypotheses that are computed at a time.
+        looks: whether translations have every look of the model.
+        aligner: it links the words of translations; None for no links.
+        generator: of sampling.
+        tree: records the steps of the beam search of one sentence.
+    """
+
+    model: TranslationModel
+    tokenizers: Tokenizers
+    engine: SearchEngine
+    longest: int
+    batch_tokens: int = BATCH_TOKENS
+    looks: bool = False
+    aligner: Aligner | None = None
+    generator: torch.Generator | None = None
+    tree: Tree | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens < 1:
+            raise ConfigurationError(
+                f"batch_tokens {self.batch_tokens}: use a whole number, 1 or more"
+            )
+
+    def translate(
+        self, sentences: Sequence[str], search: Search, prefixes: Sequence[str] | None = None
+    ) -> list[Translation]:
+        """The translation of each sentence, which begins with its prefix.
+
+        Raises:
+            ConfigurationError: a prefix is longer than a translation may be.
+            ModelError: the model answers numbers that are not finite.
+        """
+        encoded = [self.tokenizers.source.encode(text) for text in sentences]
+        cut = [ids[: self.longest] for ids in encoded]
+        bound = self._prefixes(prefixes)
+        translations = [Translation(text) for text in sentences]
+        for rows, prefix in self._batches(cut, bound, self.batch_tokens // search.hypotheses):
+            source, lengths = self._padded([cut[row] for row in rows])
+            best = translate_batch(
+                self.model,
+                source,
+                lengths,
+                search,
+                prefix=prefix,
+                generator=self.generator,
+                engine=self.engine,
+                tree=self.tree,
+            )
+            links = self._links([cut[row] for row in rows], best)
+            limits = bounds(self.model, search, lengths).tolist()
+            for row, hypotheses, linked, limit in zip(rows, best, links, limits, strict=False):
+                unfinished = len(hypotheses[0].tokens) >= limit
+                translations[row] = self._translation(
+                    sentences[row], encoded[row], hypotheses, linked, unfinished
+                )
+        return translations
+
+    def copy(self, sentences: Sequence[str], search: Search) -> list[Translation]:
+        """Each sentence as its own translation, with the scores and looks that the model has while it writes that."""
+        source, target = self.tokenizers.source, self.tokenizers.target
+        encoded = [source.encode(text)[: self.longest] for text in sentences]
+        copies = [target.encode(text)[: self.longest] for text in sentences]
+        translations = [Translation(text) for text in sentences]
+        for rows, _ in self._batches(encoded, None, self.batch_tokens):
+            hypotheses = forced.score(
+                self.model,
+                *self._padded([encoded[row] for row in rows]),
+                [copies[row] for row in rows],
+                length_penalty=search.length_penalty,
+            )
+            for row, hypothesis in zip(rows, hypotheses, strict=True):
+                places = range(len(sentences[row].split()))
+                links = None if self.aligner is None else [list(zip(places, places, strict=True))]
+                translations[row] = self._translation(
+                    sentences[row], encoded[row], [hypothesis], links
+                )
+        return translations
+
+    def forced(self, text: str, target: str, length_penalty: float) -> Translation:
+        """A sentence with a translation of others.
+
+        Raises:
+            ConfigurationError: the translation has more pieces than `longest`.
+        """
+        text = clean(text)
+        ids = self.tokenizers.source.encode(text)
+        if not ids:
+            return Translation(text, normalise(target))
+        return self._translation(text, ids, [self._hypothesis(ids, target, length_penalty)])
+
+    def score(self, text: str, target: str, length_penalty: float) -> float:
+        """The score of a sentence's translation that others wrote. Raises as `forced`."""
+        ids = self.tokenizers.source.encode(text)
+        return self._hypothesis(ids, target, length_penalty).score
+
+    @cached_property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def _padded(self, encoded: list[list[int]]) -> tuple[Tensor, Tensor]:
+        """Encoded sentences as a padded tensor and their lengths, on the device of the model."""
+        source, lengths = sources([ids[: self.longest] for ids in encoded])
+        return source.to(self._device), lengths.to(self._device)
+
+    def _hypothesis(self, ids: list[int], target: str, length_penalty: float) -> Hypothesis:
+        tokens = self.tokenizers.target.encode(target)
+        self._check_length("translation", target, len(tokens))
+        (hypothesis,) = forced.score(
+            self.model, *self._padded([ids]), [tokens], length_penalty=length_penalty
+        )
+        return hypothesis
+
+    def _prefixes(self, texts: Sequence[str] | None) -> Prefixes | None:
+        """Raises `ConfigurationError` for one that is longer than a translation may be."""
+        if texts is None:
+            return None
+        prefixes = Prefixes.words(texts, self.tokenizers.target, self._device)
+        if prefixes is not None:
+            for text, pieces in zip(texts, prefixes.lengths.tolist(), strict=True):
+                self._check_length("prefix", text, pieces)
+        return prefixes
+
+    def _check_length(self, role: str, text: str, pieces: int) -> None:
+        if pieces > self.longest:
+            raise ConfigurationError(
+                f"{role} {text[:40]!r}... has {pieces} pieces: this model takes at most {self.longest}"
+            )
+
+    def _batches(
+        self, encoded: list[list[int]], prefixes: Prefixes | None, positions: int
+    ) -> Iterator[tuple[list[int], Prefixes | None]]:
+        """Rows of like length together, apart from them those that have a prefix; empty sentences need no model."""
+        bound = [0] * len(encoded) if prefixes is None else prefixes.lengths.sign().tolist()
+
+        def fits(batch: list[int], row: int) -> bool:
+            size = (len(batch) + 1) * (len(encoded[row]) + 1)
+            return size <= positions and bound[row] == bound[batch[0]]
+
+        rows = [row for row, ids in enumerate(encoded) if ids]
+        for batch in grouped(sorted(rows, key=lambda row: (bound[row], len(encoded[row]))), fits):
+            prefix = prefixes if bound[batch[0]] else None
+            yield batch, prefix and prefix.select(torch.tensor(batch, device=self._device))
+
+    def _links(
+        self, encoded: list[list[int]], hypotheses: list[list[Hypothesis]]
+    ) -> Iterator[list[list[Link]] | None]:
+        """The word links of each hypothesis of each sentence."""
+        if self.aligner is None:
+            return repeat(None)
+        source, target = self.tokenizers.source, self.tokenizers.target
+        tags = len(source.prefix)
+        pairs = []
+        for ids, sentence_hypotheses in zip(encoded, hypotheses, strict=True):
+            spans = word_spans(source.pieces(ids[tags:]))
+            words = in_spans(ids, ((start + tags, stop + tags) for start, stop in spans))
+            pairs += [
+                (words, in_spans(hypothesis.tokens, target.words(hypothesis.tokens)))
+                for hypothesis in sentence_hypotheses
+            ]
+        links = iter(self.aligner.links(pairs))
+        return iter([[next(links) for _ in group] for group in hypotheses])
+
+    def _translation(
+        self,
+        text: str,
+        ids: list[int],
+        hypotheses: list[Hypothesis],
+        links: list[list[Link]] | None = None,
+        unfinished: bool = False,
+    ) -> Translation:
+        best = hypotheses[0]
+        candidates = [
+            _candidate(hypothesis, self.tokenizers.target, linked)
+            for hypothesis, linked in zip(hypotheses, links or repeat([]), strict=False)
+        ]
+        looks: Looks = {}
+        if self.looks:
+            looks = forced.looks(self.model, *self._padded([ids]), [best.tokens])
+        return translation_of(
+            text,
+            ids,
+            self.longest,
+            self.tokenizers,
+            candidates,
+            best.tokens,
+            probabilities=torch.tensor(best.token_log_probabilities).exp().tolist(),
+            looks=looks,
+            unfinished=unfinished,
+        )
+
+
+def translation_of(
+    text: str,
+    ids: list[int],
+    longest: int,
+    tokenizers: Tokenizers,
+    candidates: list[Candidate],
+    target_ids: list[int],
+    **fields: Any,
+) -> Translation:
+    """The translation of a text with these ids, of which `longest` are read; `target_ids` are the best candidate's."""
+    source, cut = tokenizers.source, ids[:longest]
+    pieces = source.pieces([*cut, EOS])
+    return Translation(
+        source=text,
+        **vars(candidates[0]),
+        source_pieces=pieces,
+        target_pieces=tokenizers.target.pieces([*target_ids, EOS]),
+        source_ids=cut,
+        target_ids=list(target_ids),
+        alternatives=candidates,
+        cut=len(ids) - len(cut),
+        unknown=source.unknown(text),
+        unseen=[piece for piece in pieces if piece in tokenizers.unseen],
+        repeats=loops(target_ids, cut[len(source.prefix) :]),  # tags are no words
+        **fields,
+    )
+
+
+def _candidate(hypothesis: Hypothesis, target: Tokenizer, links: list[Link]) -> Candidate:
+    """A hypothesis in words, with the links of these words to those of the source."""
+    tokens, log_p = hypothesis.tokens, hypothesis.token_log_probabilities
+    words = [
+        Word(text, math.exp(math.fsum(log_p[slice(*span)])))
+        for span, text in target.words(tokens).items()
+    ]
+    text = target.decode(tokens)
+    return Candidate(text, hypothesis.score, hypothesis.log_probability, words, links)
