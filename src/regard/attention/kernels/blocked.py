@@ -1,7 +1,9 @@
 """The equations in blocks of queries: any combination of parts, in memory that grows with lengths."""
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,20 +45,24 @@ class Blocked:
             weights = request.normaliser(scores, readable)
             return read(request, weights, value)
 
-        blocks = Blocks(block, spans_of(request))
         tensors = (request.query, key, value, request.bias)
-        if transformed() or differentiated():
-            return blocks.whole(tensors)
-        if not torch.is_grad_enabled():
-            return blocks.write(tensors)
-        named = [("mask", each) for each in request.mask_tensors() or ()]
-        versions, leaves = blocks.probe(tensors, named)
-        blocks = blocks.unless_changed(versions)
-        if leaves is None:
-            kept = partial(checkpoint, blocks.at, tensors, use_reentrant=False)
-            return torch.cat([kept(span) for span in blocks.spans], -2)
-        reading: Tensor = Recomputed.apply(blocks, *tensors, *leaves)  # type: ignore[no-untyped-call]
-        return reading
+        return in_blocks(request, tensors, Blocks(block, spans_of(request)))
+
+
+def in_blocks(request: Request, tensors: Sequence[Any], blocks: Blocks) -> Tensor:
+    """The reading of a request, block by block; gradients compute each block again."""
+    if transformed() or differentiated():
+        return blocks.whole(tensors)
+    if not torch.is_grad_enabled():
+        return blocks.write(tensors)
+    named = [("mask", each) for each in request.mask_tensors() or ()]
+    versions, leaves = blocks.probe(tensors, named)
+    blocks = blocks.unless_changed(versions)
+    if leaves is None:
+        kept = partial(checkpoint, blocks.at, tensors, use_reentrant=False)
+        return torch.cat([kept(span) for span in blocks.spans], -2)
+    reading: Tensor = Recomputed.apply(blocks, *tensors, *leaves)  # type: ignore[no-untyped-call]
+    return reading
 
 
 def spans_of(request: Request) -> list[Span]:

@@ -4,6 +4,7 @@ Numba and Triton themselves are loaded on the first call.
 """
 
 import os
+from dataclasses import replace
 from importlib.util import find_spec
 from math import prod
 from typing import cast
@@ -11,12 +12,21 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.additive.requests import additive_objection, operands, within
+from regard.attention.kernels.additive.requests import (
+    additive_objection,
+    is_written_out,
+    operands,
+    within,
+)
+from regard.attention.kernels.blocked import in_blocks
+from regard.attention.kernels.recomputing import Blocks, Span
 from regard.attention.kernels.request import Request
 from regard.attention.products import widen
-from regard.loops import availability as loops
+from regard.attention.scores import prepare
+from regard.loops.availability import are_compiled, transformed
 
 FEW, ENOUGH = 8, 1 << 20  # queries, and triples of query, key and channel; measured
+ROOM = 1 << 22  # booleans held at a time
 STORED = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -28,7 +38,7 @@ class Cpu:
             return objection
         if not request.query.is_cpu:
             return f"the query is on {request.query.device.type}, this kernel is for processors"
-        if not loops.are_compiled():
+        if not are_compiled():
             return "NUMBA_DISABLE_JIT is set: its loops are not compiled"
         return None
 
@@ -39,6 +49,38 @@ class Cpu:
         return request.queries >= FEW and pairs * channels >= ENOUGH
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
+        pairs = request.queries * request.keys
+        if pairs > ROOM and not transformed() and is_written_out(request.mask, request.frame):
+            return self._attend_in_blocks(request, value)
+        return self._attend(request, value)
+
+    def _attend_in_blocks(self, request: Request, value: Tensor) -> Tensor:
+        """The booleans of a mask for some queries at a time, and again in the backward pass."""
+        score, key = prepare(request.score, widen(request.key))
+        queries, frame = request.queries, request.frame
+
+        def block(
+            query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, span: Span
+        ) -> Tensor:
+            rows, columns = (torch.arange(s.start, s.stop, device=frame.device) for s in span)
+            part = replace(
+                request,
+                query=query,
+                key=key,
+                score=score,
+                bias=bias,
+                mask=request.readable(rows, columns),
+                frame=frame._replace(queries=len(rows), keys=len(columns)),
+            )
+            return self._attend(part, value)
+
+        height = max(1, ROOM // request.keys)
+        starts = range(0, queries, height)
+        spans = [Span(slice(n, min(n + height, queries)), slice(0, request.keys)) for n in starts]
+        tensors = (request.query, key, value, request.bias)
+        return in_blocks(request, tensors, Blocks(block, spans))
+
+    def _attend(self, request: Request, value: Tensor) -> Tensor:
         from regard.attention.kernels.additive.cpu.operator import additive
 
         v = widen(value)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.additive.spans import bounds_of
 from regard.attention.kernels.request import Request, name_of
 from regard.attention.masks import Mask
-from regard.attention.masks.mask import SpanMask
 from regard.attention.masks.sequences import Documents
 from regard.attention.normalisers import Softmax
 from regard.attention.products import fitted
@@ -51,9 +51,8 @@ def within(score: object) -> Any:
 class Rules(NamedTuple):
     """Which keys may be read: spans of keys, documents, booleans; each may be missing.
 
-    A band, padding, packed sentences and their intersections are spans, so they cost memory
-    O(queries), and keys outside of all spans are never visited. Documents are two rows of numbers.
-    Other masks (a tensor, a function, a union) become booleans, with the axes they have.
+    Spans cost memory O(queries), and keys outside of them are never visited. Documents that are no runs of
+    keys are two rows of numbers within spans. Other masks (a tensor, a function) become booleans.
     """
 
     low: Tensor | None = None
@@ -65,15 +64,10 @@ class Rules(NamedTuple):
 
 def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
     """The rules of a request's mask."""
-    if mask is None:
-        return Rules()
     if isinstance(mask, Tensor):
         return Rules(mask=mask)
-    low, high = joint_spans(mask, frame) or (None, None)
     asking = stored = dense = None
-    for rule in mask.rules():
-        if isinstance(rule, SpanMask):
-            continue
+    for rule in _without_exact_bounds(mask, frame):
         if isinstance(rule, Documents) and asking is None:
             asking, stored = (
                 ids.long().expand(*ids.shape[:-1], length)
@@ -85,16 +79,28 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
             )
             window = rule.window(rows, columns, frame)
             dense = window if dense is None else dense & window
+    low, high = joint_spans(mask, frame) or (None, None)
     return Rules(low, high, asking, stored, dense)
 
 
+def is_written_out(mask: Mask | Tensor | None, frame: Frame) -> bool:
+    """Whether a mask becomes booleans, one for each query and key."""
+    if isinstance(mask, Tensor):
+        return False
+    rules = _without_exact_bounds(mask, frame)
+    return len(rules) > 1 or any(not isinstance(rule, Documents) for rule in rules)
+
+
+def _without_exact_bounds(mask: Mask | None, frame: Frame) -> list[Mask]:
+    """The rules of a mask, joined by `&`, that spans of keys do not express."""
+    bounds = [(rule, bounds_of(rule, frame)) for rule in mask.rules()] if mask else []
+    return [rule for rule, bound in bounds if bound is None or not bound.exact]
+
+
 def joint_spans(mask: Mask | Tensor | None, frame: Frame) -> tuple[Tensor, Tensor] | None:
-    """The keys between which each query reads, by the masks that are spans; None where none is."""
-    spans = [
-        rule.spans(frame)
-        for rule in (mask.rules() if isinstance(mask, Mask) else ())
-        if isinstance(rule, SpanMask)
-    ]
+    """The keys between which each query reads; None where these are all keys, or not known."""
+    rules = mask.rules() if isinstance(mask, Mask) else []
+    spans = [bounds[:2] for rule in rules if (bounds := bounds_of(rule, frame))]
     if not spans:
         return None
     low, high = zip(*spans, strict=True)

@@ -1,0 +1,72 @@
+"""Between which keys each query reads: kernels visit no others, and two numbers a query need no matrix."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.masks import Mask
+from regard.attention.masks.mask import Both, Either, SpanMask
+from regard.attention.masks.sequences import Documents
+from regard.attention.shapes import Frame, broadcast
+from regard.loops.availability import transformed
+
+
+class Bounds(NamedTuple):
+    """The first key that each query may read, and the one after the last; (*batch, queries) or fewer axes."""
+
+    low: Tensor
+    high: Tensor
+    exact: bool  # all keys between them may be read
+
+
+def bounds_of(mask: Mask, frame: Frame) -> Bounds | None:
+    """The bounds of a mask; None where they are all keys, or not known."""
+    if isinstance(mask, SpanMask):
+        low, high = (side.clamp(0, frame.keys) for side in mask.spans(frame))
+        return Bounds(low, high, True)
+    if isinstance(mask, Both):
+        return _of_both(bounds_of(mask.left, frame), bounds_of(mask.right, frame))
+    if transformed() or not frame.keys:  # the others compare numbers to see whether they are exact
+        return None
+    if isinstance(mask, Documents):
+        return _of_documents(*mask.ids(frame), frame)
+    if isinstance(mask, Either):
+        return _of_either(bounds_of(mask.left, frame), bounds_of(mask.right, frame))
+    return None
+
+
+def _of_both(left: Bounds | None, right: Bounds | None) -> Bounds | None:
+    if left is None or right is None:
+        bounds = left or right
+        return bounds and bounds._replace(exact=False)
+    low, high = torch.maximum(left.low, right.low), torch.minimum(left.high, right.high)
+    return Bounds(low, high, left.exact and right.exact)
+
+
+def _of_either(left: Bounds | None, right: Bounds | None) -> Bounds | None:
+    """From the first to the last key of the two; exact where they touch, or one is empty."""
+    if left is None or right is None:
+        return None
+    no_left, no_right = left.high <= left.low, right.high <= right.low
+    low = torch.where(no_right, left.low, torch.minimum(left.low, right.low))
+    high = torch.where(no_right, left.high, torch.maximum(left.high, right.high))
+    low, high = torch.where(no_left, right.low, low), torch.where(no_left, right.high, high)
+    touch = torch.maximum(left.low, right.low) <= torch.minimum(left.high, right.high)
+    exact = left.exact and right.exact and bool((touch | no_left | no_right).all())
+    return Bounds(low, high, exact)
+
+
+def _of_documents(asking: Tensor, stored: Tensor, frame: Frame) -> Bounds:
+    """From the first to the last key of each query's document; exact where documents are runs of keys."""
+    front = broadcast(tuple(asking.shape[:-1]), tuple(stored.shape[:-1]))
+    asking = asking.long().expand(*front, asking.shape[-1]).contiguous()
+    ordered, places = stored.long().expand(*front, frame.keys).sort(dim=-1, stable=True)
+    begin = torch.searchsorted(ordered, asking)
+    end = torch.searchsorted(ordered, asking, right=True)
+    low = places.gather(-1, begin.clamp(max=frame.keys - 1))
+    high = places.gather(-1, (end - 1).clamp(min=0)) + 1
+    high = torch.where(begin < end, high, low)  # no such document
+    return Bounds(low, high, bool((high - low == end - begin).all()))
