@@ -13,10 +13,10 @@ import torch
 
 import regard
 from regard.explorer.contract import pack
-from regard.explorer.translating import changed, explore, log_probability
+from regard.explorer.translating import explore, log_probability, retranslated
 from regard.translation.translator import Translator
 from regard.watching.edits import Scale
-from regard.watching.interception import held
+from regard.watching.interception import intercepted
 
 TEXT = "La hermana de mi madre vive en una casa grande."
 OFF = {"decoder.1.cross": [Scale(0.0, heads=[0])]}
@@ -37,7 +37,7 @@ def test_a_change_needs_little_more_processor_time_than_the_sentence(translator,
         return time.process_time() - start
 
     def change() -> None:
-        pack(changed(translator, before, OFF)[0], "run")
+        pack(retranslated(translator, before, OFF)[0], "run")
 
     change()
     turns = [(seconds(change), seconds(lambda: explore(translator, text))) for _ in range(5)]
@@ -48,7 +48,7 @@ def test_a_change_needs_little_more_processor_time_than_the_sentence(translator,
 def test_the_scene_says_how_likely_the_translation_before_is_now(translator):
     _, before = explore(translator, TEXT)
     for edits in (OFF, {"decoder.*.cross": [Scale(0.0)]}):
-        scene, made = changed(translator, before, edits)
+        scene, made = retranslated(translator, before, edits)
         again, alone = explore(translator, TEXT, edits=edits)
         assert made.text == alone.text
         now = scene.more["before"]["log_probability"]
@@ -61,7 +61,7 @@ def test_the_scene_says_how_likely_the_translation_before_is_now(translator):
 def test_another_sentence_in_place_of_the_one_before(translator):
     _, before = explore(translator, TEXT)
     exchanged = TEXT.replace("casa", "torre")
-    scene, made = changed(translator, before, {}, exchanged)
+    scene, made = retranslated(translator, before, {}, exchanged)
     assert made.text == translator.translate([exchanged])[0].text != before.text
     assert scene.more["before"]["log_probability"] < before.log_probability
 
@@ -73,7 +73,7 @@ def test_watches_in_a_held_interception_see_the_same_and_the_end_restores_all(mo
     monkeypatch.setitem(sys.modules, "other", other)
     model = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
     x = torch.randn(1, 5, 8)
-    with held(model):
+    with intercepted(model):
         assert other.attend is torch.nn.functional.scaled_dot_product_attention is not attend
         for _ in range(2):
             with regard.watch(model) as seen:

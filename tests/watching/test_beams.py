@@ -254,11 +254,11 @@ def test_a_beam_search_attends_as_its_words_forced(kind, layers, monkeypatch, tm
         cross, own = f"decoder.{layer}.cross", f"decoder.{layer}.self"
         torch.testing.assert_close(seen[cross].weights(), expected.cross_attentions[layer], **close)
         torch.testing.assert_close(seen[own].weights(), expected.decoder_attentions[layer], **close)
-    read = tokens_read(seen._subject("decoder.0.self"), seen.tokens, None)
+    read = tokens_read(seen._subject("decoder.0.self"), seen._recording.embedded, None)
     assert torch.equal(read.keys, words)
     assert torch.equal(read.queries, words)
     if kind != "whisper":
-        read = tokens_read(seen._subject("decoder.0.cross"), seen.tokens, None)
+        read = tokens_read(seen._subject("decoder.0.cross"), seen._recording.embedded, None)
         assert torch.equal(read.queries, words)
         assert torch.equal(read.keys, repeated["input_ids"])
     page = seen.page(

@@ -23,7 +23,7 @@ from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Translation, Translator
 from regard.watching import Seen, change, watch
 from regard.watching.change import Change, Edits
-from regard.watching.interception import held
+from regard.watching.interception import intercepted
 
 OTHERS = 6  # pieces that are listed for each place of a translation
 NODES = 1000  # of the tree of a search that are sent
@@ -54,8 +54,8 @@ def explore(
     """
     if not translator.tokenizers.source.encode(text):
         edits = NO_EDITS  # nothing runs that could be edited
-    own = translator.search
-    search = own.changed(nbest=own.beam)
+    configured = translator.search
+    search = configured.changed(nbest=configured.beam)
     tree = _Checked(check, records=not edits)
     with _edited(translator.model, edits):
         (translation,) = translator.translate(
@@ -70,7 +70,7 @@ def explore(
     return scenes.of_translation(translation, attentions, model, more, beam=beam), translation
 
 
-def given(
+def of_gold(
     translator: Translator, gold: Gold, number: int, model: str = ""
 ) -> tuple[Scene, Translation]:
     """Look at all attentions while the model writes a translation with gold links, which heads are compared with.
@@ -79,21 +79,24 @@ def given(
         ConfigurationError: the translation is too long.
     """
     assert gold.words is not None
-    both = (translator.tokenizers.source, translator.tokenizers.target)
-    source, target = map(in_pieces, both, gold.words[number])
-    made = translator.look(
-        *(own.decode(side.ids) for own, side in zip(both, (source, target), strict=True))
+    tokenizers = (translator.tokenizers.source, translator.tokenizers.target)
+    source, target = map(in_pieces, tokenizers, gold.words[number])
+    translation = translator.look(
+        *(own.decode(side.ids) for own, side in zip(tokenizers, (source, target), strict=True))
     )
-    if not made.source_ids:
-        return scenes.of_translation(made, [], model), made
-    logits, attentions = _forced(translator, made, NO_EDITS)
+    if not translation.source_ids:
+        return scenes.of_translation(translation, [], model), translation
+    logits, attentions = _forced(translator, translation, NO_EDITS)
     scene = scenes.of_translation(
-        made, attentions, model, {"alternatives": _alternatives(translator, made, logits)}
+        translation,
+        attentions,
+        model,
+        {"alternatives": _alternatives(translator, translation, logits)},
     )
     sides = [
         replace(sequence, words=_words(words, sequence.tokens))
         for sequence, words in zip(
-            scene.sequences, (source.first(len(made.source_ids)), target), strict=False
+            scene.sequences, (source.first(len(translation.source_ids)), target), strict=False
         )
     ]
     tags = source.owners.count(-1)
@@ -103,22 +106,22 @@ def given(
     )
     keys, queries = (tags, tags + len(source.words)), (0, len(target.words))
     links = Links(sure, possible, keys, queries)
-    return replace(scene, sequences=[*sides, scene.sequences[2]], links=links), made
+    return replace(scene, sequences=[*sides, scene.sequences[2]], links=links), translation
 
 
-def _words(given: Words, pieces: list[str]) -> list[tuple[int, int, str]]:
+def _words(segmented: Words, pieces: list[str]) -> list[tuple[int, int, str]]:
     """The pieces of tags, of each given word and of the end."""
-    tags, counts = given.owners.count(-1), Counter(given.owners)
+    tags, counts = segmented.owners.count(-1), Counter(segmented.owners)
     spans, start = [(place, place + 1, pieces[place]) for place in range(tags)], tags
-    for number, word in enumerate(given.words):
+    for number, word in enumerate(segmented.words):
         spans.append((start, start + counts[number], word))
         start += counts[number]
     return [*spans, (start, len(pieces), pieces[-1])]
 
 
-def changed(
+def retranslated(
     translator: Translator,
-    before: Translation,
+    previous: Translation,
     edits: Mapping[str, Edits],
     text: str | None = None,
     prefix: str = "",
@@ -131,20 +134,22 @@ def changed(
 
     Args:
         translator, prefix, model, edits, check: as of `explore`.
-        before: the translation that was made.
-        text: the sentence with words exchanged; None for that of `before`.
+        previous: the translation that was made.
+        text: the sentence with words exchanged; None for that of `previous`.
 
     Raises:
         ConfigurationError, WatchError: as of `explore`.
     """
-    text = before.source if text is None else text
-    with held(translator.model):
-        scene, made = explore(translator, text, prefix, model, edits, check)
-        now = made.log_probability
-        if made.source_ids and made.target_ids != before.target_ids:
-            now = log_probability(translator, replace(before, source_ids=made.source_ids), edits)
-    more = {**scene.more, "before": {"text": before.text, "log_probability": now}}
-    return replace(scene, more=more), made
+    text = previous.source if text is None else text
+    with intercepted(translator.model):
+        scene, translation = explore(translator, text, prefix, model, edits, check)
+        likelihood = translation.log_probability
+        if translation.source_ids and translation.target_ids != previous.target_ids:
+            likelihood = log_probability(
+                translator, replace(previous, source_ids=translation.source_ids), edits
+            )
+    more = {**scene.more, "before": {"text": previous.text, "log_probability": likelihood}}
+    return replace(scene, more=more), translation
 
 
 @torch.no_grad()
@@ -164,9 +169,9 @@ def _forced(
 ) -> tuple[Tensor, list[Attention]]:
     """The logits of each step of a given translation, and the attentions of this pass."""
     model = translator.model
-    with watch(model) as seen, _edited(model, edits) as changed:
+    with watch(model) as looks, _edited(model, edits) as edited:
         logits = _logits(translator, translation)
-    return logits, [_attention(seen, changed, name) for name in seen]
+    return logits, [_attention(looks, edited, name) for name in looks]
 
 
 def _logits(translator: Translator, translation: Translation) -> Tensor:
@@ -192,22 +197,22 @@ def arithmetic(
     with (
         torch.no_grad(),
         traced(model) as trace,
-        watch(model) as seen,
-        _edited(model, edits) as changed,
+        watch(model) as looks,
+        _edited(model, edits) as edited,
     ):
         _logits(translator, translation)
-    return Arithmetic(model, seen, trace, changed)
+    return Arithmetic(model, looks, trace, edited)
 
 
-def _attention(seen: Seen, changed: Change | None, name: str) -> Attention:
+def _attention(looks: Seen, edited: Change | None, name: str) -> Attention:
     """An attention of one sentence, with its edited weights where it was edited."""
-    steps = seen.steps(name)
-    look = seen[name]
-    if changed is not None and name in changed:
-        look = StoredLook(changed.weights(name))
+    steps = looks.steps(name)
+    look = looks[name]
+    if edited is not None and name in edited:
+        look = StoredLook(edited.weights(name))
     elif len(steps) > 1:  # a recurrent decoder reads once for each word
-        look = StoredLook(torch.cat([seen[name, step.number].weights() for step in steps], -2))
-    return scenes.of_sentence(name, look, causal=seen.kind(name) == "causal")
+        look = StoredLook(torch.cat([looks[name, step.number].weights() for step in steps], -2))
+    return scenes.of_sentence(name, look, causal=looks.kind(name) == "causal")
 
 
 class _Checked(Tree):
@@ -254,7 +259,7 @@ def _beam(translator: Translator, tree: Tree) -> list[dict[str, Any]]:
 
 
 def _alternatives(
-    translator: Translator, one: Translation, logits: Tensor
+    translator: Translator, translation: Translation, logits: Tensor
 ) -> list[list[dict[str, Any]]]:
     """For each place of the translation the likeliest pieces, and the prefix that begins with each."""
     tokenizer = translator.tokenizers.target
@@ -264,7 +269,7 @@ def _alternatives(
             {
                 "piece": tokenizer.pieces([token])[0],
                 "probability": probability,
-                "prefix": tokenizer.decode([*one.target_ids[:place], token]),
+                "prefix": tokenizer.decode([*translation.target_ids[:place], token]),
             }
             for probability, token in zip(row, tokens, strict=True)
         ]

@@ -1,10 +1,14 @@
 """Observe the attention of any PyTorch model while it runs, and run it with edited attention."""
 
-from regard.watching import edits
+from regard.watching import edits as edits
+from regard.watching import huggingface as huggingface  # it registers its functions
+from regard.watching import torch_layers as torch_layers  # it registers its functions
+from regard.watching.captured import CapturedCall
 from regard.watching.change import change
 from regard.watching.errors import WatchError
 from regard.watching.functions import declare
+from regard.watching.interception import register
 from regard.watching.seen import Seen
 from regard.watching.watch import watch
 
-__all__ = ["Seen", "WatchError", "change", "declare", "edits", "watch"]
+__all__ = ["CapturedCall", "Seen", "WatchError", "change", "declare", "edits", "register", "watch"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.attend import look
 from regard.attention.looks import Look
@@ -28,9 +28,10 @@ from regard.watching.masks import (
     narrowed,
     with_positions,
 )
-from regard.watching.plain import plain
 
 RowIndex = slice | Iterable[int]
+PLAIN = (Tensor, nn.Parameter, nn.Buffer)
+OVERRIDES = ("__torch_function__", "__torch_dispatch__")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ class Selection:
     @property
     def changes(self) -> bool:
         """Whether other tensors are kept than those that the model computed."""
-        chosen = (self.heads, self.rows, self.device, self.dtype)
-        return self.copy or any(each is not None for each in chosen)
+        options = (self.heads, self.rows, self.device, self.dtype)
+        return self.copy or any(each is not None for each in options)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,8 +84,8 @@ class CapturedCall:
         return self
 
     def tensors(self) -> list[Tensor]:
-        held = [getattr(self, field.name) for field in fields(self)]
-        return [each for each in held if isinstance(each, Tensor)]
+        values = [getattr(self, field.name) for field in fields(self)]
+        return [each for each in values if isinstance(each, Tensor)]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -96,7 +97,7 @@ class CapturedCall:
 
     def selected(self, selection: Selection) -> CapturedCall:
         """The part of the call to keep."""
-        call = self if selection.gradients else self._each(freed)
+        call = self if selection.gradients else self._mapped(freed)
         if selection.heads is not None:
             call = call._of_heads(selection.heads)
         if selection.rows is not None:
@@ -106,15 +107,15 @@ class CapturedCall:
         if selection.dtype is not None:
             query, key = call.query.to(selection.dtype), call.key.to(selection.dtype)
             call = replace(call, query=query, key=key)
-        call = call._each(lambda one: one.to(selection.device))
-        return call._each(torch.clone) if selection.copy else call
+        call = call._mapped(lambda tensor: tensor.to(selection.device))
+        return call._mapped(torch.clone) if selection.copy else call
 
     def look(self) -> Look:
         """The look at this call. The weights are not computed yet."""
         query, key, score = self.query, self.key, self.score
-        heads, own = (x.shape[-3] if x.ndim > 2 else 1 for x in (query, key))
-        if heads != own and own != 1:
-            key = key.repeat_interleave(heads // own, -3)
+        heads, key_heads = (x.shape[-3] if x.ndim > 2 else 1 for x in (query, key))
+        if heads != key_heads and key_heads != 1:
+            key = key.repeat_interleave(heads // key_heads, -3)
         joint = torch.promote_types(query.dtype, key.dtype)
         joint = torch.float32 if joint.itemsize == 1 else joint  # of float8 torch has no products
         query, key = query.to(joint), key.to(joint)
@@ -159,76 +160,110 @@ class CapturedCall:
         if self.kept_places is not None:
             return self.kept_places
         queries, keys = self.shape[-2:]
-        here = torch.arange(queries)
+        positions = torch.arange(queries)
         if keys <= queries or not queries or (self.mask is None and self.bias is None):
-            return here + max(0, keys - queries)
+            return positions + max(0, keys - queries)
         ends = torch.tensor([0, queries - 1], device=self.query.device)
         readable = self.readable(ends).reshape(-1, 2, keys).any(0)
-        first, last = (keys - 1 - readable.flip(-1).int().argmax(-1)).tolist()
-        masked = bool(readable.any(-1).all()) and last - first == queries - 1
-        return here + (first if masked else keys - queries)
+        lowest, highest = (keys - 1 - readable.flip(-1).int().argmax(-1)).tolist()
+        masked = bool(readable.any(-1).all()) and highest - lowest == queries - 1
+        return positions + (lowest if masked else keys - queries)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> CapturedCall:
-        changed: dict[str, Any] = {}
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> CapturedCall:
+        changes: dict[str, Any] = {}
         for field in fields(self):
-            held = getattr(self, field.name)
-            if isinstance(held, Tensor) and field.name not in ("rows", "kept_places", "order"):
-                changed[field.name] = change(held)
-        return replace(self, **changed)
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor) and field.name not in ("rows", "kept_places", "order"):
+                changes[field.name] = change(value)
+        return replace(self, **changes)
 
     def _of_heads(self, heads: tuple[int, ...]) -> CapturedCall:
         if self.query.ndim < 4:
             raise WatchError(f"its queries have shape {list(self.query.shape)}, no axis of heads")
-        count, own = self.query.shape[-3], self.key.shape[-3]
+        count, key_heads = self.query.shape[-3], self.key.shape[-3]
         if not all(-count <= head < count for head in heads):
             raise WatchError(f"it has {count} heads, not those asked for: {list(heads)}")
-        chosen = torch.tensor([head % count for head in heads], device=self.query.device)
+        numbers = torch.tensor([head % count for head in heads], device=self.query.device)
 
-        def some(plane: Tensor) -> Tensor:
+        def of_numbers(plane: Tensor) -> Tensor:
             if plane.ndim > 2 and plane.shape[-3] == count:
-                return plane.index_select(-3, chosen.to(plane.device))
+                return plane.index_select(-3, numbers.to(plane.device))
             return plane
 
         mask, score = self.mask, self.score
         if score is not None and not is_dot_product(score):
-            score = ScoreOfHeads(score, chosen, count)
+            score = ScoreOfHeads(score, numbers, count)
         if isinstance(mask, Tensor):
-            mask = some(mask)
+            mask = of_numbers(mask)
         elif mask is not None and not isinstance(mask, Band):
             front, (queries, keys) = self.shape[:-2], self.shape[-2:]
             frame = Frame(front, queries, keys, self.query.device)
-            mask = ChangedMask(as_mask(mask), frame, some)
+            mask = ChangedMask(as_mask(mask), frame, of_numbers)
         choose = getattr(self.normaliser, "of_heads", None)
         return replace(
             self,
-            query=self.query.index_select(-3, chosen),
-            key=self.key if own == 1 else self.key.index_select(-3, chosen * own // count),
+            query=self.query.index_select(-3, numbers),
+            key=self.key
+            if key_heads == 1
+            else self.key.index_select(-3, numbers * key_heads // count),
             score=score,
-            bias=None if self.bias is None else some(self.bias),
+            bias=None if self.bias is None else of_numbers(self.bias),
             mask=mask,
-            normaliser=self.normaliser if choose is None else choose(chosen),
-            witness=None if self.witness is None else some(self.witness),
+            normaliser=self.normaliser if choose is None else choose(numbers),
+            witness=None if self.witness is None else of_numbers(self.witness),
         )
 
     def _of_rows(self, rows: RowIndex) -> CapturedCall:
         count = self.query.shape[-2]
         index = range(count)[rows] if isinstance(rows, slice) else [i for i in rows if i < count]
-        chosen = torch.tensor([i % count for i in index if i >= -count], dtype=torch.long)
-        there = chosen.to(self.query.device)
+        numbers = torch.tensor([i % count for i in index if i >= -count], dtype=torch.long)
+        device_numbers = numbers.to(self.query.device)
         mask = self.mask
         if isinstance(mask, Tensor):
-            mask = _of_queries(mask, there)
+            mask = _of_queries(mask, device_numbers)
         elif mask is not None:
-            mask = SelectedQueries(as_mask(mask), there, count)
+            mask = SelectedQueries(as_mask(mask), device_numbers, count)
         return replace(
             self,
-            query=self.query.index_select(-2, there),
+            query=self.query.index_select(-2, device_numbers),
             mask=mask,
-            bias=None if self.bias is None else _of_queries(self.bias, there),
+            bias=None if self.bias is None else _of_queries(self.bias, device_numbers),
             witness=None,
-            rows=chosen,
-            kept_places=self.places()[chosen],
+            rows=numbers,
+            kept_places=self.places()[numbers],
         )
+
+
+@dataclass(frozen=True, eq=False)
+class DeferredCall:
+    """A call whose queries and keys are computed later, and the arguments they are computed from."""
+
+    make: Callable[..., CapturedCall]
+    arguments: dict[str, Any]
+    crossing: bool = False  # whether the keys come from another sequence
+    within: str = ""  # the submodule that this attention belongs to
+
+    def __post_init__(self) -> None:
+        for name, value in self.arguments.items():
+            if isinstance(value, Tensor) and not value.is_nested:
+                check(name, value)
+
+    def tensors(self) -> list[Tensor]:
+        return [each for each in self.arguments.values() if isinstance(each, Tensor)]
+
+    def detached(self) -> DeferredCall:
+        """The same call without gradients. Parameters are not detached, so no operator runs for them."""
+        arguments = self.arguments.copy()
+        for name, value in arguments.items():
+            if isinstance(value, Tensor) and value.grad_fn:
+                arguments[name] = value.detach()
+        return replace(self, arguments=arguments)
+
+    def captured(self) -> CapturedCall:
+        return self.make(**self.arguments)
+
+
+Captured = CapturedCall | DeferredCall
 
 
 def _of_queries(plane: Tensor, rows: Tensor) -> Tensor:
@@ -252,11 +287,49 @@ class ScoreOfHeads:
         heads = self.heads.to(query.device)
         places = torch.arange(len(heads), device=query.device)
         among = heads.new_zeros(self.count).index_copy(0, heads, places)
-        whole = self.score(query.index_select(-3, among), pick(key, -3, among))
-        return whole.index_select(-3, heads)
+        scores = self.score(query.index_select(-3, among), pick(key, -3, among))
+        return scores.index_select(-3, heads)
 
 
 def is_dot_product(score: Score | None) -> bool:
     """Whether a score, perhaps in a soft cap, is a dot product, which is the same for every head."""
     inner = getattr(score, "score", score)
     return inner is None or isinstance(inner, DotLike)
+
+
+def plain(name: str, tensor: Tensor) -> Tensor:
+    """A tensor of torch's own class, with the same memory.
+
+    Raises:
+        WatchError: it has no numbers, or its class computes in its own way.
+    """
+    check(name, tensor)
+    return tensor if type(tensor) in PLAIN else tensor.as_subclass(Tensor)
+
+
+def check(name: str, tensor: Tensor) -> None:
+    """Raise WatchError if the numbers of a tensor cannot be read."""
+    if reason := objection(tensor):
+        raise WatchError(f"its {name} is {reason}")
+
+
+def objection(tensor: Tensor) -> str | None:
+    """Why the numbers of a tensor cannot be read; None if they can.
+
+    >>> objection(torch.ones(2, device="meta"))
+    'a tensor of meta, which holds no numbers'
+    """
+    if tensor.is_nested:
+        return "a nested tensor: pass a padded one and a mask"
+    kind = type(tensor)
+    subclasses = (each for each in kind.__mro__[: kind.__mro__.index(Tensor)])
+    if any(name in vars(each) for each in subclasses for name in OVERRIDES if each not in PLAIN):
+        return f"a {kind.__name__}, a tensor whose class computes in its own way"
+    if tensor.layout is not torch.strided:
+        return f"a tensor of layout {tensor.layout}: pass its to_dense()"
+    if tensor.is_quantized:
+        return "a quantized tensor: pass its dequantize()"
+    if tensor.numel() and not tensor.data_ptr():
+        place = tensor.device if tensor.is_meta else "a transform"
+        return f"a tensor of {place}, which holds no numbers"
+    return None

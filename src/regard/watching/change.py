@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention.names import not_callable
-from regard.watching import names, running
+from regard.watching import running
 from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
 from regard.watching.interception import ModelObserver
@@ -55,7 +55,7 @@ def change(model: nn.Module, edits: Mapping[str, Edits]) -> Change:
         raise TypeError(f"model is a {type(model).__name__}: pass the torch.nn.Module to change")
     if not isinstance(edits, Mapping):
         raise not_callable("edits", edits, 'a mapping of names to edits, such as {"*": edit}')
-    return Change(model, {name: _several(name, each) for name, each in edits.items()})
+    return Change(model, {name: _as_sequence(name, each) for name, each in edits.items()})
 
 
 class FastPaths:
@@ -65,21 +65,21 @@ class FastPaths:
     """
 
     def __init__(self) -> None:
-        self._lock, self._changes, self._before = Lock(), 0, True
+        self._lock, self._changes, self._enabled = Lock(), 0, True
 
-    def shut(self) -> None:
+    def suspend(self) -> None:
         with self._lock:
             if not self._changes:
-                self._before = torch.backends.mha.get_fastpath_enabled()
+                self._enabled = torch.backends.mha.get_fastpath_enabled()
                 torch.backends.mha.set_fastpath_enabled(False)
             self._changes += 1
 
-    def open(self) -> None:
+    def resume(self) -> None:
         """End one change; the last one restores what was before."""
         with self._lock:
             self._changes -= 1
             if not self._changes:
-                torch.backends.mha.set_fastpath_enabled(self._before)
+                torch.backends.mha.set_fastpath_enabled(self._enabled)
 
 
 FAST_PATHS = FastPaths()
@@ -98,11 +98,11 @@ class Change(ModelObserver):
 
     def __enter__(self) -> Change:
         self.begin()
-        FAST_PATHS.shut()
+        FAST_PATHS.suspend()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        FAST_PATHS.open()
+        FAST_PATHS.resume()
         self.end()
         if kind is not None:
             return
@@ -115,13 +115,15 @@ class Change(ModelObserver):
             raise WatchError(
                 f"no attention matched {', '.join(map(repr, missing))}; attentions that ran: {ran}{reasons}"
             )
-        if any(names.chosen(path, path, pattern) for path in compiled for pattern in self._edits):
+        if any(
+            running.matches(path, path, pattern) for path in compiled for pattern in self._edits
+        ):
             warnings.warn(f"not everything was changed{reasons}", RuntimeWarning, stacklevel=2)
 
     def attention_computed(self, stack: Stack, capture: Callable[[], Any]) -> None:
         """An attention ran unchanged: note its name; raise if it should have been changed."""
         path = self.path(stack)
-        if path is not None and self._asked(path, stack):
+        if path is not None and self._edits_of(path, stack):
             raise WatchError(
                 f"{path} computes its attention in code of its own, which cannot be changed:"
                 " let it call F.scaled_dot_product_attention or regard.attend"
@@ -130,9 +132,9 @@ class Change(ModelObserver):
     def edit(self, stack: Stack) -> _Edited | None:
         """The edit of the attention that is running; None if there is none."""
         path = self.path(stack)
-        if path is None or not (asked := self._asked(path, stack)):
+        if path is None or not (edits := self._edits_of(path, stack)):
             return None
-        return self._running.setdefault(path, _Edited(asked, _names(path, stack)))
+        return self._running.setdefault(path, _Edited(edits, _names(path, stack)))
 
     def __contains__(self, name: object) -> bool:
         """Whether an attention of this name, or path, was edited."""
@@ -153,57 +155,61 @@ class Change(ModelObserver):
                 return _below(name, edited.weights)
         raise KeyError(f"no attention {name!r} was edited; edited were {list(self._running)}")
 
-    def _asked(self, path: str, stack: Stack) -> list[Edit | OnWeights]:
-        own = _names(path, stack)
-        self._known.add(own[1])
+    def _edits_of(self, path: str, stack: Stack) -> list[Edit | OnWeights]:
+        attention_names = _names(path, stack)
+        self._known.add(attention_names[1])
         self._ran.add(path)
-        found: list[Edit | OnWeights] = []
+        matching: list[Edit | OnWeights] = []
         for pattern, edits in self._edits.items():
-            if any(names.chosen(path, name, pattern) for name in own):
+            if any(running.matches(path, name, pattern) for name in attention_names):
                 self._matched.add(pattern)
-                found += edits
-        return found
+                matching += edits
+        return matching
 
 
 def _names(path: str, stack: Stack) -> list[str]:
     """The path of an attention, and its short names."""
     crosses = running.crosses(path, stack)
     kinds = ["self", "causal"] * (not crosses) + ["cross"] * (crosses is not False)
-    return [path, *(names.short(path, kind) for kind in kinds)]
+    return [path, *(running.short(path, kind) for kind in kinds)]
 
 
 class _Edited:
     """The edits of one attention, and the weights that they gave."""
 
     def __init__(self, edits: Sequence[Edit | OnWeights], names: list[str]) -> None:
-        self._edits, self._first, self.names = edits, 0, names
+        self._edits, self._queries, self.names = edits, 0, names
         self.weights: list[Tensor] = []
 
     def __call__(self, weights: Tensor) -> Tensor:
-        first, self._first = self._first, self._first + weights.shape[-2]
+        first_query, self._queries = self._queries, self._queries + weights.shape[-2]
         for edit in self._edits:
-            made = edit(weights, first) if isinstance(edit, Edit) else edit(weights)
-            if not isinstance(made, Tensor) or made.shape != weights.shape:
-                got = list(made.shape) if isinstance(made, Tensor) else f"a {type(made).__name__}"
-                raise WatchError(
-                    f"an edit of {self.names[1]} returned {got}: return weights of shape {list(weights.shape)}"
+            edited = edit(weights, first_query) if isinstance(edit, Edit) else edit(weights)
+            if not isinstance(edited, Tensor) or edited.shape != weights.shape:
+                returned = (
+                    list(edited.shape)
+                    if isinstance(edited, Tensor)
+                    else f"a {type(edited).__name__}"
                 )
-            weights = made
+                raise WatchError(
+                    f"an edit of {self.names[1]} returned {returned}: return weights of shape {list(weights.shape)}"
+                )
+            weights = edited
         self.weights.append(weights.detach())
         return weights
 
 
-def _below(name: str, several: Sequence[Tensor]) -> Tensor:
-    if len({weights.shape[:-2] for weights in several}) > 1:
+def _below(name: str, calls: Sequence[Tensor]) -> Tensor:
+    if len({weights.shape[:-2] for weights in calls}) > 1:
         raise WatchError(f"{name} ran with batches of different sizes: change one call at a time")
-    keys = max(weights.shape[-1] for weights in several)
-    return torch.cat([F.pad(weights, (0, keys - weights.shape[-1])) for weights in several], -2)
+    keys = max(weights.shape[-1] for weights in calls)
+    return torch.cat([F.pad(weights, (0, keys - weights.shape[-1])) for weights in calls], -2)
 
 
-def _several(name: str, edits: Edits) -> Sequence[Edit | OnWeights]:
-    several = edits if isinstance(edits, Sequence) else [edits]
-    for each in several:
-        if isinstance(each, type) or not callable(each):
+def _as_sequence(name: str, edits: Edits) -> Sequence[Edit | OnWeights]:
+    sequence = edits if isinstance(edits, Sequence) else [edits]
+    for item in sequence:
+        if isinstance(item, type) or not callable(item):
             example = "one of regard.edits, or a function of weights"
-            raise not_callable(f"the edit of {name!r}", each, example)
-    return several
+            raise not_callable(f"the edit of {name!r}", item, example)
+    return sequence

@@ -33,9 +33,9 @@ class Edit(ABC):
 
     @abstractmethod
     def of(
-        self, weights: Float[Tensor, "*batch heads queries keys"], first: int
+        self, weights: Float[Tensor, "*batch heads queries keys"], first_query: int
     ) -> Float[Tensor, "*batch heads queries keys"]:
-        """The edited weights of heads that are edited; `first` is the number of the first query."""
+        """The edited weights of heads that are edited; `first_query` is the number of the first query."""
 
     def __call__(self, weights: Tensor, first: int = 0) -> Tensor:
         """The weights, with the chosen heads edited.
@@ -46,13 +46,13 @@ class Edit(ABC):
         if self.heads is None:
             return self.of(weights, first)
         count = weights.shape[-3]
-        asked = self.heads if isinstance(self.heads, Iterable) else (self.heads,)
-        chosen = torch.tensor(list(asked), dtype=torch.long)
-        if len(chosen) and not (-count <= int(chosen.min()) and int(chosen.max()) < count):
+        heads = self.heads if isinstance(self.heads, Iterable) else (self.heads,)
+        numbers = torch.tensor(list(heads), dtype=torch.long)
+        if len(numbers) and not (-count <= int(numbers.min()) and int(numbers.max()) < count):
             raise WatchError(f"heads is {self.heads}: this attention has heads 0 to {count - 1}")
-        chosen = (chosen % count).to(weights.device)
-        edited = self.of(weights.index_select(-3, chosen), first)
-        return weights.index_copy(-3, chosen, edited)
+        numbers = (numbers % count).to(weights.device)
+        edited = self.of(weights.index_select(-3, numbers), first)
+        return weights.index_copy(-3, numbers, edited)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Scale(Edit):
 
     factor: float
 
-    def of(self, weights: Tensor, first: int) -> Tensor:
+    def of(self, weights: Tensor, first_query: int) -> Tensor:
         return weights * self.factor
 
 
@@ -91,7 +91,7 @@ class Temperature(Edit):
         if not self.temperature > 0:
             raise ValueError(f"temperature is {self.temperature}: pass a number above 0")
 
-    def of(self, weights: Tensor, first: int) -> Tensor:
+    def of(self, weights: Tensor, first_query: int) -> Tensor:
         power = weights.clamp(min=0).log().div(self.temperature).softmax(-1)
         return torch.nan_to_num(power) * weights.sum(-1, keepdim=True)
 
@@ -106,11 +106,11 @@ class Hard(Edit):
         tensor([[[0., 1.]]])
     """
 
-    def of(self, weights: Tensor, first: int) -> Tensor:
+    def of(self, weights: Tensor, first_query: int) -> Tensor:
         if not weights.shape[-1]:
             return weights
-        most = torch.zeros_like(weights).scatter(-1, weights.argmax(-1, keepdim=True), 1.0)
-        return most * weights.sum(-1, keepdim=True)
+        ones = torch.zeros_like(weights).scatter(-1, weights.argmax(-1, keepdim=True), 1.0)
+        return ones * weights.sum(-1, keepdim=True)
 
 
 @dataclass(frozen=True)
@@ -130,15 +130,17 @@ class Cell(Edit):
     key: int
     weight: float
 
-    def of(self, weights: Tensor, first: int) -> Tensor:
-        row = self.query - first
+    def of(self, weights: Tensor, first_query: int) -> Tensor:
+        row = self.query - first_query
         if not (0 <= row < weights.shape[-2] and 0 <= self.key < weights.shape[-1]):
             return weights
-        before = weights[..., row, :]
-        here = torch.arange(weights.shape[-1], device=weights.device) == self.key
-        others = before.masked_fill(here, 0.0)
-        rest, total = others.sum(-1, keepdim=True), before.sum(-1, keepdim=True)
-        spread = others * ((total - self.weight) / rest.clamp(min=torch.finfo(rest.dtype).tiny))
-        edited = torch.where(here, torch.as_tensor(self.weight).to(before), spread)
-        there = torch.tensor([row], device=weights.device)
-        return weights.index_copy(-2, there, edited.unsqueeze(-2))
+        weights_of_row = weights[..., row, :]
+        is_key = torch.arange(weights.shape[-1], device=weights.device) == self.key
+        other_weights = weights_of_row.masked_fill(is_key, 0.0)
+        other_sum, total = other_weights.sum(-1, keepdim=True), weights_of_row.sum(-1, keepdim=True)
+        spread = other_weights * (
+            (total - self.weight) / other_sum.clamp(min=torch.finfo(other_sum.dtype).tiny)
+        )
+        edited = torch.where(is_key, torch.as_tensor(self.weight).to(weights_of_row), spread)
+        row_index = torch.tensor([row], device=weights.device)
+        return weights.index_copy(-2, row_index, edited.unsqueeze(-2))

@@ -22,7 +22,7 @@ class Extent(NamedTuple):
     """
 
     rows: Bool[Tensor, "entries heads queries"]
-    first: Int[Tensor, "entries heads"]
+    first_keys: Int[Tensor, "entries heads"]
     places: Int[Tensor, "entries heads queries"]
 
     def of_entry(self, entry: int) -> Extent:
@@ -33,7 +33,7 @@ class Extent(NamedTuple):
 def extent(
     call: CapturedCall, heads: int, places: Int[Tensor, "queries"], crosses: bool
 ) -> Extent | None:
-    """What a mask leaves; None if there is no mask, or one of positions only.
+    """The part that a mask leaves; None if there is no mask, or one of positions only.
 
     A row counts if it may read a key. In self-attention its own key must be read too: a key that
     nobody reads is padding, unless the mask lets no row read its own key.
@@ -51,31 +51,33 @@ def extent(
         return None
     places = places.to(call.query.device)
     inside = (places >= 0) & (places < keys)
-    own = places.clamp(0, keys - 1)
+    key_places = places.clamp(0, keys - 1)
     reads, lows, itself, read = [], [], [], torch.zeros((), dtype=torch.bool)
-    for part in torch.arange(queries, device=own.device).split(max(1, BLOCK // keys)):
-        readable = _by_entry(call.readable(part), call.shape[:-2], heads)
+    for block in torch.arange(queries, device=key_places.device).split(max(1, BLOCK // keys)):
+        readable = _by_entry(call.readable(block), call.shape[:-2], heads)
         reads.append(readable.any(-1))
         lows.append(readable.int().argmax(-1))
-        itself.append(readable.gather(-1, own[part, None].expand(*readable.shape[:-1], 1))[..., 0])
+        itself.append(
+            readable.gather(-1, key_places[block, None].expand(*readable.shape[:-1], 1))[..., 0]
+        )
         read = read.to(readable.device) | readable.any(-2)
     rows, low = torch.cat(reads, -1), torch.cat(lows, -1)
     if not crosses:
-        is_read = read.index_select(-1, own) & inside
+        is_read = read.index_select(-1, key_places) & inside
         rows = rows & (is_read | ~torch.cat(itself, -1).any(-1, keepdim=True))
-    first = read.int().argmax(-1)
+    first_keys = read.int().argmax(-1)
     if not crosses:
         # The first key moves with the rows of a window: then keys before it are no padding, except
         # where the row of the first key is there too.
         alone = low.masked_fill(~rows, keys).amin(-1) == low.masked_fill(~rows, -1).amax(-1)
-        there = (rows & (places == first[..., None])).any(-1)
-        first = first.where(alone | there, 0)
-        return Extent(rows, first, places.expand(*rows.shape))
+        has_own_row = (rows & (places == first_keys[..., None])).any(-1)
+        first_keys = first_keys.where(alone | has_own_row, 0)
+        return Extent(rows, first_keys, places.expand(*rows.shape))
     if call.rows is not None:
-        return Extent(rows, first, places.expand(*rows.shape))
-    length = keys - read.flip(-1).int().argmax(-1) - first
-    proportional = torch.arange(queries, device=own.device) * length[..., None] // queries
-    return Extent(rows, first, first[..., None] + proportional)
+        return Extent(rows, first_keys, places.expand(*rows.shape))
+    length = keys - read.flip(-1).int().argmax(-1) - first_keys
+    proportional = torch.arange(queries, device=key_places.device) * length[..., None] // queries
+    return Extent(rows, first_keys, first_keys[..., None] + proportional)
 
 
 def _by_entry(readable: Tensor, front: tuple[int, ...], heads: int) -> Tensor:

@@ -7,11 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.watching.captured import CapturedCall, Selection
+from regard.watching.captured import Captured, CapturedCall, Selection
 from regard.watching.generation import CachedGeneration
 from regard.watching.passes import DecoderPasses
 from regard.watching.records import AttentionRecord
-from regard.watching.torch_layers import Captured
 
 
 class Followed:
@@ -69,12 +68,11 @@ class Followed:
             del self._records[path]
             return
         alike = {
-            other: before
-            for other, each in self._records.items()
-            if isinstance(before := each.calls[0], CachedGeneration)
-            and generation.steps_with(before)
+            path_between: cache
+            for path_between, each in self._records.items()
+            if isinstance(cache := each.calls[0], CachedGeneration) and generation.steps_with(cache)
         }
-        for other in list(alike)[1:-1]:
-            self._passes.remove(alike[other])
-            self._stepping.add(other)
-            del self._records[other]
+        for path_between in list(alike)[1:-1]:
+            self._passes.remove(alike[path_between])
+            self._stepping.add(path_between)
+            del self._records[path_between]

@@ -1,4 +1,4 @@
-"""The arguments of attention functions as captured calls, and `regard.declare`."""
+"""Adapters of fused attention, flex_attention and Regard's own functions, and `regard.declare`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch import Tensor
 from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from regard.attention.kernels.request import ask
+from regard.attention.looks import Look, StoredLook
 from regard.attention.looks.entries import ChangedScore, merge
 from regard.attention.masks import MaskLike, as_mask, causal
 from regard.attention.normalisers import Normaliser
 from regard.attention.scores import ScaledDot, Score
 from regard.watching import running
-from regard.watching.captured import CapturedCall
+from regard.watching.captured import Captured, CapturedCall, DeferredCall, check, plain
 from regard.watching.errors import WatchError
+from regard.watching.interception import register
 from regard.watching.masks import FlexMask, FlexScore, Ragged, padded
-from regard.watching.plain import check
-from regard.watching.torch_layers import Captured, DeferredCall
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -94,18 +94,62 @@ def flex_call(
 
 
 def regard_call(
-    query: Tensor, key: Tensor, value: Tensor | None = None, **how: Any
+    query: Tensor, key: Tensor, value: Tensor | None = None, **options: Any
 ) -> CapturedCall:
     """`regard.attend` and `regard.read`. Grouped heads become heads with fewer key heads."""
-    for name, each in (("query", query), ("key", key)):
-        check(name, each)
-    request = ask(query, key, value, **how)
+    check("query", query)
+    check("key", key)
+    request = ask(query, key, value, **options)
     if query.ndim == key.ndim > 4 and key.shape[-3] == 1 and key.shape[-4] == query.shape[-4]:
         merged = merge(replace(request, key=key[..., :0, :]), request.batch())  # copies no keys
         if not isinstance(merged.score, ChangedScore):
             request, key = merged, key.squeeze(-3)
     score, bias, normaliser = request.score, request.bias, request.normaliser
     return CapturedCall(request.query, key, score, bias, request.mask, normaliser)
+
+
+def reading(weights: Tensor, value: Tensor) -> Tensor:
+    """The reading with these weights; value is (*batch, key_heads, keys, width)."""
+    value = plain("value", value)
+    heads, value_heads = (x.shape[-3] if x.ndim > 2 else 1 for x in (weights, value))
+    if heads != value_heads and value_heads != 1:
+        value = value.repeat_interleave(heads // value_heads, -3)
+    value = value[..., : weights.shape[-1], :]  # a static cache is longer than the keys read
+    return weights.to(value.dtype) @ value
+
+
+def _read_fused(
+    weights: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any
+) -> Tensor:
+    return reading(weights, value)
+
+
+def _read_flex(
+    weights: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any, **options: Any
+) -> Tensor:
+    if options.get("return_lse") or options.get("return_aux") is not None:
+        raise WatchError("an edited flex_attention returns its output alone: leave out return_lse")
+    return reading(weights, value)
+
+
+def _read_regard(
+    weights: Tensor, query: Tensor, key: Tensor, value: Tensor, **_: Any
+) -> tuple[Tensor, Look]:
+    if query.ndim > weights.ndim and query.ndim > 4:  # grouped heads were merged
+        weights = weights.unflatten(-3, query.shape[-4:-2])
+    return weights.to(value.dtype) @ value, StoredLook(weights)
+
+
+register("torch.nn.functional.scaled_dot_product_attention", fused_call, read=_read_fused)
+register("torch.nn.attention.flex_attention.flex_attention", flex_call, read=_read_flex)
+register("regard.attention.attend.read", regard_call, read=_read_regard)
+for path in (
+    "regard.attention.attend.attend",
+    "regard.attention.kernels.additive.steps.attend_step",
+):
+    register(
+        path, regard_call, read=lambda *arguments, **options: _read_regard(*arguments, **options)[0]
+    )
 
 
 def declare(
@@ -138,6 +182,9 @@ def declare(
         True
     """
     if running.is_observed():
-        how: dict[str, Any] = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
         running.attention_begins(query, key, None)
-        running.report_attention(lambda: regard_call(query, key, **how))
+        running.report_attention(
+            lambda: regard_call(
+                query, key, score=score, bias=bias, mask=mask, normaliser=normaliser
+            )
+        )

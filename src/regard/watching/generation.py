@@ -37,7 +37,7 @@ class CachedGeneration:
     def __init__(
         self,
         path: str,
-        first: CapturedCall,
+        call: CapturedCall,
         prompt: Tensor | None,
         selection: Selection,
         passes: DecoderPasses,
@@ -45,12 +45,12 @@ class CachedGeneration:
         self._path, self._prompt, self._selection = path, prompt, selection
         self._passes, self._numbers = passes, [passes.step(path)]
         self._links: list[Tensor] = []  # which entries of a step continue which of the step before
-        self._steps = [first]
-        self._latest = self._base = first.key
-        self._new = [first.key[..., -1:, :].clone()]
-        self._counts = [first.key.shape[-2]]
+        self._steps = [call]
+        self._latest = self._base = call.key
+        self._new = [call.key[..., -1:, :].clone()]
+        self._counts = [call.key.shape[-2]]
         self._grows: bool | None = None
-        self._base_version = -1 if first.key.is_inference() else first.key._version
+        self._base_version = -1 if call.key.is_inference() else call.key._version
         # A call, and a copy of the cache that it read.
         self._filled: tuple[CapturedCall, Tensor] | None = None
         self._sealed: CapturedCall | WatchError | None = None
@@ -78,10 +78,10 @@ class CachedGeneration:
         """Whether the keys are those of the first step, in a tensor that was not written to."""
         return self._grows is False and self._filled is None
 
-    def steps_with(self, other: "CachedGeneration") -> bool:
+    def steps_with(self, generation: "CachedGeneration") -> bool:
         """Whether the caches of both grew in the same passes, with as many entries."""
-        alike = self.entries == other.entries and self._numbers == other._numbers
-        return alike and bool(self._grows and other._grows)
+        alike = self.entries == generation.entries and self._numbers == generation._numbers
+        return alike and bool(self._grows and generation._grows)
 
     @staticmethod
     def begins(call: CapturedCall) -> bool:
@@ -92,10 +92,10 @@ class CachedGeneration:
 
     def takes(self, call: CapturedCall) -> bool:
         """Add the call and return True, if it is the next step."""
-        first, last = self._steps[0], self._latest
-        if call.query.shape != first.query.shape or not _weighs_alike(call, first):
+        step, latest = self._steps[0], self._latest
+        if call.query.shape != step.query.shape or not _weighs_alike(call, step):
             return False
-        grown = grows(last, self._new[-1], self._counts[-1], call.key)
+        grown = grows(latest, self._new[-1], self._counts[-1], call.key)
         link = self._link(call.key) if grown else None
         if grown is None or self._grows not in (None, grown) or (grown and link is None):
             return False
@@ -128,9 +128,9 @@ class CachedGeneration:
     def tensors(self) -> list[Tensor]:
         if isinstance(self._sealed, CapturedCall):
             return self._sealed.tensors()
-        held = [each for step in self._steps for each in step.tensors()]
+        queries = [each for step in self._steps for each in step.tensors()]
         filled = [] if self._filled is None else [self._filled[1]]
-        return [*held, *self._new, *filled, self._latest, self._base]
+        return [*queries, *self._new, *filled, self._latest, self._base]
 
     def captured(self) -> CapturedCall:
         """The selected part of all steps as one call, with a query for each step.
@@ -140,7 +140,7 @@ class CachedGeneration:
         """
         if isinstance(self._sealed, WatchError):
             raise self._sealed
-        return self._sealed or self._joined().selected(self._selection)
+        return self._sealed or self._as_one_call().selected(self._selection)
 
     @property
     def entries(self) -> int:
@@ -152,9 +152,9 @@ class CachedGeneration:
         count = self.entries
         return torch.ones(count, count, dtype=torch.bool, device=self._latest.device)
 
-    def spans(self, first: int, last: int) -> bool:
+    def spans(self, start: int, stop: int) -> bool:
         """Whether the cache grew from one pass of the decoder to another."""
-        return bool(self._grows) and first in self._numbers and last in self._numbers
+        return bool(self._grows) and start in self._numbers and stop in self._numbers
 
     def ancestors(self, numbers: Sequence[int], alike: Tensor) -> Tensor:
         """The entry of each of these passes that became each entry of the last one, (passes, entries).
@@ -165,28 +165,28 @@ class CachedGeneration:
         steps = [self._numbers.index(number) for number in numbers]
         end = steps[-1] + 1
         descends = [alike] * end
-        first = self._counts[-1] - self.tokens
+        prompt_length = self._counts[-1] - self.tokens
         if end == self.tokens:  # the last cache has the keys of all steps that it did not drop
             for at, new in enumerate(self._new):
-                if first + at >= 0:
-                    key = self._latest[..., first + at : first + at + 1, :]
+                if prompt_length + at >= 0:
+                    key = self._latest[..., prompt_length + at : prompt_length + at + 1, :]
                     descends[at] = alike & _same(key, new)
-            if first == self._counts[0] - 1:
-                before = self._base[..., :first, :]
-                descends[0] = descends[0] & same_rows(self._latest[..., :first, :], before)
+            if prompt_length == self._counts[0] - 1:
+                prompt = self._base[..., :prompt_length, :]
+                descends[0] = descends[0] & same_rows(self._latest[..., :prompt_length, :], prompt)
         chain = lineage(self._links[: end - 1], descends)
         if chain is None:
             raise WatchError(REWRITTEN)
         return chain[steps]
 
-    def _joined(self) -> CapturedCall:
+    def _as_one_call(self) -> CapturedCall:
         steps, keys, low = self._steps, self._latest, [0] * self.tokens
         if len(steps) == 1:
             return steps[0]
         readable: MaskLike | None = None
         order: Tensor | None = None
         if self._grows:
-            base = self._before()
+            base = self._prompt_keys()
             keys = torch.cat([base, *self._new], -2)
             if not torch.equal(keys[..., -self._counts[-1] :, :], self._latest):
                 order, keys = self._own_order(keys.shape[-2]), self._latest
@@ -225,12 +225,12 @@ class CachedGeneration:
 
     def _link(self, key: Tensor) -> Tensor | None:
         """Which entries of the step before each entry of a cache that grew may continue; None if there is none."""
-        last = self._latest
+        latest = self._latest
         if key.shape[-2] == self._counts[-1]:  # a window that moved
             return torch.eye(len(key), dtype=torch.bool, device=key.device)
         link = _same(key[..., -2:-1, :], self._new[-1])
-        if bool((link.sum(1) > 1).any()) and key.data_ptr() != last.data_ptr():
-            link = link & same_rows(key[..., :-1, :], last)
+        if bool((link.sum(1) > 1).any()) and key.data_ptr() != latest.data_ptr():
+            link = link & same_rows(key[..., :-1, :], latest)
         return link if bool(link.any(1).all()) else None
 
     def _fill(self, call: CapturedCall) -> None:
@@ -243,13 +243,13 @@ class CachedGeneration:
         """Raise WatchError if a key that a step of these passes could read was overwritten."""
         if self._filled is None or not set(numbers) & set(self._numbers):
             return
-        step, before = self._filled
-        open_ = _row(step, before.shape[-2]).any(-3)
-        same = (before == self._latest).all(-1).all(-2)
+        step, copied = self._filled
+        open_ = _row(step, copied.shape[-2]).any(-3)
+        same = (copied == self._latest).all(-1).all(-2)
         if not bool((same | ~open_.squeeze(-2)).all()):
             raise WatchError(REWRITTEN)
 
-    def _before(self) -> Tensor:
+    def _prompt_keys(self) -> Tensor:
         """The keys before the first token: those of the prompt if they were seen, else its cache."""
         base = self._base[..., :-1, :]
         prompt, length = self._prompt, base.shape[-2]
@@ -272,26 +272,26 @@ class CachedGeneration:
         return _stacked(masks, True, keys), _stacked(biases, 0.0, keys)
 
 
-def _weighs_alike(one: CapturedCall, other: CapturedCall) -> bool:
+def _weighs_alike(left_call: CapturedCall, right_call: CapturedCall) -> bool:
     """Whether two calls have the same score and normaliser."""
-    caps = (getattr(each.score, "cap", None) for each in (one, other))
-    scores = (getattr(each.score, "score", each.score) for each in (one, other))
-    return _equal(*caps) and _equal(*scores) and _equal(one.normaliser, other.normaliser)
+    caps = (getattr(each.score, "cap", None) for each in (left_call, right_call))
+    scores = (getattr(each.score, "score", each.score) for each in (left_call, right_call))
+    return _equal(*caps) and _equal(*scores) and _equal(left_call.normaliser, right_call.normaliser)
 
 
-def _equal(one: object, other: object) -> bool:
+def _equal(x: object, y: object) -> bool:
     """Whether two parts are one object, or of one class with equal numbers, those of tensors among them."""
-    if one is other or type(one) is not type(other):
-        return one is other
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one.device == other.device and torch.equal(one, other)
-    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    parameters = getattr(one, "__dataclass_params__", None)
+    if x is y or type(x) is not type(y):
+        return x is y
+    if isinstance(x, Tensor) and isinstance(y, Tensor):
+        return x.device == y.device and torch.equal(x, y)
+    if isinstance(x, tuple | list) and isinstance(y, tuple | list):
+        return len(x) == len(y) and all(map(_equal, x, y))
+    parameters = getattr(x, "__dataclass_params__", None)
     if parameters is not None and parameters.eq:
-        compared = [each.name for each in fields(cast(Any, one)) if each.compare]
-        return all(_equal(getattr(one, name), getattr(other, name)) for name in compared)
-    return (one == other) is True
+        compared = [each.name for each in fields(cast(Any, x)) if each.compare]
+        return all(_equal(getattr(x, name), getattr(y, name)) for name in compared)
+    return (x == y) is True
 
 
 def _since(low: Sequence[int]) -> MaskLike:
@@ -299,39 +299,39 @@ def _since(low: Sequence[int]) -> MaskLike:
     rule = causal(align="end")
     if not any(low):
         return rule
-    first = torch.tensor(low)
-    return rule & (lambda rows, columns: columns >= first.to(rows.device)[rows])
+    lowest = torch.tensor(low)
+    return rule & (lambda rows, columns: columns >= lowest.to(rows.device)[rows])
 
 
 def _row(step: CapturedCall, keys: int) -> Tensor:
     """The keys that the query of a step may read, (..., heads or 1, 1, keys)."""
     blank = step.query.new_empty(*step.query.shape[:-2], keys, 0)
-    first = torch.zeros(1, dtype=torch.long, device=step.query.device)
-    row = replace(step, key=blank).readable(first)
+    query_number = torch.zeros(1, dtype=torch.long, device=step.query.device)
+    row = replace(step, key=blank).readable(query_number)
     return row[(None,) * (step.query.ndim - row.ndim)]
 
 
-def _same(keys: Tensor, others: Tensor) -> Tensor:
+def _same(keys: Tensor, other_keys: Tensor) -> Tensor:
     """(entries, other entries), whether one key of each, (entries, ..., 1, width), is the same."""
-    return (keys[:, None] == others[None]).flatten(2).all(-1)
+    return (keys[:, None] == other_keys[None]).flatten(2).all(-1)
 
 
 def _reordered(step: CapturedCall, entries: Tensor) -> CapturedCall:
     """A step with other batch entries."""
 
-    def chosen(plane: Plane) -> Plane:
+    def of_entries(plane: Plane) -> Plane:
         if isinstance(plane, Tensor) and plane.ndim == step.query.ndim and len(plane) > 1:
             return plane[entries]
         return plane
 
     query = step.query[entries]
-    return replace(step, query=query, mask=chosen(step.mask), bias=chosen(step.bias))
+    return replace(step, query=query, mask=of_entries(step.mask), bias=of_entries(step.bias))
 
 
 def _stacked(rows: Sequence[Tensor | None], neutral: float, keys: int) -> Tensor | None:
-    there = [row for row in rows if row is not None]
-    if not there:
+    planes = [row for row in rows if row is not None]
+    if not planes:
         return None
-    front = broadcast(*(tuple(row.shape[:-2]) for row in there))
-    none = torch.full((1, keys), neutral, dtype=there[0].dtype, device=there[0].device)
+    front = broadcast(*(tuple(row.shape[:-2]) for row in planes))
+    none = torch.full((1, keys), neutral, dtype=planes[0].dtype, device=planes[0].device)
     return torch.cat([(none if row is None else row).expand(*front, 1, keys) for row in rows], -2)

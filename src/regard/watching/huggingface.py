@@ -8,9 +8,8 @@ compiled, so the calls are captured at the interface.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,11 +17,13 @@ from torch import Tensor, nn
 
 from regard.attention.masks import MaskLike, causal
 from regard.attention.scores import ScaledDot, Score, SoftCap
-from regard.watching import edited, functions, running
+from regard.watching import functions, running
 from regard.watching.captured import CapturedCall
+from regard.watching.interception import Adapter, adapter_of, register, replace_function
 from regard.watching.masks import FlexMask
 
-MODULE, CLASS = "transformers.modeling_utils", "AttentionInterface"
+Function = Callable[..., Any]
+INTERFACE = "transformers.modeling_utils.AttentionInterface"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,96 +46,91 @@ class Sinks:
         return Sinks(self.sinks.reshape(-1)[heads.to(self.sinks.device)])
 
 
-def replacements() -> list[tuple[Any, str, Callable[..., Any]]]:
-    """The two methods of the interface that return functions, if `transformers` is imported."""
-    owner = getattr(sys.modules.get(MODULE), CLASS, None)
-    if owner is None:
-        return []
-    asked, got = owner.get_interface, owner.__getitem__
+def _get_interface(original: Function) -> Function:
+    @functools.wraps(original)
+    def get_interface(interface: Any, name: str, default: Function) -> Any:
+        return _intercepted(original(interface, name, default), name)
 
-    def get_interface(interface: Any, name: str, default: Callable[..., Any]) -> Any:
-        return _intercepted(asked(interface, name, default), name)
+    return get_interface
 
+
+def _getitem(original: Function) -> Function:
+    @functools.wraps(original)
     def getitem(interface: Any, name: str) -> Any:
-        return _intercepted(got(interface, name), name)
+        return _intercepted(original(interface, name), name)
 
-    return [(owner, "get_interface", get_interface), (owner, "__getitem__", getitem)]
+    return getitem
 
 
-def _intercepted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _intercepted(function: Function, name: str) -> Function:
     """The function, wrapped if its arguments describe the attention completely."""
-    place = getattr(function, "__module__", None), getattr(function, "__name__", None)
-    capture = _eager if name == "eager" else CAPTURES.get(place)
-    if getattr(function, "reports_attention", False):
+    adapter = EAGER if name == "eager" else adapter_of(function)
+    if adapter is None or getattr(function, "reports_attention", False):
         return function
-    if capture is None or torch.compiler.is_compiling() or not running.is_observed():
+    if torch.compiler.is_compiling() or not running.is_observed():
         return function
+    return adapter.wrap(function)
 
-    @functools.wraps(function)
-    def through(
-        module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, *others: Any, **how: Any
-    ) -> Any:
-        if not running.is_observed() or others or how.get("cache") is not None:
-            return function(module, query, key, value, mask, *others, **how)
-        running.attention_begins(query, key, value)
-        edit = running.edit()
-        if edit:
-            call = capture(module, query, key, mask, how, None)
-            reading, weights = edited.reading(call, value, edit)
-            result = reading.transpose(1, 2).contiguous(), weights if name == "eager" else None
-        else:
-            with running.reports_suppressed():
-                result = function(module, query, key, value, mask, **how)
-        witness = None if edit else result[1]
-        running.report_attention(
-            lambda: capture(module, query, key, mask, how, witness), edited=bool(edit)
-        )
-        return result
 
-    through.reports_attention = True  # type: ignore[attr-defined]
-    return through
+def _describes(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *others: Any, **options: Any
+) -> bool:
+    return len(others) < 2 and options.get("cache") is None
 
 
 def _eager(
-    module: nn.Module, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: object
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any = None,
+    **options: Any,
 ) -> CapturedCall:
-    """The eager implementation returns weights. Their last row is kept as the witness."""
-    if how.get("s_aux") is None:
-        how = how | {"s_aux": getattr(module, "sinks", None)}
-    call = _flex(module, query, key, mask, how, weights)
-    if isinstance(weights, Tensor) and weights.ndim == 4 and not how.get("dropout"):
-        return replace(call, witness=weights[..., -1:, :].detach().clone())
-    return call
+    if options.get("s_aux") is None:
+        options["s_aux"] = getattr(module, "sinks", None)
+    return _flex(module, query, key, value, attention_mask, **options)
 
 
 def _sdpa(
-    module: nn.Module, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: object
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any = None,
+    **options: Any,
 ) -> CapturedCall:
     """Without a mask, several queries of a causal module read the keys up to their own position."""
-    is_causal = how.get("is_causal")
+    is_causal = options.get("is_causal")
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     readable: MaskLike | None = None
-    if mask is None and query.shape[-2] > 1 and is_causal:
+    added = None
+    if attention_mask is None and query.shape[-2] > 1 and is_causal:
         key, readable = key[..., : query.shape[-2], :], causal(align="start")
     else:
-        readable, mask = functions.mask_of(mask, query.shape[-2], key.shape[-2])
-    bias = _bias(mask, how.get("position_bias"), key.shape[-2])
-    return CapturedCall(query, key, score=ScaledDot(how.get("scaling")), bias=bias, mask=readable)
+        readable, added = functions.mask_of(attention_mask, query.shape[-2], key.shape[-2])
+    bias = _bias(added, options.get("position_bias"), key.shape[-2])
+    score = ScaledDot(options.get("scaling"))
+    return CapturedCall(query, key, score=score, bias=bias, mask=readable)
 
 
 def _flex(
-    module: nn.Module, query: Tensor, key: Tensor, mask: Any, how: dict[str, Any], weights: object
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any = None,
+    **options: Any,
 ) -> CapturedCall:
     """The soft cap is part of the score. The mask is a function of positions or a bias."""
-    score: Score = ScaledDot(how.get("scaling"))
-    cap, sinks = how.get("softcap"), how.get("s_aux")
-    added = mask if isinstance(mask, Tensor) else None
+    score: Score = ScaledDot(options.get("scaling"))
+    cap, sinks = options.get("softcap"), options.get("s_aux")
+    added = attention_mask if isinstance(attention_mask, Tensor) else None
     return CapturedCall(
         query,
         key,
         score=score if cap is None else SoftCap(score, cap),
-        bias=_bias(added, how.get("position_bias"), key.shape[-2]),
-        mask=None if mask is added else FlexMask(mask.mask_mod),
+        bias=_bias(added, options.get("position_bias"), key.shape[-2]),
+        mask=None if attention_mask is added else FlexMask(attention_mask.mask_mod),
         normaliser=None if sinks is None else Sinks(sinks),
     )
 
@@ -143,11 +139,36 @@ def _bias(mask: Tensor | None, positions: Tensor | None, keys: int) -> Tensor | 
     """The sum of mask and position bias. A mask may be longer than the keys."""
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
-    planes = [each[..., :keys] for each in (mask, positions) if each is not None]
+    planes = [plane[..., :keys] for plane in (mask, positions) if plane is not None]
     return functools.reduce(torch.add, planes) if planes else None
 
 
-CAPTURES: dict[tuple[Any, Any], Callable[..., CapturedCall]] = {
-    ("transformers.integrations.sdpa_attention", "sdpa_attention_forward"): _sdpa,
-    ("transformers.integrations.flex_attention", "flex_attention_forward"): _flex,
-}
+def _read(
+    weights: Tensor,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *_: Any,
+    **__: Any,
+) -> tuple[Tensor, None]:
+    return functions.reading(weights, value).transpose(1, 2).contiguous(), None
+
+
+def _read_eager(weights: Tensor, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
+    return _read(weights, *arguments, **options)[0], weights
+
+
+def _weights(result: Any, *_: Any, **options: Any) -> Tensor | None:
+    """The weights that the eager implementation returns."""
+    weights = result[1]
+    checked = isinstance(weights, Tensor) and weights.ndim == 4 and not options.get("dropout")
+    return weights if checked else None
+
+
+EAGER = Adapter(_eager, _read_eager, _describes, _weights)
+for module, capture in (("sdpa", _sdpa), ("flex", _flex)):
+    path = f"transformers.integrations.{module}_attention.{module}_attention_forward"
+    register(path, capture, read=_read, when=_describes)
+replace_function(f"{INTERFACE}.get_interface", _get_interface)
+replace_function(f"{INTERFACE}.__getitem__", _getitem)

@@ -11,50 +11,139 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.watching import edited, functions, huggingface, running, torch_layers
+from regard.watching import running
+from regard.watching.captured import CapturedCall, DeferredCall
+from regard.watching.errors import WatchError
 from regard.watching.running import RunningModule, Stack, StackObserver
 
 Function = Callable[..., Any]
+Wrapper = Callable[[Function], Function]
+WRAPPERS: dict[str, Wrapper] = {}  # by the path of the function
+ORIGINALS: dict[str, Function] = {}  # of those that were registered as objects
+ADAPTERS: dict[str, "Adapter"] = {}
 
 
-def attention(
-    capture: Function, edited: Function | None = None, when: Function | None = None
-) -> Callable[[Function], Function]:
-    """Make the wrapper of a function that computes attention.
+def register(
+    function: str | Function,
+    adapter: Callable[..., CapturedCall | DeferredCall],
+    *,
+    read: Function | None = None,
+    when: Callable[..., bool] | None = None,
+    weights: Callable[..., Tensor | None] | None = None,
+) -> None:
+    """Let watches see the calls of an attention function of another library.
 
-    `capture` takes its arguments; `edited` is the function with edited weights, None if it cannot be.
+    Every later `regard.watch` replaces the function while it is open, wherever a module holds it.
+    The functions of torch, Hugging Face and Regard are registered in this way too.
+
+    Args:
+        function: the function, or its path, such as "library.kernels.attention"; its module need not
+            be imported yet. Its first tensors are queries, keys and values; a module may precede them.
+        adapter: takes the arguments of the function and returns `CapturedCall(query, key, ...)`, with
+            queries (*batch, heads, queries, width) and keys (*batch, key_heads, keys, width), and
+            score, bias, mask and normaliser as in `regard.look`.
+        read: takes the weights (*batch, heads, queries, keys) and the arguments, and returns the
+            result of the function with these weights. `regard.change` needs it.
+        when: takes the arguments; calls for which it returns False are not seen.
+        weights: takes the result and the arguments, and returns the weights of the result or None.
+            The look is checked against their last row.
+
+    Raises:
+        WatchError: the module is imported and has no such function.
+
+    Example:
+        >>> import torch, regard
+        >>> def attention(q, k, v):
+        ...     return torch.softmax(q @ k.mT, -1) @ v
+        >>> def adapter(q, k, v):
+        ...     return regard.watching.CapturedCall(q, k, score=regard.scores.Dot())
+        >>> regard.watching.register(attention, adapter, read=lambda weights, q, k, v: weights @ v)
     """
+    registered = Adapter(adapter, read, when, weights)
+    if isinstance(function, str):
+        path = function
+        replace_function(path, registered.wrap)
+    else:
+        path = _path_of(function)
+        WRAPPERS[path], ORIGINALS[path] = registered.wrap, function
+    ADAPTERS[path] = registered
 
-    def wrapper(original: Function) -> Function:
+
+def replace_function(path: str, wrapper: Wrapper) -> None:
+    """Replace the function, or the method of a class, by its wrapper while a watch is open."""
+    owner, name = _owner(path)
+    if owner is not None and not hasattr(owner, name):
+        raise WatchError(f"{path} cannot be registered: {owner.__name__} has no {name}")
+    WRAPPERS[path] = wrapper
+
+
+def adapter_of(function: object) -> "Adapter | None":
+    """The adapter that was registered for a function."""
+    return ADAPTERS.get(_path_of(function))
+
+
+def _path_of(function: object) -> str:
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
+
+
+def _owner(path: str) -> tuple[Any, str]:
+    """The module or the class that holds a function, None if it was not imported, and its name there."""
+    outer, _, name = path.rpartition(".")
+    module, _, kind = outer.rpartition(".")
+    return sys.modules.get(outer) or getattr(sys.modules.get(module), kind, None), name
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The description of an attention function; the fields are the arguments of `register`."""
+
+    call: Callable[..., CapturedCall | DeferredCall]
+    read: Function | None = None
+    when: Callable[..., bool] | None = None
+    weights: Callable[..., Tensor | None] | None = None
+
+    def wrap(self, original: Function) -> Function:
         @functools.wraps(original)
         def through(*arguments: Any, **named: Any) -> Any:
             observed = not torch.compiler.is_compiling() and running.is_observed()
-            if not observed or (when is not None and not when(*arguments, **named)):
+            if not observed or (self.when and not self.when(*arguments, **named)):
                 return original(*arguments, **named)
             running.attention_begins(*_tensors(arguments, named))
-            edit = edited and running.edit()
-            if edited and edit:
-                result = edited(original, edit, *arguments, **named)
+            edit = self.read and running.edit()
+            if self.read and edit:
+                weights = self.call(*arguments, **named).captured().look().weights()
+                result = self.read(running.edited(edit, weights), *arguments, **named)
             else:
                 with running.reports_suppressed():
                     result = original(*arguments, **named)
-            running.report_attention(lambda: capture(*arguments, **named), edited=bool(edit))
+
+            def capture() -> CapturedCall | DeferredCall:
+                call = self.call(*arguments, **named)
+                computed = None
+                if self.weights and not edit:
+                    computed = self.weights(result, *arguments, **named)
+                if computed is None or isinstance(call, DeferredCall):
+                    return call
+                return replace(call, witness=computed[..., -1:, :].detach().clone())
+
+            running.report_attention(capture, edited=bool(edit))
             return result
 
+        through.reports_attention = True  # type: ignore[attr-defined]
         return through
-
-    return wrapper
 
 
 def _tensors(arguments: tuple[Any, ...], named: dict[str, Any]) -> Iterator[object]:
-    """Query, key and value, the first arguments of an attention function."""
-    positional = (*arguments, None, None, None)
+    """Query, key and value, the first arguments of an attention function after its module."""
+    skipped = bool(arguments) and isinstance(arguments[0], nn.Module)
+    positional = (*arguments[skipped:], None, None, None)
     return (named.get(name, positional[at]) for at, name in enumerate(("query", "key", "value")))
 
 
@@ -71,37 +160,22 @@ def softmax(original: Function) -> Function:
     return through
 
 
-FUNCTIONS = {
-    "torch.nn.functional.scaled_dot_product_attention": attention(
-        functions.fused_call, edited.fused
-    ),
-    "torch._native_multi_head_attention": attention(torch_layers.native_call),
-    "torch._transformer_encoder_layer_fwd": attention(torch_layers.encoder_layer_call),
-    "torch.nn.functional.multi_head_attention_forward": attention(
-        torch_layers.weighted_call, edited.weighed, torch_layers.weighs
-    ),
-    "torch.nn.attention.flex_attention.flex_attention": attention(functions.flex_call, edited.flex),
-    "regard.attention.attend.attend": attention(functions.regard_call, edited.attend),
-    "regard.attention.kernels.additive.steps.attend_step": attention(
-        functions.regard_call, edited.attend
-    ),
-    "regard.attention.attend.read": attention(functions.regard_call, edited.read),
-    "torch.softmax": softmax,
-}
+replace_function("torch.softmax", softmax)
+replace_function("torch.Tensor.softmax", softmax)  # F.softmax and nn.Softmax call it
 
 
 class ReplacedMethod:
     """A method of a class, replaced until `remove`."""
 
-    def __init__(self, owner: Any, name: str, method: Function) -> None:
-        self._owner, self._name, self._own = owner, name, vars(owner).get(name)
+    def __init__(self, owner: type, name: str, method: Function) -> None:
+        self._owner, self._name, self._original = owner, name, vars(owner).get(name)
         setattr(owner, name, method)
 
     def remove(self) -> None:
-        if self._own is None:  # it was inherited
+        if self._original is None:  # it was inherited
             delattr(self._owner, self._name)
         else:
-            setattr(self._owner, self._name, self._own)
+            setattr(self._owner, self._name, self._original)
 
 
 class Interception:
@@ -110,58 +184,55 @@ class Interception:
     def __init__(self) -> None:
         self._lock = RLock()
         self._models: list[nn.Module] = []
-        self._open: dict[str, tuple[Any, Any]] = {}
-        self._handles: list[Any] = []
-        self._interfaces: list[ReplacedMethod] = []
+        self._functions: dict[str, tuple[Any, Any]] = {}  # original and wrapper
+        self._handles: dict[str, Any] = {}  # replaced methods, by path, and hooks
 
     def open(self, model: nn.Module) -> None:
         with self._lock:
             self._models.append(model)
-            # F.softmax and nn.Softmax call Tensor.softmax.
-            self._handles = self._handles or [
-                *running.hooks(),
-                ReplacedMethod(torch.Tensor, "softmax", softmax(torch.Tensor.softmax)),
-            ]
-            # `transformers` may have been imported after the first watch was opened.
-            self._interfaces = self._interfaces or [
-                ReplacedMethod(*each) for each in huggingface.replacements()
-            ]
-            added = {}
-            for path, wrapper in FUNCTIONS.items():
-                module, _, name = path.rpartition(".")
-                if path not in self._open and module in sys.modules:
-                    original = getattr(sys.modules[module], name)
-                    added[path] = original, wrapper(original)
-            self._open |= added
+            if "hooks" not in self._handles:
+                self._handles["hooks"] = running.Hooks()
+            new_pairs = {}
+            for path, wrapper in WRAPPERS.items():
+                owner, name = _owner(path)
+                original = ORIGINALS.get(path) or getattr(owner, name, None)
+                if original is None or path in self._functions or path in self._handles:
+                    continue
+                if isinstance(owner, type) and path not in ORIGINALS:
+                    self._handles[path] = ReplacedMethod(owner, name, wrapper(original))
+                else:
+                    new_pairs[path] = original, wrapper(original)
+            self._functions |= new_pairs
             # Modules that were imported since another watch was opened took the wrappers from their modules.
-            swap(list(added.values()), [], everywhere=bool(added))
-            swap(list(self._open.values()), [model], everywhere=False)
+            swap(new_pairs.values(), [], everywhere=bool(new_pairs))
+            swap(self._functions.values(), [model], everywhere=False)
 
-    def shut(self, model: nn.Module) -> None:
+    def close(self, model: nn.Module) -> None:
         with self._lock:
             del self._models[next(i for i, each in enumerate(self._models) if each is model)]
-            last = not self._models
-            swap([(there, here) for here, there in self._open.values()], [model], last)
-            if not last:  # functions held by modules that other watched models share
-                swap(list(self._open.values()), self._models, everywhere=False)
+            ends = not self._models
+            pairs = [(wrapper, original) for original, wrapper in self._functions.values()]
+            swap(pairs, [model], everywhere=ends)
+            if not ends:  # functions held by modules that other watched models share
+                swap(self._functions.values(), self._models, everywhere=False)
                 return
-            self._open.clear()
-            for handle in (*self._handles, *self._interfaces):
+            self._functions.clear()
+            for handle in self._handles.values():
                 handle.remove()
-            self._handles, self._interfaces = [], []
+            self._handles.clear()
 
 
 INTERCEPTION = Interception()
 
 
 @contextmanager
-def held(model: nn.Module) -> Iterator[None]:
+def intercepted(model: nn.Module) -> Iterator[None]:
     """Intercept once for all watches and changes inside, which then begin and end in less time."""
     INTERCEPTION.open(model)
     try:
         yield
     finally:
-        INTERCEPTION.shut(model)
+        INTERCEPTION.close(model)
 
 
 def _name(frame: RunningModule, owner: nn.Module) -> str:
@@ -172,12 +243,12 @@ def _name(frame: RunningModule, owner: nn.Module) -> str:
             return name
         if isinstance(value, list | tuple):
             value = dict(enumerate(value))
-        for key, each in value.items() if isinstance(value, dict) else ():
-            if each is frame.module:
+        for key, module in value.items() if isinstance(value, dict) else ():
+            if module is frame.module:
                 return f"{name}.{key}"
-    own = getattr(frame.module, "name", None)
-    if isinstance(own, str) and own:
-        return own
+    label = getattr(frame.module, "name", None)
+    if isinstance(label, str) and label:
+        return label
     return f"{type(frame.module).__name__}_{frame.number}"
 
 
@@ -208,7 +279,7 @@ class ModelObserver(StackObserver):
     def end(self) -> None:
         self.is_open = False
         running.remove_observer(self)
-        INTERCEPTION.shut(self._model)
+        INTERCEPTION.close(self._model)
 
     def path(self, stack: Stack) -> str | None:
         """The path of the running module; None if it is outside of the model, or the watch has ended.
@@ -219,9 +290,9 @@ class ModelObserver(StackObserver):
         """
         if not (self.is_open and stack):
             return None
-        known = self._registered.get(id(stack[-1].module))
-        if known is not None:
-            return known
+        registered = self._registered.get(id(stack[-1].module))
+        if registered is not None:
+            return registered
         outer = self.path(stack[:-1])
         if outer is None:
             return None
@@ -232,14 +303,18 @@ class ModelObserver(StackObserver):
 def swap(
     pairs: Iterable[tuple[Any, Any]], models: Iterable[nn.Module], everywhere: bool = True
 ) -> None:
-    """Replace objects in the namespaces of all imported modules and of the models' modules."""
+    """Replace objects in the namespaces of all imported modules, of the functions and of the models' modules."""
     table = {id(old): (old, new) for old, new in pairs}
-    modules = list(sys.modules.values()) if everywhere else []
-    parts = [part for model in models for part in model.modules()]
-    for each in (*modules, *parts):
-        names = getattr(each, "__dict__", None)
+    namespaces = [
+        getattr(module, "__dict__", None) for module in list(sys.modules.values()) * everywhere
+    ]
+    namespaces += [vars(module) for model in models for module in model.modules()]
+    namespaces += [
+        getattr(function, "__globals__", None) for pair in table.values() for function in pair
+    ]
+    for names in namespaces:
         if type(names) is not dict or table.keys().isdisjoint(map(id, names.values())):
             continue
-        for name, held in list(names.items()):
-            if id(held) in table:
-                names[name] = table[id(held)][1]
+        for name, value in list(names.items()):
+            if id(value) in table:
+                names[name] = table[id(value)][1]

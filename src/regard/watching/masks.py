@@ -23,8 +23,8 @@ class SelectedQueries(Mask):
     queries: int
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
-        whole = frame._replace(queries=self.queries)
-        return self.mask.window(self.rows.to(rows.device)[rows], columns, whole)
+        all_queries = frame._replace(queries=self.queries)
+        return self.mask.window(self.rows.to(rows.device)[rows], columns, all_queries)
 
     def tensors(self) -> list[Tensor] | None:
         inner = self.mask.tensors()
@@ -64,10 +64,10 @@ def mask_or_bias(bias: Tensor) -> tuple[MaskLike | None, Tensor | None]:
     It is only a mask if its values are 0 or close to the lowest finite number. It stays a bias if
     some row is masked completely by finite numbers, because a softmax then reads it uniformly.
     """
-    shut = is_shut(bias)
-    if bool(((bias == 0) | shut).all()):
-        readable = ~shut
-        if bool(readable.any(-1).all()) or bool((bias[shut] == -torch.inf).all()):
+    closed = is_shut(bias)
+    if bool(((bias == 0) | closed).all()):
+        readable = ~closed
+        if bool(readable.any(-1).all()) or bool((bias[closed] == -torch.inf).all()):
             return narrowed(readable), None
     return None, bias
 
@@ -148,8 +148,8 @@ def with_positions(vectors: Tensor, positions: Tensor | None = None) -> Tensor:
 
 def over_all(function: Callable[..., Tensor], scored: bool = False) -> Callable[..., Tensor]:
     """Vectorise a function of (score,) entry, head, query and key over all of them."""
-    first = (0,) if scored else ()
+    score_axes = (0,) if scored else ()
     for axis in (3, 2, 1, 0):
         axes = [0 if each == axis else None for each in range(4)]
-        function = torch.vmap(function, in_dims=(*first, *axes))
+        function = torch.vmap(function, in_dims=(*score_axes, *axes))
     return function

@@ -37,10 +37,10 @@ def own_places(kind: str, queries: int, keys: int) -> Int[Tensor, "queries"]:
     >>> own_places("causal", 2, 5).tolist(), own_places("cross", 2, 5).tolist()
     ([3, 4], [0, 2])
     """
-    here = torch.arange(queries)
+    queries_range = torch.arange(queries)
     if kind == "cross" or queries > keys:
-        return here * keys // max(1, queries)
-    return here + keys - queries
+        return queries_range * keys // max(1, queries)
+    return queries_range + keys - queries
 
 
 @torch.no_grad()
@@ -66,32 +66,35 @@ def measures(
     """
     queries, keys = look.shape[-2:]
     entries = prod(look.shape[:-2]) // max(1, heads)
-    own = own_places(kind, queries, keys) if places is None else places
-    own, columns = own.to(look.device)[None, None], torch.arange(keys, device=look.device)
-    first = own.new_zeros(1, 1)
+    key_places = own_places(kind, queries, keys) if places is None else places
+    key_places, columns = (
+        key_places.to(look.device)[None, None],
+        torch.arange(keys, device=look.device),
+    )
+    first_keys = key_places.new_zeros(1, 1)
     if extent is not None:
-        first, own = extent.first, extent.places
+        first_keys, key_places = extent.first_keys, extent.places
     zero = torch.zeros(heads, dtype=torch.float64, device=look.device)
     names = ["entropy", "distance", "sink", "diagonal", "previous"]
     sums = dict.fromkeys(names + ["copy", "induction"] * (tokens is not None), zero)
     number = zero
     height = max(1, BLOCK // max(1, prod(look.shape[:-2]) * keys))
-    chosen = torch.arange(queries if keys else 0) if rows is None else rows
-    for part in chosen.to(look.device).split(height) if len(chosen) else ():
-        weights = look.weights(rows=part).reshape(entries, heads, len(part), keys)
+    numbers = torch.arange(queries if keys else 0) if rows is None else rows
+    for block in numbers.to(look.device).split(height) if len(numbers) else ():
+        weights = look.weights(rows=block).reshape(entries, heads, len(block), keys)
         if extent is not None:
-            weights = weights * extent.rows[..., part, None]
-        place = own[..., part, None]
+            weights = weights * extent.rows[..., block, None]
+        place = key_places[..., block, None]
         number = number + (weights.sum(-1) > 0.5).sum((0, 2))
-        parts = [torch.special.entr(weights), weights * (columns - place).abs()]
-        parts += [_at(weights, each) for each in (first[..., None, None], place, place - 1)]
+        terms = [torch.special.entr(weights), weights * (columns - place).abs()]
+        terms += [_at(weights, each) for each in (first_keys[..., None, None], place, place - 1)]
         if tokens is not None:
-            same = (tokens.queries[:, part, None] == tokens.keys[:, None])[:, None]
+            same = (tokens.queries[:, block, None] == tokens.keys[:, None])[:, None]
             if kind != "cross":
                 same = same & (columns != place)
-            after = F.pad(same[..., :-1], (1, 0))
-            parts += [weights * each for each in (same, after)]
-        for name, values in zip(sums, parts, strict=True):
+            following = F.pad(same[..., :-1], (1, 0))
+            terms += [weights * each for each in (same, following)]
+        for name, values in zip(sums, terms, strict=True):
             sums[name] = sums[name] + values.sum((0, 2, 3))
     return {name: total / number.clamp(min=1) for name, total in sums.items()}
 

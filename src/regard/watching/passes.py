@@ -13,7 +13,7 @@ class FollowedCache(Protocol):
     @property
     def entries(self) -> int: ...
 
-    def spans(self, first: int, last: int) -> bool: ...
+    def spans(self, start: int, stop: int) -> bool: ...
 
     def ancestors(self, numbers: Sequence[int], alike: Tensor) -> Tensor: ...
 
@@ -49,9 +49,9 @@ class DecoderPasses:
         """Remove a generation that no other attention depends on."""
         self._caches = [each for each in self._caches if each is not cache]
 
-    def connects(self, first: int, last: int) -> bool:
+    def connects(self, start: int, stop: int) -> bool:
         """Whether the order of the entries is known from one pass to another."""
-        return first == last or any(each.spans(first, last) for each in self._caches)
+        return start == stop or any(each.spans(start, stop) for each in self._caches)
 
     def ancestors(self, numbers: Sequence[int], alike: Tensor) -> Tensor | None:
         """The entry of each of these passes that became each entry of the last of them, (passes, entries).
@@ -91,22 +91,22 @@ def lineage(links: Sequence[Tensor], descends: Sequence[Tensor]) -> Tensor | Non
     reached = [descends[0]]
     for link, fits in zip(links, descends[1:], strict=True):
         reached.append(fits & ((reached[-1].float() @ link.float().mT) > 0))
-    here = torch.arange(len(descends[-1]), device=descends[-1].device)
-    if not bool(reached[-1][here, here].all()):
+    entries = torch.arange(len(descends[-1]), device=descends[-1].device)
+    if not bool(reached[-1][entries, entries].all()):
         return None
-    rows, chain = here, [here]
+    rows, chain = entries, [entries]
     for link, fits in zip(reversed(links), reversed(reached[:-1]), strict=True):
-        parents = link[here] & fits
-        itself = parents[rows, here]
-        here = here.where(itself, parents.int().argmax(-1))
-        chain.append(here)
+        parents = link[entries] & fits
+        itself = parents[rows, entries]
+        entries = entries.where(itself, parents.int().argmax(-1))
+        chain.append(entries)
     return torch.stack(chain[::-1])
 
 
-def same_rows(left: Tensor, right: Tensor) -> Tensor:
+def same_rows(x: Tensor, right: Tensor) -> Tensor:
     """(entries of left, entries of right), whether all numbers of two batch entries are equal."""
-    both = torch.cat([left.flatten(1), right.flatten(1)])
-    if not both.shape[1]:
-        return torch.ones(len(left), len(right), dtype=torch.bool, device=left.device)
-    numbers: Tensor = torch.unique(both, dim=0, return_inverse=True)[1]
-    return numbers[: len(left), None] == numbers[None, len(left) :]
+    rows = torch.cat([x.flatten(1), right.flatten(1)])
+    if not rows.shape[1]:
+        return torch.ones(len(x), len(right), dtype=torch.bool, device=x.device)
+    numbers: Tensor = torch.unique(rows, dim=0, return_inverse=True)[1]
+    return numbers[: len(x), None] == numbers[None, len(x) :]

@@ -1,4 +1,4 @@
-"""The stack of running modules, innermost last, and the watches that observe it.
+"""The stack of running modules, innermost last, their names, and the watches that observe them.
 
 Each thread and task has its own stack and watches. The hooks are torch's global ones, because a
 hook on a module turns off the fast path of nn.TransformerEncoderLayer.
@@ -7,10 +7,11 @@ hook on a module turns off the fast path of nn.TransformerEncoderLayer.
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import torch
@@ -19,15 +20,56 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from torch.utils.hooks import RemovableHandle
 
 from regard.loops.availability import transformed
-from regard.watching import names
 from regard.watching.steps import Site, call_site, grows
 
 PROJECTION = re.compile("linear|conv1d|dense", re.IGNORECASE)
+SIDES = ("encoder", "decoder")
+CROSSING = re.compile(r"cross|encoder_attn|enc_?dec|multihead_attn$|(^|\.)src_attn", re.IGNORECASE)
+WITHIN = re.compile(r"(\bblock\.\d+)\.layer\.\d+")
+ATTENTIVE = re.compile(r"attention|attn", re.IGNORECASE)
+Layers = int | str | Iterable[int | str] | None
 # An input of a projection: its memory and shape, or a name.
 Read = str | tuple[int, tuple[int, ...]]
+
+
+def short(path: str, kind: str) -> str:
+    """ "decoder.3.cross" of "model.decoder.layers.3.encoder_attn": side, numbers and kind.
+
+    The numbers of sublayers in T5's blocks are left out. Only the first of several sides is used.
+
+    Example:
+        >>> short("model.decoder.layers.3.encoder_attn", "cross")
+        'decoder.3.cross'
+        >>> short("model.layers.0.self_attn", "self")
+        'layer.0.self'
+        >>> short("decoder.block.3.layer.1.EncDecAttention", "cross")
+        'decoder.3.cross'
+    """
+    steps = [part for part in WITHIN.sub(r"\1", path).split(".") if part and part[0] != "_"]
+    numbers = [part for part in steps if part.isdecimal()]
+    if not numbers:
+        return ".".join([*steps, kind])
+    side = next((part for part in steps if part in SIDES), "layer")
+    return ".".join([side, *numbers, kind])
+
+
+def matches(path: str, name: str, layers: Layers) -> bool:
+    """Whether a path or name matches the `layers` argument: numbers, the first in a path, or patterns with *."""
+    if layers is None:
+        return True
+    if isinstance(layers, int | str):
+        layers = (layers,)
+    number = next((int(part) for part in path.split(".") if part.isdecimal()), None)
+    return any(
+        number == each
+        if isinstance(each, int)
+        else any(
+            fnmatchcase(own, pattern) for own in (path, name) for pattern in (each, f"{each}.*")
+        )
+        for each in layers
+    )
 
 
 class Step(NamedTuple):
@@ -125,11 +167,11 @@ def attention_begins(query: object, key: object, value: object) -> None:
     if query.ndim < 2 or query.shape[-2] != 1 or key.ndim < 2:
         return
     site = call_site()
-    before = frame.steps.get(site)
-    if before is not None and before.shape == query.shape:
-        last = before.key
-        if grows(last, last[..., -1:, :], last.shape[-2], key) is not None:
-            frame.attention, frame.crosses = before.attention, before.crosses
+    previous = frame.steps.get(site)
+    if previous is not None and previous.shape == query.shape:
+        old_key = previous.key
+        if grows(old_key, old_key[..., -1:, :], old_key.shape[-2], key) is not None:
+            frame.attention, frame.crosses = previous.attention, previous.crosses
     frame.steps[site] = Step(frame.attention, frame.crosses, query.shape, key)
 
 
@@ -179,24 +221,29 @@ def report_attention(capture: Callable[[], Any], edited: bool = False) -> None:
 
 def edit() -> Edit | None:
     """The edit of the attention that is running, by all open changes; None if there is none."""
-    if (given := _edit.get()) is not None:
-        return given
+    if (enclosing := _edit.get()) is not None:
+        return enclosing
     stack = _stack.get()
-    edits = [found for observer in _observers.get() if (found := observer.edit(stack))]
+    edits = [own_edit for observer in _observers.get() if (own_edit := observer.edit(stack))]
     if not edits:
         return None
-    return lambda weights: functools.reduce(lambda now, each: each(now), edits, weights)
+    return lambda weights: functools.reduce(lambda edited, edit: edit(edited), edits, weights)
+
+
+def edited(edit: Edit, weights: Tensor) -> Tensor:
+    """The edited weights. Weights of three axes are of one head."""
+    return edit(weights) if weights.ndim > 3 else edit(weights.unsqueeze(-3)).squeeze(-3)
 
 
 def crosses(path: str, stack: Stack) -> bool | None:
     """Whether names or tensors say that the running attention reads another sequence; None if neither does."""
-    return bool(names.CROSSING.search(path)) or named_across(stack) or stack[-1].crosses
+    return bool(CROSSING.search(path)) or named_across(stack) or stack[-1].crosses
 
 
 def named_across(stack: Stack) -> bool:
     """Whether the class name of the module or of its parent says cross attention."""
     kinds = (kind.__name__ for each in stack[-2:] for kind in type(each.module).__mro__)
-    return any(names.CROSSING.search(name) for name in kinds)
+    return any(CROSSING.search(name) for name in kinds)
 
 
 def reads_two(stack: Stack) -> bool | None:
@@ -229,26 +276,32 @@ def reports_suppressed() -> AbstractContextManager[None]:
     return _with(_suppressed, True)
 
 
-def edit_is(given: Edit) -> AbstractContextManager[None]:
+def edit_is(edit: Edit) -> AbstractContextManager[None]:
     """Use this edit for attentions inside."""
-    return _with(_edit, given)
+    return _with(_edit, edit)
 
 
 @contextmanager
 def _with(variable: ContextVar[Any], value: object) -> Iterator[None]:
-    before = variable.set(value)
+    token = variable.set(value)
     try:
         yield
     finally:
-        variable.reset(before)
+        variable.reset(token)
 
 
-def hooks() -> list[RemovableHandle]:
-    """Register the hooks that maintain the stack, also when a module raises."""
-    return [
-        register_module_forward_pre_hook(_enter),
-        register_module_forward_hook(_exit, always_call=True),
-    ]
+class Hooks:
+    """The hooks that maintain the stack, also when a module raises, until `remove`."""
+
+    def __init__(self) -> None:
+        self._handles = [
+            register_module_forward_pre_hook(_enter),
+            register_module_forward_hook(_exit, always_call=True),
+        ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
 
 
 def _enter(module: nn.Module, arguments: object) -> None:
@@ -278,8 +331,8 @@ def _exit(module: nn.Module, arguments: object, output: object) -> None:
 
 
 def _inputs(arguments: object) -> set[int]:
-    every = arguments if isinstance(arguments, tuple) else ()
-    return {address for each in every if (address := _address(each))}
+    values = arguments if isinstance(arguments, tuple) else ()
+    return {address for each in values if (address := _address(each))}
 
 
 def _note(frame: RunningModule, arguments: object) -> None:

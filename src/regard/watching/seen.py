@@ -1,9 +1,7 @@
 """The attentions that a watch saw: looks by name."""
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -16,22 +14,13 @@ from regard.attention.looks import Look
 from regard.attention.looks.caption import Caption
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
-from regard.watching.records import AttentionRecord, storages
+from regard.watching.records import AttentionRecord, Recording, storages
 from regard.watching.shown import Tokens, shown
-from regard.watching.table import EmbeddingCall, HeadTable, Subject, html, table
+from regard.watching.table import HeadTable, Subject, html, table
 
 # Of the explorer, which is a higher package and needed when it is called alone.
 SCENES, PAGE, NOTEBOOK = (f"regard.explorer.{name}" for name in ("scenes", "page", "notebook"))
 CLOSE, CLOSE_IN_HALF = 1e-4, 3e-2
-NOTHING = "the watch has seen no attention"
-NOT_RUN = (
-    "run the model inside the `with` block, in the same thread, and run the model itself, not the"
-    " result of torch.compile"
-)
-NOT_CALLED = (
-    "the model ran, but called no attention function that a watch knows; if its own code computes"
-    " attention, add regard.declare(query, key, ...) there"
-)
 
 
 class Step(NamedTuple):
@@ -52,52 +41,54 @@ class Seen(Mapping[str, Look]):
     was seen, every access raises a `WatchError` with those reasons.
     """
 
-    def __init__(self) -> None:
-        self._records: dict[str, AttentionRecord] = {}
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
         self._looks: dict[tuple[str, int], tuple[int, Look]] = {}  # with the number of tokens
-        self.model = ""  # the name of its class
-        self.unseen: dict[str, str] = {}
-        self.ran = False  # whether a module of the model was called
-        self.tokens: list[EmbeddingCall] = []
-        self.passed: dict[str, None] = {}  # paths that the `layers` argument excluded
-        self.heads: tuple[int, ...] | None = None  # the numbers of the kept heads; None for all
+
+    @property
+    def unseen(self) -> dict[str, str]:
+        """The reason why an attention was not seen, by the path of its module."""
+        return self._recording.unseen
 
     def __getitem__(self, name: str | tuple[str, int]) -> Look:
         name, step = name if isinstance(name, tuple) else (name, -1)
-        record = self._record(name)
+        record = self._recording.record(name)
         count = len(record.calls)
         if not -count <= step < count:
             raise KeyError(f"{name} has {count} looks, there is no number {step}")
         key, tokens = (record.path, step % count), record.calls[step].tokens
-        known, look = self._looks.get(key, (0, None))
-        if look is None or known != tokens:
+        looked_tokens, look = self._looks.get(key, (0, None))
+        if look is None or looked_tokens != tokens:
             call = record.calls[step].captured()
             with torch.inference_mode(False):
-                look = self._captioned(record, call, self.heads)
+                look = self._captioned(record, call, self._recording.selection.heads)
             if call.witness is not None:
                 _agree(record.path, look, call.witness)
             self._looks[key] = tokens, look
         return look
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
+        return iter(self._recording.by_name())
 
     def __len__(self) -> int:
-        return len(self._names())
+        return len(self._recording.by_name())
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and bool(self._records) and self._found(name) is not None
+        recording = self._recording
+        return (
+            isinstance(name, str) and bool(recording.records) and recording.find(name) is not None
+        )
 
     def __repr__(self) -> str:
-        if not self._records:
+        if not self._recording.records:
             return f"Seen(nothing; unseen: {self.unseen})"
         lines = [f"{name:24} {kind:7} {shapes}" for name, kind, shapes in self._rows()]
-        return "\n".join([*lines, *(f"not seen: {reason}" for reason in self._reasons())])
+        return "\n".join([*lines, *(f"not seen: {reason}" for reason in self._recording.reasons())])
 
     def _repr_html_(self) -> str:
-        if not self._records:
-            return f"<div>{escape(self._nothing())}</div>"
-        missing = (f"<div>not seen: {escape(reason)}</div>" for reason in self._reasons())
+        if not self._recording.records:
+            return f"<div>{escape(self._recording.objection())}</div>"
+        missing = (f"<div>not seen: {escape(reason)}</div>" for reason in self._recording.reasons())
         return html(["name", "kind", "shapes of the looks"], self._rows()) + "".join(missing)
 
     def _rows(self) -> list[list[str]]:
@@ -108,29 +99,29 @@ class Seen(Mapping[str, Look]):
 
     def path(self, name: str) -> str:
         """The path of the module that computed this attention."""
-        return self._record(name).path
+        return self._recording.record(name).path
 
     def kind(self, name: str) -> str:
         """ "self", "causal" (no query reads a later key) or "cross" (keys of another sequence)."""
-        return self._record(name).kind
+        return self._recording.record(name).kind
 
     def steps(self, name: str) -> list[Step]:
         """The looks of one attention, in the order of its calls."""
         return [
             Step(number, "tokens" if call.tokens > 1 else "call", call.shape)
-            for number, call in enumerate(self._record(name).calls)
+            for number, call in enumerate(self._recording.record(name).calls)
         ]
 
     def parts(self, name: str, step: int = -1) -> CapturedCall:
         """The kept query, key, score, bias, mask and normaliser of a look."""
-        return self._record(name).calls[step].captured()
+        return self._recording.record(name).calls[step].captured()
 
     def of_heads(self, name: str, heads: Iterable[int], step: int = -1) -> Look:
         """A look at some heads of an attention only."""
-        chosen = tuple(heads)
-        call = self.parts(name, step).selected(Selection(heads=chosen))
-        numbers = chosen if self.heads is None else tuple(self.heads[head] for head in chosen)
-        return self._captioned(self._record(name), call, numbers)
+        places, kept_heads = tuple(heads), self._recording.selection.heads
+        call = self.parts(name, step).selected(Selection(heads=places))
+        numbers = places if kept_heads is None else tuple(kept_heads[head] for head in places)
+        return self._captioned(self._recording.record(name), call, numbers)
 
     def table(self, tokens: Tensor | None = None) -> HeadTable:
         """Entropy, distance, sink, diagonal and copy scores of every head.
@@ -139,7 +130,7 @@ class Seen(Mapping[str, Look]):
             tokens: (batch, length), the token ids; by default the input of the embedding with the
                 largest vocabulary.
         """
-        return table(map(self._subject, self), self.tokens, tokens)
+        return table(map(self._subject, self), self._recording.embedded, tokens)
 
     def scene(
         self,
@@ -172,11 +163,13 @@ class Seen(Mapping[str, Look]):
             WatchError: no attention was seen, or the tokens fit no attention.
         """
         subjects = [self._subject(name) for name in (self if names is None else names)]
-        given = shown(subjects, self.tokens, tokens=tokens, tokenizer=tokenizer, entry=entry)
-        title = title or self.model or "Attention"
-        return import_module(SCENES).of_watch(given, title, self.model, links)
+        attentions = shown(
+            subjects, self._recording.embedded, tokens=tokens, tokenizer=tokenizer, entry=entry
+        )
+        title = title or self._recording.model or "Attention"
+        return import_module(SCENES).of_watch(attentions, title, self._recording.model, links)
 
-    def page(self, path: str | os.PathLike[str], **how: Any) -> Path:
+    def page(self, path: str | os.PathLike[str], **options: Any) -> Path:
         """Write the explorer's page, one HTML file that needs no network.
 
         Where all weights are too many for a file, it has a picture of each head and the largest
@@ -184,7 +177,7 @@ class Seen(Mapping[str, Look]):
 
         Args:
             path: a file that ends in .html; an existing file is replaced.
-            how: the arguments of `scene`.
+            options: the arguments of `scene`.
 
         Returns:
             The path.
@@ -192,14 +185,14 @@ class Seen(Mapping[str, Look]):
         Raises:
             WatchError: no attention was seen, or the tokens fit no attention.
         """
-        written: Path = import_module(PAGE).write(Path(path), self.scene(**how))
-        return written
+        page: Path = import_module(PAGE).write(Path(path), self.scene(**options))
+        return page
 
-    def explore(self, **how: Any) -> Any:
+    def explore(self, **options: Any) -> Any:
         """The explorer of these attentions, which a notebook displays.
 
         Args:
-            how: the arguments of `scene`.
+            options: the arguments of `scene`.
 
         Returns:
             A widget where `regard[notebook]` is installed, else the page in a frame.
@@ -207,17 +200,19 @@ class Seen(Mapping[str, Look]):
         Raises:
             WatchError: no attention was seen, or the tokens fit no attention.
         """
-        return import_module(NOTEBOOK).display(self.scene(**how))
+        return import_module(NOTEBOOK).display(self.scene(**options))
 
     @property
     def nbytes(self) -> int:
         """The memory in bytes that the kept tensors use."""
-        calls = (call for record in self._records.values() for call in record.calls)
+        calls = (call for record in self._recording.records.values() for call in record.calls)
         return sum(storages(each for call in calls for each in call.tensors()).values())
 
     def _subject(self, name: str) -> Subject:
-        record, look = self._record(name), self[name]
-        heads = self.heads or range(look.shape[-3] if record.has_heads(look.shape) else 1)
+        record, look = self._recording.record(name), self[name]
+        heads = self._recording.selection.heads or range(
+            look.shape[-3] if record.has_heads(look.shape) else 1
+        )
         return Subject(name, record.kind, record.path, look, self.parts(name), heads)
 
     def _captioned(
@@ -230,61 +225,10 @@ class Seen(Mapping[str, Look]):
         if headed and heads is not None:
             axes[-1] = heads
         positions = call.rows if record.kind == "cross" else call.places()
-        names = [name for name, each in self._names().items() if each is record]
-        title = ": ".join([self.model] * bool(self.model) + names)
+        names = [name for name, each in self._recording.by_name().items() if each is record]
+        title = ": ".join([self._recording.model] * bool(self._recording.model) + names)
         look.caption = Caption(title, tuple(axes), headed, positions)
         return look
-
-    def _names(self) -> dict[str, AttentionRecord]:
-        """Short names; paths for attentions that share a short name."""
-        if not self._records:
-            raise WatchError(self._nothing())
-        given: dict[str, list[AttentionRecord]] = {}
-        for record in self._records.values():
-            given.setdefault(record.name, []).append(record)
-        return {
-            name if len(records) == 1 else record.path: record
-            for name, records in given.items()
-            for record in records
-        }
-
-    def _record(self, name: str) -> AttentionRecord:
-        record = self._found(name)
-        if record is not None:
-            return record
-        names = list(self._names())
-        if name in self.unseen:
-            raise WatchError(f"{name} was not seen: {self.unseen[name]}")
-        close = get_close_matches(name, names, 5, 0.4) or names[:5]
-        raise KeyError(f"no attention {name!r} was seen; there are {len(names)}, such as {close}")
-
-    def _found(self, name: str) -> AttentionRecord | None:
-        names = self._names()
-        if name in names:
-            return names[name]
-        own = name.removesuffix(".causal") + ".self" if name.endswith(".causal") else name
-        for record in self._records.values():
-            if name == record.path or (record.name in (name, own) and record.name in names):
-                return record
-        return None
-
-    def _nothing(self) -> str:
-        if self.passed and not self.unseen:
-            others = ", ".join([path or "the model" for path in self.passed][:5])
-            return f"{NOTHING} that matches layers=; attentions that do not match: {others}"
-        if self.unseen:
-            return f"{NOTHING}: {'; '.join(self._reasons())}"
-        return f"{NOTHING}: {NOT_CALLED if self.ran else NOT_RUN}"
-
-    def _reasons(self) -> list[str]:
-        return [f"{path or 'the model'}: {why}" for path, why in self.unseen.items()]
-
-    def _warn(self) -> None:
-        if not self._records:
-            warnings.warn(self._nothing(), RuntimeWarning, stacklevel=3)
-        elif self.unseen:
-            reasons = "; ".join(self._reasons())
-            warnings.warn(f"not everything was seen: {reasons}", RuntimeWarning, stacklevel=3)
 
 
 def _agree(path: str, look: Look, witness: Tensor) -> None:

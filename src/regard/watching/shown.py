@@ -37,17 +37,17 @@ def shown(
     entry: int = 0,
 ) -> list[Shown]:
     """The attentions to show; arguments as for `Seen.page`."""
-    known = [subject for subject in subjects if prod(subject.look.shape)]
-    if not known:
+    subjects_with_keys = [subject for subject in subjects if prod(subject.look.shape)]
+    if not subjects_with_keys:
         raise WatchError(
             "no attention that was seen has both queries and keys: there is nothing to show"
         )
-    looks = [_of_entry(subject, entry) for subject in known]
-    ids = [_ids(subject, embedded, entry) for subject in known]
-    labels = _labels(known, ids, tokens, tokenizer)
+    looks = [_of_entry(subject, entry) for subject in subjects_with_keys]
+    ids = [_ids(subject, embedded, entry) for subject in subjects_with_keys]
+    labels = _labels(subjects_with_keys, ids, tokens, tokenizer)
     return [
         Shown(subject, look, *words, read, _extent(subject, entry))
-        for subject, look, words, read in zip(known, looks, labels, ids, strict=True)
+        for subject, look, words, read in zip(subjects_with_keys, looks, labels, ids, strict=True)
     ]
 
 
@@ -69,8 +69,8 @@ def _ids(subject: Subject, embedded: list[EmbeddingCall], entry: int) -> TokenId
 
 
 def _extent(subject: Subject, entry: int) -> Extent | None:
-    whole = extent_of(subject)
-    return None if whole is None else whole.of_entry(entry % len(whole.rows))
+    extent = extent_of(subject)
+    return None if extent is None else extent.of_entry(entry % len(extent.rows))
 
 
 def _labels(
@@ -81,15 +81,15 @@ def _labels(
 ) -> list[tuple[list[str], list[str]]]:
     """The words of the queries and of the keys of each attention; positions if they are unknown."""
     if tokens is None:
-        found = [_decoded(each, tokenizer) for each in ids]
+        labels = [_decoded(each, tokenizer) for each in ids]
     else:
         sides = _sides(tokens, subjects)
-        found = [_given(subject, sides) for subject in subjects]
-        if not any(map(any, found)):
-            given = ", ".join(sorted({str(len(words)) for words in sides.values()}))
+        labels = [_words_of(subject, sides) for subject in subjects]
+        if not any(map(any, labels)):
+            counts = ", ".join(sorted({str(len(words)) for words in sides.values()}))
             lengths = sorted({length for subject in subjects for length in subject.look.shape[-2:]})
             raise WatchError(
-                f"tokens has {given} strings, but the attentions have {lengths} queries and keys:"
+                f"tokens has {counts} strings, but the attentions have {lengths} queries and keys:"
                 " pass one string for each position, special tokens included"
             )
     return [
@@ -97,7 +97,7 @@ def _labels(
             _short(query) or list(map(str, places(subject).tolist())),
             _short(key) or list(map(str, range(subject.look.shape[-1]))),
         )
-        for subject, (query, key) in zip(subjects, found, strict=True)
+        for subject, (query, key) in zip(subjects, labels, strict=True)
     ]
 
 
@@ -117,15 +117,15 @@ def _sides(tokens: Tokens, subjects: list[Subject]) -> dict[str, list[str]]:
     return {"encoder": words, "decoder": words}
 
 
-def _given(subject: Subject, sides: dict[str, list[str]]) -> tuple[list[str], list[str]]:
+def _words_of(subject: Subject, sides: dict[str, list[str]]) -> tuple[list[str], list[str]]:
     """The words of the queries and of the keys; none if their number does not fit."""
     queries, keys = subject.look.shape[-2:]
     source, target = sides.get("encoder", []), sides.get("decoder", [])
     if subject.kind == "cross":
         query = target[-queries:] if len(target) >= queries else []
         return query, source if len(source) == keys else []
-    own = target if "decoder" in subject.path else source
-    return ([own[place] for place in places(subject)], own) if len(own) == keys else ([], [])
+    words = target if "decoder" in subject.path else source
+    return ([words[place] for place in places(subject)], words) if len(words) == keys else ([], [])
 
 
 def _decoded(ids: TokenIds | None, tokenizer: Any) -> tuple[list[str], list[str]]:

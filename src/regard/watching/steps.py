@@ -23,17 +23,17 @@ def call_site(depth: int = 2) -> Site:
     return tuple(site)
 
 
-def grows(last: Tensor, newest: Tensor, count: int, key: Tensor) -> bool | None:
+def grows(previous: Tensor, newest: Tensor, count: int, key: Tensor) -> bool | None:
     """True if a cache of `count` keys gained one, False if it is the same, None if it is another one.
 
     Args:
-        last: the keys of the call before; it may have been written to since.
+        previous: the keys of the call before; it may have been written to since.
         newest: their last key, as it was then.
         count: their number.
         key: the keys of this call.
     """
     more = key.shape[-2]
-    if key.shape[:-2] != last.shape[:-2] or key.shape[-1] != last.shape[-1]:
+    if key.shape[:-2] != previous.shape[:-2] or key.shape[-1] != previous.shape[-1]:
         return None
     if more == count + 1:
         # The last key but one of each entry is the newest key of some entry before.
@@ -41,7 +41,7 @@ def grows(last: Tensor, newest: Tensor, count: int, key: Tensor) -> bool | None:
         return True if bool(same.flatten(2).all(-1).any(1).all()) else None
     if more != count:
         return None
-    if key.data_ptr() == last.data_ptr() or torch.equal(key, last):
+    if key.data_ptr() == previous.data_ptr() or torch.equal(key, previous):
         return False
-    moved = more > 1 and torch.equal(key[..., :-1, :], last[..., 1:, :])
+    moved = more > 1 and torch.equal(key[..., :-1, :], previous[..., 1:, :])
     return True if moved else None

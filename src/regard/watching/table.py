@@ -114,8 +114,8 @@ def table(
             extent=extent_of(subject),
         )
         for place, number in enumerate(subject.numbers):
-            own = {name: values[place].item() for name, values in measured.items()}
-            rows.append(Head(subject.name, subject.kind, number, **own))
+            of_head = {name: values[place].item() for name, values in measured.items()}
+            rows.append(Head(subject.name, subject.kind, number, **of_head))
     return HeadTable(tuple(rows))
 
 
@@ -135,20 +135,20 @@ def extent_of(subject: Subject) -> Extent | None:
 
 
 def tokens_read(
-    subject: Subject, embedded: list[EmbeddingCall], given: Tensor | None
+    subject: Subject, embedded: list[EmbeddingCall], tokens: Tensor | None
 ) -> TokenIds | None:
     """The tokens of the queries and of the keys; None if no embedding had as many."""
     look, crosses = subject.look, subject.kind == "cross"
     queries, keys = look.shape[-2:]
     late, order = "decoder" in subject.path and not crosses, subject.call.order
-    if given is not None:
-        key: Tensor | None = given
+    if tokens is not None:
+        key: Tensor | None = tokens
     elif order is not None and not crosses:
         key = generated(embedded, order, keys - len(order))
     else:
         key = tokens_of(embedded, keys, late)
     query: Tensor | None = None
-    if crosses and given is None:
+    if crosses and tokens is None:
         query = _of_queries(embedded, queries, order, subject.call.rows)
         key = key if key is None else _for_beams(key, subject.call.key)
     elif key is not None and key.shape[-1] == keys:
@@ -160,8 +160,8 @@ def tokens_read(
 
 def _for_beams(tokens: Tensor, keys: Tensor) -> Tensor:
     """The source of each beam, where the keys show as many beams for each source, one after another."""
-    beams, rest = divmod(len(keys), len(tokens))
-    if rest or beams < 2:
+    beams, remainder = divmod(len(keys), len(tokens))
+    if remainder or beams < 2:
         return tokens
     groups = keys.unflatten(0, (len(tokens), beams))
     alike = torch.equal(groups, groups[:, :1].expand_as(groups))
@@ -178,27 +178,29 @@ def _of_queries(
     return tokens if tokens is None or rows is None else tokens[:, rows.to(tokens.device)]
 
 
-def generated(tokens: list[EmbeddingCall], order: Tensor, before: int) -> Tensor | None:
-    """The tokens of the last steps, each of the entry that had it, and `before` tokens of a prompt.
+def generated(tokens: list[EmbeddingCall], order: Tensor, prompt_length: int) -> Tensor | None:
+    """The tokens of the last steps, each of the entry that had it, and `prompt_length` tokens of a prompt.
 
     Args:
         tokens: the calls of embeddings.
         order: (steps, entries), the entry of each step that became each entry of the last.
-        before: the length of the prompt, 0 to leave it out.
+        prompt_length: the length of the prompt, 0 to leave it out.
     """
     steps, entries = order.shape
-    found: Tensor | None = None
+    joined_tokens: Tensor | None = None
     for run in _words(tokens):
-        prompt, last = run[: len(run) - steps][-1:] if before else [], run[-steps:]
-        shapes = [*[(entries, before)] * bool(before), *[(entries, 1)] * steps]
-        if [tuple(each.shape) for each in (*prompt, *last)] == shapes:
-            orders = [*[order[0]] * bool(before), *order]
-            pairs = zip((*prompt, *last), orders, strict=True)
-            found = torch.cat([each[entry.to(each.device)] for each, entry in pairs], -1)
+        prompt, steps_run = run[: len(run) - steps][-1:] if prompt_length else [], run[-steps:]
+        shapes = [*[(entries, prompt_length)] * bool(prompt_length), *[(entries, 1)] * steps]
+        if [tuple(each.shape) for each in (*prompt, *steps_run)] == shapes:
+            orders = [*[order[0]] * bool(prompt_length), *order]
+            pairs = zip((*prompt, *steps_run), orders, strict=True)
+            joined_tokens = torch.cat([each[entry.to(each.device)] for each, entry in pairs], -1)
     unmoved = torch.arange(entries, device=order.device)
-    if found is None and bool((order == unmoved).all()):  # the model embedded all tokens before
-        return tokens_of(tokens, before + steps, True)
-    return found
+    if joined_tokens is None and bool(
+        (order == unmoved).all()
+    ):  # the model embedded all tokens before
+        return tokens_of(tokens, prompt_length + steps, True)
+    return joined_tokens
 
 
 def _words(tokens: list[EmbeddingCall]) -> Iterator[list[Tensor]]:
@@ -209,20 +211,20 @@ def _words(tokens: list[EmbeddingCall]) -> Iterator[list[Tensor]]:
         yield [each.tokens for each in tokens if each.path == path]
 
 
-def tokens_of(tokens: list[EmbeddingCall], length: int, last: bool) -> Tensor | None:
+def tokens_of(tokens: list[EmbeddingCall], length: int, from_end: bool) -> Tensor | None:
     """The tokens of a sequence of this length: of one call, or of a prompt and the tokens after it.
 
-    `last` chooses the last such sequence instead of the first.
+    `from_end` chooses the last such sequence instead of the first.
     """
-    found: list[Tensor] = []
+    sequences: list[Tensor] = []
     for calls in _words(tokens):
         run: list[Tensor] = []
-        for each in calls:
-            follows = run and each.shape[-1] == 1 and each.shape[:-1] == run[0].shape[:-1]
-            run = [*run, each] if follows else [each]
+        for piece in calls:
+            follows = run and piece.shape[-1] == 1 and piece.shape[:-1] == run[0].shape[:-1]
+            run = [*run, piece] if follows else [piece]
             if sum(part.shape[-1] for part in run) == length:
-                found.append(torch.cat(run, -1))
-    return None if not found else found[-1 if last else 0]
+                sequences.append(torch.cat(run, -1))
+    return None if not sequences else sequences[-1 if from_end else 0]
 
 
 def html(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -7,8 +7,6 @@ queries and keys are computed from it when a look is requested. So a watch adds 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -19,61 +17,29 @@ from torch.nn import functional as F
 from regard.attention.masks.mask import MaskLike
 from regard.loops.availability import transformed
 from regard.watching import running
-from regard.watching.captured import CapturedCall
+from regard.watching.captured import CapturedCall, DeferredCall
+from regard.watching.interception import register
 from regard.watching.masks import Ragged, padded
-from regard.watching.plain import check
 
 KEYS = 1  # torch's mask_type of a mask (batch, keys); with 0 and 2 it has queries too
-
-
-@dataclass(frozen=True, eq=False)
-class DeferredCall:
-    """A call whose queries and keys are computed later, and the arguments they are computed from."""
-
-    make: Callable[..., CapturedCall]
-    held: dict[str, Any]
-    crossing: bool = False  # whether the keys come from another sequence
-    within: str = ""  # the submodule that this attention belongs to
-
-    def __post_init__(self) -> None:
-        for name, each in self.held.items():
-            if isinstance(each, Tensor) and not each.is_nested:
-                check(name, each)
-
-    def tensors(self) -> list[Tensor]:
-        return [each for each in self.held.values() if isinstance(each, Tensor)]
-
-    def detached(self) -> DeferredCall:
-        """The same call without gradients. Parameters are not detached, so no operator runs for them."""
-        held = self.held.copy()
-        for name, each in held.items():
-            if isinstance(each, Tensor) and each.grad_fn:
-                held[name] = each.detach()
-        return replace(self, held=held)
-
-    def captured(self) -> CapturedCall:
-        return self.make(**self.held)
-
-
-Captured = CapturedCall | DeferredCall
 
 
 def native_call(*arguments: Any) -> DeferredCall:
     """nn.MultiheadAttention's fast path."""
     states, _, _, _, heads, weight, bias, _, _, mask, _, _, mask_type = arguments
-    held = {"states": states, "heads": heads, "weight": weight, "bias": bias}
-    return DeferredCall(_fast, held | {"mask": mask, "mask_type": mask_type})
+    inputs = {"states": states, "heads": heads, "weight": weight, "bias": bias}
+    return DeferredCall(_fast, inputs | {"mask": mask, "mask_type": mask_type})
 
 
 def encoder_layer_call(*arguments: Any) -> DeferredCall:
     """nn.TransformerEncoderLayer's fast path: the whole layer in one operator."""
     states, _, heads, weight, bias, _, _, _, norm_first, eps, *norm = arguments[:12]
     mask, mask_type = arguments[-2:]
-    held = {"states": states, "heads": heads, "weight": weight, "bias": bias}
-    held |= {"mask": mask, "mask_type": mask_type}
+    inputs = {"states": states, "heads": heads, "weight": weight, "bias": bias}
+    inputs |= {"mask": mask, "mask_type": mask_type}
     if norm_first:
-        held |= {"eps": eps, "norm_weight": norm[0], "norm_bias": norm[1]}
-    return DeferredCall(_fast, held, within="self_attn")
+        inputs |= {"eps": eps, "norm_weight": norm[0], "norm_bias": norm[1]}
+    return DeferredCall(_fast, inputs, within="self_attn")
 
 
 def _fast(
@@ -97,8 +63,8 @@ def _fast(
         readable = Ragged(lengths, lengths)
     if norm_weight is not None:
         states = F.layer_norm(states, (states.shape[-1],), norm_weight, norm_bias, eps)
-    both = 2 * len(weight) // 3
-    projected = F.linear(states, weight[:both], bias[:both])
+    query_and_key = 2 * len(weight) // 3
+    projected = F.linear(states, weight[:query_and_key], bias[:query_and_key])
     query, key = (_split(each, heads) for each in projected.chunk(2, -1))
     return CapturedCall(query, key, mask=readable)
 
@@ -122,8 +88,8 @@ def weighted_call(*arguments: Any, **named: Any) -> DeferredCall:
     """nn.MultiheadAttention with need_weights."""
     bound = SIGNATURE.bind(*arguments, **named)
     bound.apply_defaults()
-    held = {name: bound.arguments[name] for name in inspect.signature(_weighed).parameters}
-    return DeferredCall(_weighed, held, crossing=_crosses(held["query"], held["key"]))
+    inputs = {name: bound.arguments[name] for name in inspect.signature(_weighed).parameters}
+    return DeferredCall(_weighed, inputs, crossing=_crosses(inputs["query"], inputs["key"]))
 
 
 def _weighed(
@@ -167,16 +133,16 @@ def _split(projected: Tensor, heads: int) -> Tensor:
 
 
 def _added(
-    plane: Tensor | None, shut: Tensor | None, heads: int, dtype: torch.dtype
+    plane: Tensor | None, padding: Tensor | None, heads: int, dtype: torch.dtype
 ) -> Tensor | None:
     """Both masks, in which True = may not be read, as one bias (batch, heads, queries, keys)."""
     biases = []
     if plane is not None:
         plane = _floating(plane, dtype)
         biases.append(plane.unflatten(0, (-1, heads)) if plane.ndim == 3 else plane)
-    if shut is not None:
-        shut = _floating(shut, dtype)
-        biases.append(shut[:, None, None] if shut.ndim == 2 else shut)
+    if padding is not None:
+        padding = _floating(padding, dtype)
+        biases.append(padding[:, None, None] if padding.ndim == 2 else padding)
     return reduce(torch.add, biases) if biases else None
 
 
@@ -184,3 +150,23 @@ def _floating(mask: Tensor, dtype: torch.dtype) -> Tensor:
     if mask.is_floating_point():
         return mask
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, -torch.inf)
+
+
+def _read_weighed(weights: Tensor, *arguments: Any, **named: Any) -> Any:
+    """nn.MultiheadAttention with weights: its fused attention, inside, reads with the edited weights."""
+    named = {**named, "need_weights": False}
+    average = named.pop("average_attn_weights", True)
+    with running.edit_is(lambda _: weights):
+        output, _ = F.multi_head_attention_forward(*arguments, **named)
+    returned = weights.mean(-3) if average else weights
+    return output, returned if arguments[0].ndim == 3 else returned.squeeze(0)
+
+
+register("torch._native_multi_head_attention", native_call)
+register("torch._transformer_encoder_layer_fwd", encoder_layer_call)
+register(
+    "torch.nn.functional.multi_head_attention_forward",
+    weighted_call,
+    read=_read_weighed,
+    when=weighs,
+)

@@ -6,7 +6,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor, nn
 
-from regard.watching import names
+from regard.watching import running
 from regard.watching.running import Stack
 
 COMPILED = (
@@ -30,7 +30,7 @@ OPAQUE = 'its attention implementation {!r} cannot be observed: load the model w
 
 
 def add_compiled(
-    unseen: dict[str, str], modules: Mapping[str, nn.Module], seen: Collection[str]
+    unseen: dict[str, str], modules: Mapping[str, nn.Module], recorded: Collection[str]
 ) -> None:
     """Add compiled modules, none of whose attentions was seen."""
     compiled: dict[str, str] = {}
@@ -43,7 +43,7 @@ def add_compiled(
             compiled[path] = GRAPH
         elif is_compiled and not _is_within_any(path, compiled):
             compiled[path] = COMPILED
-    unseen |= {path: why for path, why in compiled.items() if not _saw(seen, path)}
+    unseen |= {path: why for path, why in compiled.items() if not _saw(recorded, path)}
 
 
 def is_graph(module: nn.Module) -> bool:
@@ -54,33 +54,33 @@ def is_graph(module: nn.Module) -> bool:
 def add_attentive(
     unseen: dict[str, str],
     called: Mapping[str, nn.Module],
-    seen: Collection[str],
+    recorded: Collection[str],
     is_asked: Callable[[str], bool],
 ) -> None:
     """Add innermost modules with an attention's class name, if neither they nor an enclosing
     attention module had an attention that was seen."""
     attentive = [
-        path for path, each in called.items() if names.ATTENTIVE.search(type(each).__name__)
+        path for path, each in called.items() if running.ATTENTIVE.search(type(each).__name__)
     ]
     for path in attentive:
         if any(other != path and _is_within(other, path) for other in attentive):
             continue
         around = [path, *(each for each in attentive if _is_within(path, each))]
-        seen_around = any(_saw(seen, each) for each in around)
+        seen_around = any(_saw(recorded, each) for each in around)
         if is_asked(path) and not seen_around and not _is_within_any(path, unseen):
             config = getattr(called[path], "config", None)
             implementation = getattr(config, "_attn_implementation", None)
-            known = implementation in (None, "eager", "sdpa", "flex_attention")
-            unseen[path] = UNKNOWN if known else OPAQUE.format(implementation)
+            is_observable = implementation in (None, "eager", "sdpa", "flex_attention")
+            unseen[path] = UNKNOWN if is_observable else OPAQUE.format(implementation)
 
 
 def add_softmaxes(
-    unseen: dict[str, str], softmaxes: Mapping[str, str], seen: Collection[str]
+    unseen: dict[str, str], softmaxes: Mapping[str, str], recorded: Collection[str]
 ) -> None:
     """Add modules with a softmax, unless an attention of the module or of its parent was seen."""
-    own = {path.partition("#")[0] for path in seen}
+    attending = {path.partition("#")[0] for path in recorded}
     for path, why in softmaxes.items():
-        attended = path in own or ("." in path and path.rpartition(".")[0] in own)
+        attended = path in attending or ("." in path and path.rpartition(".")[0] in attending)
         if not attended and not _is_within_any(path, unseen):
             unseen[path] = why
 
@@ -102,8 +102,8 @@ def weighs_keys(weights: object, axis: object, stack: Stack) -> TypeGuard[Tensor
     return any(len(of) > 2 and (of[0], of[-2]) == (shape[0], count) for of in read)
 
 
-def _saw(seen: Collection[str], path: str) -> bool:
-    return any(_is_within(each, path) for each in seen)
+def _saw(recorded: Collection[str], path: str) -> bool:
+    return any(_is_within(each, path) for each in recorded)
 
 
 def _is_within_any(path: str, outer: Collection[str]) -> bool:
