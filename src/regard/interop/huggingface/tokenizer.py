@@ -43,7 +43,7 @@ class VocabularyMap:
         path: Path,
         table: dict[str, int],
         size: int,
-        found: HuggingFaceConfiguration,
+        configuration: HuggingFaceConfiguration,
         unknown: str = "<unk>",
     ) -> VocabularyMap:
         """From the ids of pieces in a file, the rows of the embedding, and the name of the unknown piece."""
@@ -51,7 +51,11 @@ class VocabularyMap:
         def fault(why: str) -> ModelError:
             return ModelError(f"{path}: {why}")
 
-        pad, start, end = found.pad_token_id, found.decoder_start_token_id, found.eos_token_id
+        pad, start, end = (
+            configuration.pad_token_id,
+            configuration.decoder_start_token_id,
+            configuration.eos_token_id,
+        )
         named: dict[int, str] = {}
         for name, id in table.items():
             if type(id) is not int:
@@ -65,16 +69,16 @@ class VocabularyMap:
             named[id] = name
         if unknown not in table:
             raise fault(f"it has no {unknown}")
-        for what, id in (("pad", pad), ("decoder_start", start), ("eos", end)):
+        for role, id in (("pad", pad), ("decoder_start", start), ("eos", end)):
             if not 0 <= id < size:
-                raise fault(f"{what}_token_id is {id}, the embedding has rows 0 to {size - 1}")
-        others = [pad, table[unknown], end]
-        if len(set(others)) < 3:
+                raise fault(f"{role}_token_id is {id}, the embedding has rows 0 to {size - 1}")
+        distinct = [pad, table[unknown], end]
+        if len(set(distinct)) < 3:
             raise fault("padding, unknown and end must be three ids")
         special = [pad, table[unknown], start, end]
         rows = [*special, *(id for id in range(size) if id not in special)]
         names = [named.get(id, f"<{id}>") for id in rows]
-        copied = start in others
+        copied = start in distinct
         if copied:
             free = [name for name in ("<s>", "<start>", "<regard:start>") if name not in names]
             if not free:
@@ -122,9 +126,9 @@ class NumberedTokenizer(Tokenizer):
 
     def prefixed(self, text: str) -> Self:
         """The same tokenizer with a prefix before each text, such as "translate English to German:"."""
-        other = copy.copy(self)
-        other.prefix = tuple(self._numbered(text))
-        return other
+        twin = copy.copy(self)
+        twin.prefix = tuple(self._numbered(text))
+        return twin
 
     def _numbered(self, text: str) -> list[int]:
         return [self._ids.get(piece, UNK) for piece in self._cut(normalise(text))]
@@ -132,10 +136,9 @@ class NumberedTokenizer(Tokenizer):
     def _knows(self, name: str) -> bool:
         return name in self._ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; special ids and ids without a piece are left out."""
-        kept = [self._names[int(id)] for id in ids if int(id) in self._known]
-        return normalise(self._pieces.decode_pieces(kept).replace("\u2581", " "))
+    def _text(self, ids: Sequence[int]) -> str:
+        names = [self._names[int(id)] for id in ids if int(id) in self._known]
+        return str(self._pieces.decode_pieces(names).replace("\u2581", " "))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces behind ids."""
